@@ -1,0 +1,1 @@
+"""The one facade that every door calls."""

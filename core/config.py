@@ -1,0 +1,141 @@
+"""Every limit and default of the broker, in one frozen dataclass, each with its reason.
+
+A loop, queue, buffer or wait that has no limit here does not exist. Topic-level settings live in
+`core.topic_config`. Bytes, milliseconds and counts unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KIB = 1024
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address a door listens on, or is advertised as: `scheme://host:port`."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings of one broker process."""
+
+    # --- where -------------------------------------------------------------------------------------------
+    data_dir: Path = Path("sluice-data")
+    listeners: tuple[Endpoint, ...] = (
+        Endpoint("http", "127.0.0.1", 8082),
+        Endpoint("kafka", "127.0.0.1", 9092),
+    )
+    # What Metadata names; None means the address of the listener itself. Never "localhost" by default:
+    # librdkafka resolves it to ::1 first.
+    advertised: Endpoint | None = None
+    broker_id: int = 1
+
+    # --- frames and connections ----------------------------------------------------------------------------
+    # Kafka's socket.request.max.bytes. A larger frame closes the connection with one log line.
+    max_frame_bytes: int = 100 * MIB
+    # All bytes of half-received requests together; above it, sockets are not read until some are handled.
+    max_inflight_bytes: int = 256 * MIB
+    # A connection that has sent no whole first request by then is closed (slowloris).
+    first_request_timeout_ms: int = 30_000
+    # A frame that has started must be complete by then.
+    frame_timeout_ms: int = 60_000
+    # Kafka's connections.max.idle.ms.
+    idle_timeout_ms: int = 600_000
+    # Connections per TCP listener; the 20,000 descriptors of a usual process are shared with log files.
+    max_connections: int = 15_000
+    # Bytes waiting to be sent on one connection before its next request is held back.
+    max_write_buffer_bytes: int = 4 * MIB
+    # A reader that takes nothing of what waits for it for this long is closed.
+    write_timeout_ms: int = 60_000
+
+    # --- produce and fetch ---------------------------------------------------------------------------------
+    # Kafka's fetch.max.bytes on the broker: one answer never carries more record bytes (one batch excepted).
+    fetch_max_bytes: int = 55 * MIB
+    # No long poll waits longer, whatever it asks for.
+    max_wait_ms: int = 300_000
+    # Waiting fetches and polls over all doors; one more is answered at once with what there is.
+    max_waiting: int = 50_000
+    # Kafka's max.incremental.fetch.session.cache.slots.
+    max_fetch_sessions: int = 1_000
+    # A decompressed batch, where the broker must look inside one (old formats, REST, compacted topics).
+    max_decompressed_bytes: int = 64 * MIB
+
+    # --- HTTP ----------------------------------------------------------------------------------------------
+    # A produce body; capped while it is read.
+    http_max_body_bytes: int = 16 * MIB
+    # Records in one read, when the client names no limit, and at most.
+    http_default_limit: int = 500
+    http_max_limit: int = 10_000
+    # Record bytes in one read, when the client names none, and at most.
+    http_default_read_bytes: int = 1 * MIB
+    http_max_read_bytes: int = 16 * MIB
+    # Items on one page of a listing.
+    http_default_page_size: int = 100
+    http_max_page_size: int = 1_000
+    # Nesting of a JSON body.
+    http_max_json_depth: int = 64
+
+    # --- topics --------------------------------------------------------------------------------------------
+    auto_create_topics: bool = True
+    default_partitions: int = 1
+    # Partitions of one topic, and of the broker: each costs a directory and about a kilobyte once used.
+    max_partitions_per_topic: int = 10_000
+    max_partitions: int = 200_000
+    # Topics named in one Metadata request are looked up; more than this is refused.
+    max_topics_per_request: int = 100_000
+
+    # --- log files -----------------------------------------------------------------------------------------
+    # Open segment files over all partitions; the least recently used are closed and opened again at need.
+    max_open_files: int = 4_000
+    # Kafka's log.index.interval.bytes: one offset-index entry for at least so many bytes of log.
+    index_interval_bytes: int = 4 * KIB
+    # How often dirty logs are fsynced in the background, so that a crash has only a short tail to scan.
+    checkpoint_interval_ms: int = 10_000
+    # How often one background step (retention, compaction, deletion of files) may run, and its share of bytes.
+    background_interval_ms: int = 1_000
+    compaction_step_bytes: int = 4 * MIB
+    # Deduplication map of one compaction pass: keys at most (about 100 bytes each).
+    compaction_max_keys: int = 500_000
+    # Deleted segments and topics stay on disk this long, for readers that still hold them.
+    file_delete_delay_ms: int = 1_000
+    # Kafka's retention check and compaction check.
+    retention_check_interval_ms: int = 30_000
+    compaction_interval_ms: int = 15_000
+    # fsync threads: one waits for the disk, others serve other logs meanwhile.
+    flush_threads: int = 4
+
+    # --- idempotent producers ------------------------------------------------------------------------------
+    # Kafka's producer.id.expiration.ms.
+    producer_id_expiration_ms: int = 86_400_000
+    # Producer ids remembered per partition; beyond it the longest idle are forgotten.
+    max_producers_per_partition: int = 20_000
+
+    # --- groups --------------------------------------------------------------------------------------------
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 5_000
+    # Bytes of metadata and assignments of one member (CVE-2026 class: 10 MB blobs times members).
+    group_max_member_bytes: int = 1 * MIB
+    max_groups: int = 100_000
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 86_400_000
+    offsets_retention_check_interval_ms: int = 600_000
+
+    # --- stopping ------------------------------------------------------------------------------------------
+    # A drain answers waiting polls, flushes logs and closes; it takes no longer than this.
+    drain_timeout_ms: int = 10_000
+
+    # Topic settings for topics that do not name their own (Kafka's broker-level defaults), as text.
+    topic_defaults: dict[str, str] = field(default_factory=dict)

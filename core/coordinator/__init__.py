@@ -1,0 +1,1 @@
+"""Consumer groups and producer ids: decisions first, persistence second, answers last."""

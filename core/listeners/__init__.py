@@ -1,0 +1,1 @@
+"""Sockets: the TCP doors."""

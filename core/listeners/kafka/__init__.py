@@ -1,0 +1,1 @@
+"""The Kafka binary door: one file per family of APIs."""

@@ -1,0 +1,1 @@
+"""One partition on disk: segments, indexes, recovery, retention, compaction."""

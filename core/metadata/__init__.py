@@ -1,0 +1,1 @@
+"""SQLite: topics, configs and groups, behind one writer thread."""

@@ -1,0 +1,1 @@
+"""Kafka's binary protocol, sans-IO: bytes to messages and back."""

@@ -1,0 +1,1 @@
+"""What a log holds: records, batches, compression, partitioning."""

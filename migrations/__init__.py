@@ -1,0 +1,1 @@
+"""How the SQLite schema changes."""
