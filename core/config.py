@@ -102,7 +102,7 @@ class Config:
     index_interval_bytes: int = 4 * KIB
     # How often dirty logs are fsynced in the background, so that a crash has only a short tail to scan.
     checkpoint_interval_ms: int = 10_000
-    # How often one background step (retention, compaction, deletion of files) may run, and its share of bytes.
+    # How often one background step (retention, compaction, file deletion) may run, and its share of bytes.
     background_interval_ms: int = 1_000
     compaction_step_bytes: int = 4 * MIB
     # Deduplication map of one compaction pass: keys at most (about 100 bytes each).

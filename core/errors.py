@@ -202,3 +202,7 @@ class BrokerError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
+
+
+class StartupError(Exception):
+    """The broker cannot start: one line for the operator that says what is wrong and what would be right."""

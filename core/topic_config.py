@@ -6,7 +6,7 @@ that is not in the table is refused, not ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -72,7 +72,7 @@ DEFINITIONS: dict[str, Definition] = {
     d.name: d
     for d in (
         Definition(
-            "cleanup.policy", "LIST", "delete", "Delete old segments, keep the latest record per key, or both.",
+            "cleanup.policy", "LIST", "delete", "Delete old segments, keep the latest per key, or both.",
             choices=("delete", "compact"),
         ),
         Definition(
@@ -80,15 +80,19 @@ DEFINITIONS: dict[str, Definition] = {
             choices=COMPRESSION_TYPES,
         ),
         Definition(
-            "delete.retention.ms", "LONG", "86400000", "How long a tombstone stays readable after compaction.",
+            "delete.retention.ms", "LONG", "86400000",
+            "How long a tombstone stays readable after compaction.",
             minimum=0,
         ),
         Definition(
-            "flush.messages", "LONG", str(LONG_MAX), "fsync after so many records, whatever the acks.", minimum=1
+            "flush.messages", "LONG", str(LONG_MAX),
+            "fsync after so many records, whatever the acks.", minimum=1
         ),
-        Definition("flush.ms", "LONG", str(LONG_MAX), "fsync at the latest so long after an append.", minimum=0),
+        Definition("flush.ms", "LONG", str(LONG_MAX),
+            "fsync at the latest so long after an append.", minimum=0),
         Definition(
-            "max.message.bytes", "INT", "1048588", "The largest record batch that is taken, in bytes.", minimum=0
+            "max.message.bytes", "INT", "1048588",
+            "The largest record batch that is taken, in bytes.", minimum=0
         ),
         Definition(
             "message.timestamp.after.max.ms", "LONG", "3600000",
@@ -113,13 +117,15 @@ DEFINITIONS: dict[str, Definition] = {
             "retention.bytes", "LONG", "-1", "Bytes kept per partition; -1 keeps all.", minimum=-1
         ),
         Definition(
-            "retention.ms", "LONG", "604800000", "How long records are kept; -1 keeps them for ever.", minimum=-1
+            "retention.ms", "LONG", "604800000",
+            "How long records are kept; -1 keeps them for ever.", minimum=-1
         ),
         Definition(
             "segment.bytes", "INT", "1073741824", "A segment is rolled at this size.", minimum=14
         ),
         Definition(
-            "segment.ms", "LONG", "604800000", "A segment is rolled at this age, also when it is small.", minimum=1
+            "segment.ms", "LONG", "604800000",
+            "A segment is rolled at this age, also when it is small.", minimum=1
         ),
     )
 }  # fmt: skip
@@ -182,10 +188,4 @@ def definition(name: str) -> Definition:
     return found
 
 
-_check: Callable[[], bool] = lambda: (
-    {f.name for f in fields(TopicConfig)}
-    == {  # noqa: E731
-        d.attribute for d in DEFINITIONS.values()
-    }
-)
-assert _check(), "TopicConfig and DEFINITIONS must name the same settings"
+assert {f.name for f in fields(TopicConfig)} == {d.attribute for d in DEFINITIONS.values()}

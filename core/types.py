@@ -43,7 +43,7 @@ class FileSlice:
 
 
 class LogOffsets(NamedTuple):
-    """The bounds of a partition: first offset kept, first offset not readable yet, next offset to be written."""
+    """The bounds of a partition: first offset kept, first not readable yet, next to be written."""
 
     log_start_offset: int
     high_watermark: int
