@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""One command that tests everything: `python3 tests/run.py [--tests-only] [pytest arguments]`.
+
+It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
+fetches the clients that the tests drive (kcat from the system's packages when root, kafkajs through npm),
+runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; on a
+machine where it cannot be installed its tests are skipped, and the summary says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+BIN = VENV / "bin"
+NODE_DIR = ROOT / ".cache" / "node"
+NODE_PACKAGES = ROOT / "tests" / "clients" / "package.json"
+STAMP = "sluice-installed"
+IN_CI = os.environ.get("CI") == "true"
+# A registry may be slow for a while; an answer of "no" comes at once, twice.
+INSTALL_TRIES = 2
+
+
+def say(text: str) -> None:
+    """One line about what happens now."""
+    print(f"== {text}", flush=True)
+
+
+def run(*command: str | Path, quiet: bool = False, env: dict[str, str] | None = None) -> bool:
+    """Run a command in the repository; its output is shown, with `quiet` only when it fails."""
+    try:
+        done = subprocess.run(
+            [str(part) for part in command],
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if quiet else None,
+            stderr=subprocess.STDOUT if quiet else None,
+            text=True,
+            errors="replace",
+        )
+    except FileNotFoundError:
+        print(f"{command[0]}: not found", flush=True)
+        return False
+    if quiet and done.returncode:
+        print(done.stdout, flush=True)
+    return done.returncode == 0
+
+
+def install(*command: str | Path) -> bool:
+    """Run an installing command, once more if it fails."""
+    for attempt in range(INSTALL_TRIES):
+        if attempt:
+            say("again, in five seconds")
+            time.sleep(5)
+        if run(*command, quiet=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}):
+            return True
+    return False
+
+
+_apt_updated = False
+
+
+def apt_install(*packages: str) -> bool:
+    """Install Debian packages, where there is apt and we may; says why not otherwise."""
+    global _apt_updated
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        say(f"cannot install {' '.join(packages)}: that needs apt-get and root")
+        return False
+    if not _apt_updated:
+        _apt_updated = install("apt-get", "update", "-qq")
+    say(f"apt-get install {' '.join(packages)}")
+    return install("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages)
+
+
+def make_venv() -> None:
+    """Make `.venv` and install the project, unless both are as pyproject.toml wants them."""
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    stamp = VENV / STAMP
+    if stamp.is_file() and stamp.read_text() == wanted:
+        say(".venv is up to date")
+        return
+    say("making .venv")
+    make = (sys.executable, "-m", "venv", "--clear", VENV)
+    # Debian ships Python without ensurepip; its python3-venv package brings it.
+    version = f"python3.{sys.version_info.minor}-venv"
+    if not run(*make, quiet=True) and not (
+        (apt_install(version) or apt_install("python3-venv")) and run(*make, quiet=True)
+    ):
+        sys.exit("python3 -m venv does not work here: install python3-venv (Debian) or a whole Python.")
+    say("pip install -e .[test]")
+    if not install(
+        BIN / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", ".[test]"
+    ):
+        sys.exit("pip could not install the project.")
+    stamp.write_text(wanted)
+
+
+def install_kcat() -> bool:
+    """kcat, from the system's packages."""
+    return shutil.which("kcat") is not None or apt_install("kcat")
+
+
+def install_kafkajs() -> bool:
+    """kafkajs and its codecs, by the Node that the test extra brought, into `.cache/node`."""
+    wanted = NODE_PACKAGES.read_text()
+    stamp = NODE_DIR / STAMP
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return True
+    if not (BIN / "npm").exists():
+        return False
+    shutil.rmtree(NODE_DIR, ignore_errors=True)
+    NODE_DIR.mkdir(parents=True)
+    shutil.copy(NODE_PACKAGES, NODE_DIR)
+    names = " ".join(json.loads(wanted)["dependencies"])
+    say(f"npm install {names}")
+    env_path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    command = (
+        "install",
+        "--prefix",
+        NODE_DIR,
+        "--no-audit",
+        "--no-fund",
+        "--no-package-lock",
+        "--ignore-scripts",
+    )
+    if not install("env", f"PATH={env_path}", BIN / "npm", *command):
+        return False
+    stamp.write_text(wanted)
+    return True
+
+
+def install_clients() -> None:
+    """Fetch the clients that are no Python packages; in CI they must all be there."""
+    missing = [
+        name for name, installer in (("kcat", install_kcat), ("kafkajs", install_kafkajs)) if not installer()
+    ]
+    for name in missing:
+        say(f"{name} is missing: " + ("that fails in CI" if IN_CI else "its tests will be skipped"))
+    if missing and IN_CI:
+        sys.exit(1)
+
+
+def checks() -> list[str]:
+    """Run the checks that need no broker; answers the names of those that failed."""
+    table: dict[str, tuple[str | Path, ...]] = {
+        "ruff check": (BIN / "ruff", "check", "."),
+        "ruff format": (BIN / "ruff", "format", "--check", "."),
+        "mypy": (BIN / "mypy",),
+        "lint-imports": (BIN / "lint-imports",),
+        "openapi": (BIN / "python", "-m", "app", "openapi", "--check"),
+    }
+    failed = []
+    for name, command in table.items():
+        start = time.monotonic()
+        if not run(*command, quiet=True):
+            failed.append(name)
+        say(f"{name}: {'FAILED' if name in failed else 'ok'} ({time.monotonic() - start:.1f} s)")
+    return failed
+
+
+def main(arguments: list[str]) -> int:
+    """Install, check, test; the exit code is 0 only if all went well."""
+    if sys.version_info < (3, 11):  # noqa: UP036 (the one file that an older Python may be handed)
+        sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}.")
+    tests_only = "--tests-only" in arguments
+    arguments = [argument for argument in arguments if argument != "--tests-only"]
+    make_venv()
+    install_clients()
+    failed = [] if tests_only else checks()
+    say("pytest")
+    passed = run(BIN / "python", "-m", "pytest", *arguments)
+    if failed:
+        say(f"failed before the tests: {', '.join(failed)}")
+    return 0 if passed and not failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
