@@ -1,0 +1,83 @@
+"""Topics and single values in SQLite: rows in, rows out, no rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, delete, select
+from sqlalchemy.dialects.sqlite import insert
+
+from core.metadata.models import settings, topics
+from core.metadata.store import Rows
+
+
+class TopicRow(NamedTuple):
+    """A topic as it is stored. `configs` holds the overrides only; `version` rises with each change."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    configs: dict[str, str]
+    created_ms: int
+    version: int
+
+
+_insert_topic = insert(topics)
+_UPSERT_TOPIC = _insert_topic.on_conflict_do_update(
+    index_elements=[topics.c.name],
+    set_={
+        name: _insert_topic.excluded[name]
+        for name in ("topic_id", "partitions", "configs", "created_ms", "version")
+    },
+)
+_insert_setting = insert(settings)
+_UPSERT_SETTING = _insert_setting.on_conflict_do_update(
+    index_elements=[settings.c.name], set_={"value": _insert_setting.excluded["value"]}
+)
+
+
+def put_topic(row: TopicRow) -> Rows:
+    """The effect that stores a topic, new or changed."""
+    return Rows(
+        _UPSERT_TOPIC,
+        [
+            {
+                "name": row.name,
+                "topic_id": row.topic_id.bytes,
+                "partitions": row.partitions,
+                "configs": json.dumps(row.configs, sort_keys=True),
+                "created_ms": row.created_ms,
+                "version": row.version,
+            }
+        ],
+    )
+
+
+def remove_topic(name: str) -> Callable[[Connection], None]:
+    """The effect that forgets a topic."""
+
+    def effect(connection: Connection) -> None:
+        connection.execute(delete(topics).where(topics.c.name == name))
+
+    return effect
+
+
+def load_topics(connection: Connection) -> list[TopicRow]:
+    """All topics."""
+    return [
+        TopicRow(r.name, UUID(bytes=r.topic_id), r.partitions, json.loads(r.configs), r.created_ms, r.version)
+        for r in connection.execute(select(topics))
+    ]
+
+
+def put_setting(name: str, value: str) -> Rows:
+    """The effect that stores a single value."""
+    return Rows(_UPSERT_SETTING, [{"name": name, "value": value}])
+
+
+def load_settings(connection: Connection) -> dict[str, str]:
+    """All single values."""
+    return {r.name: r.value for r in connection.execute(select(settings))}

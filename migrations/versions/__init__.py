@@ -1,0 +1,1 @@
+"""One file a revision; the first line of each says what changed."""
