@@ -1,0 +1,280 @@
+"""Record batches, magic 2: walk over them, check them, stamp them, build them, read them.
+
+A log and a binary produce only ever touch the header (`core.records.header` draws it); records are looked at
+for REST, for compaction and for conversions alone. Nothing here checks what a client may write: that is
+`core.records.validation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from crc32c import crc32c
+
+from core.errors import BrokerError, ErrorCode
+from core.records.compression import compress, decompress
+from core.records.header import (
+    CHECKSUMMED_FROM,
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    INT32_MAX,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    read_header,
+)
+from core.records.record import LOG_APPEND_TIME, NewRecord, Record
+from core.records.record_codec import RecordFields, decode_records, encode_records
+
+__all__ = [
+    "HEADER",
+    "HEADER_SIZE",
+    "BatchHeader",
+    "Buffer",
+    "assign",
+    "batches",
+    "build_batch",
+    "check_crc",
+    "decode_all",
+    "encode_batch",
+    "read_header",
+    "read_records",
+    "rebuild_batch",
+    "recompress",
+    "set_log_append_time",
+]
+
+WritableBuffer = bytearray | memoryview
+
+# What a record costs at least: length, attributes, two deltas, two lengths, header count. A count is believed
+# only as far as the bytes go.
+MIN_RECORD_SIZE = 7
+NO_LIMIT = 2**63
+
+_BASE_OFFSET = Struct(">q")
+_LEADER_EPOCH_AT = 12
+_LEADER_EPOCH = Struct(">i")
+_CRC_AT = 17
+_CRC = Struct(">I")
+_ATTRIBUTES_AT = 21
+_ATTRIBUTES = Struct(">h")
+_MAX_TIMESTAMP_AT = 35
+_MAX_TIMESTAMP = Struct(">q")
+
+
+def batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    """Each batch between `position` and `end`, as (where it begins, its header). Checksums are not checked.
+
+    Raises BrokerError CORRUPT_MESSAGE, with `position` in its details, at the first batch that is not of
+    magic 2, too short for its header, or longer than what is left.
+    """
+    end = len(buffer) if end is None else end
+    while position < end:
+        if end - position < HEADER_SIZE:
+            raise _corrupt(position, f"a batch has {HEADER_SIZE} bytes at least, {end - position} are left")
+        header = read_header(buffer, position)
+        if header.magic != MAGIC:
+            raise _corrupt(position, f"its magic is {header.magic}, not {MAGIC}")
+        size = header.batch_length + LENGTH_OVERHEAD
+        if size < HEADER_SIZE:
+            raise _corrupt(position, f"its length is {header.batch_length}, less than its header")
+        if size > end - position:
+            raise _corrupt(position, f"its size is {size}, but {end - position} bytes are left")
+        yield position, header
+        position += size
+
+
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
+    """Whether the CRC-32C of the batch at `position` is the one that its header states."""
+    covered = memoryview(buffer)[
+        position + CHECKSUMMED_FROM : position + header.batch_length + LENGTH_OVERHEAD
+    ]
+    return crc32c(covered) == header.crc
+
+
+def assign(buffer: WritableBuffer, position: int, *, base_offset: int, leader_epoch: int) -> None:
+    """Write what the broker decides, in place. The checksum stays right: it does not cover these fields."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
+
+
+def set_log_append_time(buffer: WritableBuffer, position: int, now_ms: int) -> None:
+    """Give every record of the batch the broker's time, in place, by the header alone; new CRC."""
+    header = read_header(buffer, position)
+    attributes = header.attributes | TIMESTAMP_TYPE_BIT
+    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, attributes)
+    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, now_ms)
+    _write_crc(buffer, position, header.size)
+
+
+def build_batch(
+    records: Sequence[NewRecord],
+    *,
+    now_ms: int,
+    codec: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    base_offset: int = 0,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytearray:
+    """One batch of `records`, in order, with consecutive offsets. A record without a time gets `now_ms`.
+
+    Raises BrokerError INVALID_RECORD for an empty list, a header name without UTF-8 form or a time beyond 64
+    bits; MESSAGE_TOO_LARGE beyond 2³¹ bytes.
+    """
+    if not records:
+        raise BrokerError(ErrorCode.INVALID_RECORD, "A batch needs at least one record.")
+    fields: list[RecordFields] = []
+    append = fields.append
+    for delta, record in enumerate(records):
+        timestamp = record.timestamp
+        append((delta, now_ms if timestamp is None else timestamp, record.key, record.value, record.headers))
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        leader_epoch=-1,
+        magic=MAGIC,
+        crc=0,
+        attributes=(TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0),
+        last_offset_delta=len(fields) - 1,
+        base_timestamp=fields[0][1],
+        max_timestamp=max([item[1] for item in fields]),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(fields),
+    )
+    return encode_batch(header, fields, codec)
+
+
+def encode_batch(header: BatchHeader, records: Sequence[RecordFields], codec: int) -> bytearray:
+    """A batch with the fields of `header`; its length, CRC, codec and record count follow from the rest."""
+    buffer = encode_records(header.base_timestamp, records)
+    return _seal(header._replace(record_count=len(records)), buffer, codec)
+
+
+def rebuild_batch(
+    header: BatchHeader, records: Sequence[Record], *, delete_horizon: int | None = None
+) -> bytearray:
+    """The batch of `header` with these of its records alone, as compaction leaves it behind.
+
+    Offsets, base and last one too, producer id, epoch and sequence, leader epoch, codec and flags stay. The
+    max timestamp becomes that of the records that stay (KIP-534 and Kafka's cleaner); with LogAppendTime, or
+    without records, it stays. `delete_horizon` is written if the batch has none yet, into the base timestamp,
+    as KIP-534 says. An emptied batch keeps its place with a record count of 0, uncompressed.
+    """
+    if delete_horizon is not None and header.delete_horizon is None:
+        header = header._replace(
+            base_timestamp=delete_horizon, attributes=header.attributes | DELETE_HORIZON_BIT
+        )
+    if not records:
+        return encode_batch(header, (), 0)
+    if header.timestamp_type != LOG_APPEND_TIME:
+        header = header._replace(max_timestamp=max([record.timestamp for record in records]))
+    base_offset = header.base_offset
+    fields = [(r.offset - base_offset, r.timestamp, r.key, r.value, r.headers) for r in records]
+    return encode_batch(header, fields, header.codec)
+
+
+def recompress(
+    buffer: Buffer, position: int, header: BatchHeader, codec: int, *, max_bytes: int
+) -> bytearray:
+    """The same batch with its records compressed by `codec`; they are not looked at.
+
+    Raises BrokerError CORRUPT_MESSAGE when they cannot be decompressed, INVALID_RECORD above `max_bytes`.
+    """
+    out = bytearray(HEADER_SIZE)
+    out += _record_bytes(buffer, position, header, max_bytes)
+    return _seal(header, out, codec)
+
+
+def read_records(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    max_bytes: int,
+    first_offset: int = 0,
+    limit: int = NO_LIMIT,
+) -> list[Record]:
+    """The records of the batch at `position`, from `first_offset` on, at most `limit`.
+
+    `max_bytes` bounds what the batch may decompress to. The checksum is not checked here. Raises BrokerError
+    CORRUPT_MESSAGE for a batch that is not what its header says, INVALID_RECORD for one beyond `max_bytes`.
+    """
+    body = _record_bytes(buffer, position, header, max_bytes)
+    count = header.record_count
+    if not 0 <= count <= len(body) // MIN_RECORD_SIZE:
+        raise _corrupt(position, f"it says it holds {count} records in {len(body)} bytes")
+    return decode_records(header, body, first_offset, limit)
+
+
+def decode_all(
+    buffer: Buffer,
+    position: int = 0,
+    end: int | None = None,
+    *,
+    max_bytes: int,
+    first_offset: int = 0,
+    control: bool = False,
+) -> Iterator[Record]:
+    """Every record of every batch between `position` and `end`, from `first_offset` on.
+
+    Transaction markers are left out unless `control`. One batch at a time is decompressed, to `max_bytes` at
+    most. Raises what `batches` and `read_records` raise, after the records of the batches before.
+    """
+    for at, header in batches(buffer, position, end):
+        if header.last_offset >= first_offset and (control or not header.is_control):
+            yield from read_records(buffer, at, header, max_bytes=max_bytes, first_offset=first_offset)
+
+
+def _record_bytes(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> Buffer:
+    end = position + header.batch_length + LENGTH_OVERHEAD
+    if header.batch_length + LENGTH_OVERHEAD < HEADER_SIZE or end > len(buffer):
+        raise _corrupt(position, f"its length is {header.batch_length}")
+    body = memoryview(buffer)[position + HEADER_SIZE : end]
+    codec = header.attributes & CODEC_MASK
+    # Compaction leaves emptied batches behind whose codec is still named by some brokers.
+    return decompress(codec, body, max_bytes) if codec and body else body
+
+
+def _seal(header: BatchHeader, buffer: bytearray, codec: int) -> bytearray:
+    """Compress what lies behind the first 61 bytes of `buffer`, and write the header over these."""
+    if codec:
+        compressed = compress(codec, memoryview(buffer)[HEADER_SIZE:])
+        buffer = bytearray(HEADER_SIZE)
+        buffer += compressed
+    if len(buffer) > INT32_MAX:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"A batch of {len(buffer)} bytes has no form on the wire."
+        )
+    header = header._replace(
+        batch_length=len(buffer) - LENGTH_OVERHEAD, crc=0, attributes=header.attributes & ~CODEC_MASK | codec
+    )
+    HEADER.pack_into(buffer, 0, *header)
+    _write_crc(buffer, 0, len(buffer))
+    return buffer
+
+
+def _write_crc(buffer: WritableBuffer, position: int, size: int) -> None:
+    covered = memoryview(buffer)[position + CHECKSUMMED_FROM : position + size]
+    _CRC.pack_into(buffer, position + _CRC_AT, crc32c(covered))
+
+
+def _corrupt(position: int, why: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"The record batch at byte {position} is corrupt: {why}.",
+        position=position,
+    )

@@ -1,0 +1,133 @@
+"""The records inside a magic-2 batch: the C extension of `aiokafka.record`, behind two functions.
+
+`encode_records` and `decode_records` are the whole interface. Where the extension is not built, the pure
+functions of `record_codec_pure` do the same; a differential test holds both to equal bytes, records and
+refusals.
+
+What the extension would do by itself, and is kept from:
+- It reads up to ten bytes past the end of its buffer when a varint is cut off. So it only ever sees a copy
+  with zeros behind it: the read ends there, and its bounds check then refuses the batch.
+- It takes −1 as "no first timestamp yet", so a batch that begins with −1 gets wrong deltas. The header it
+  writes shows that this happened; the pure encoder then does the work.
+- It decompresses without a limit and compresses at level 9. It never sees a codec: see `core.records.batch`.
+- It reads a timestamp of −1 as None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record import default_records
+
+from core.records.header import CODEC_MASK, HEADER_SIZE, BatchHeader, Buffer
+from core.records.record import NO_TIMESTAMP, Record
+from core.records.record_codec_pure import (
+    RecordFields,
+    cannot_decode,
+    cannot_encode,
+    decode_records_pure,
+    encode_records_pure,
+    offsets_disagree,
+)
+
+__all__ = ["EXTENSION", "RecordFields", "decode_records", "encode_records"]
+
+_Builder = default_records.DefaultRecordBatchBuilder
+_Batch = default_records.DefaultRecordBatch
+
+EXTENSION: bool = "_crecords" in _Batch.__module__
+"""Whether the C extension is there."""
+
+# What the extension's reader looks at: base offset, magic, attributes, last offset delta, base and max
+# timestamp, record count.
+_READER_HEADER = Struct(">q8xb4xhiqq14xi")
+# The longest varint has ten bytes, so that many zeros end every read that runs over the end.
+_PADDING = bytes(16)
+_BASE_TIMESTAMP = Struct(">q")
+_BASE_TIMESTAMP_AT = 27
+# The builder refuses records above its batch size; ours is never the limit (max.message.bytes is).
+_NO_SIZE_LIMIT = 2**62
+
+
+def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> bytearray:
+    """The record bytes of a batch, uncompressed, behind 61 zero bytes for the header that the caller writes.
+
+    Each item is (offset delta, timestamp, key, value, headers). Raises BrokerError INVALID_RECORD for header
+    names that have no UTF-8 form and for numbers beyond 64 bits.
+    """
+    if not EXTENSION:
+        return encode_records_pure(base_timestamp, records)
+    records = records if isinstance(records, (list, tuple)) else list(records)
+    builder = _Builder(2, 0, 0, -1, -1, -1, _NO_SIZE_LIMIT)
+    append = builder.append
+    try:
+        # Deltas count from the first record's time. This one is only there to set it, and is cut off below.
+        first = append(0, base_timestamp, None, None, [])
+        for offset_delta, timestamp, key, value, headers in records:
+            append(offset_delta, timestamp, key, value, list(headers))
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise cannot_encode(error) from None
+    body: bytearray = builder.build()
+    written: int = _BASE_TIMESTAMP.unpack_from(body, _BASE_TIMESTAMP_AT)[0]
+    if base_timestamp == NO_TIMESTAMP and written != NO_TIMESTAMP:
+        return encode_records_pure(base_timestamp, records)
+    del body[HEADER_SIZE : HEADER_SIZE + first.size]
+    return body
+
+
+def decode_records(header: BatchHeader, body: Buffer, first_offset: int, limit: int) -> list[Record]:
+    """The records that `body`, already decompressed, holds, from `first_offset` on, at most `limit`.
+
+    Raises BrokerError CORRUPT_MESSAGE for anything that is not `header.record_count` whole records with
+    rising offsets within the batch's own. What lies behind the last record asked for is not looked at.
+    """
+    if not EXTENSION:
+        return decode_records_pure(header, body, first_offset, limit)
+    front = _READER_HEADER.pack(
+        header.base_offset,
+        header.magic,
+        header.attributes & ~CODEC_MASK,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.record_count,
+    )
+    data = memoryview(b"".join((front, body, _PADDING)))[: HEADER_SIZE + len(body)]
+    try:
+        return _decode(header, data, first_offset, limit)
+    except UnicodeDecodeError:
+        # A header name that is not UTF-8: the extension gives up, the pure reader replaces the bad bytes.
+        return decode_records_pure(header, body, first_offset, limit)
+    except (CorruptRecordException, ValueError, OverflowError, MemoryError) as error:
+        raise cannot_decode(header, error) from None
+
+
+def _decode(header: BatchHeader, data: memoryview, first_offset: int, limit: int) -> list[Record]:
+    records: list[Record] = []
+    append = records.append
+    timestamp_type, previous, last_offset = header.timestamp_type, header.base_offset - 1, header.last_offset
+    left = limit
+    for record in _Batch(data):
+        offset = record.offset
+        if not previous < offset <= last_offset:
+            raise offsets_disagree(header, offset)
+        previous = offset
+        if offset < first_offset:
+            continue
+        if not left:
+            break
+        left -= 1
+        timestamp, headers = record.timestamp, record.headers
+        append(
+            Record(
+                offset,
+                NO_TIMESTAMP if timestamp is None else timestamp,
+                timestamp_type,
+                record.key,
+                record.value,
+                tuple(headers) if headers else (),
+            )
+        )
+    return records
