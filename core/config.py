@@ -85,6 +85,16 @@ class Config:
     http_max_page_size: int = 1_000
     # Nesting of a JSON body.
     http_max_json_depth: int = 64
+    # Records in one produce request: a record of two bytes costs a hundred times that once it is decoded.
+    http_max_records: int = 50_000
+    # HTTP connections; the 20,000 descriptors of a usual process are shared with the other doors.
+    http_max_connections: int = 10_000
+    # All header lines of one request together.
+    http_max_header_bytes: int = 64 * KIB
+    # Host names that browsers may use, beside IP addresses, localhost and the listeners' own (DNS rebinding).
+    http_allowed_hosts: tuple[str, ...] = ()
+    # Origins of foreign web pages that may write.
+    http_allowed_origins: tuple[str, ...] = ()
 
     # --- topics --------------------------------------------------------------------------------------------
     auto_create_topics: bool = True
