@@ -6,7 +6,7 @@
     12     4    partition leader epoch   written by the broker
     16     1    magic                    2; at the same place in magic 0 and 1
     17     4    CRC-32C                  of everything from the attributes to the end of the batch
-    21     2    attributes               0–2 codec, 3 timestamp type, 4 transaction, 5 control, 6 delete horizon
+    21     2    attributes               codec 0–2, timestamp type 3, transaction 4, control 5, horizon 6
     23     4    last offset delta        last offset − base offset; stays when compaction drops records
     27     8    base timestamp           record times count from here; the delete horizon if bit 6 is set
     35     8    max timestamp            with LogAppendTime the time of every record
@@ -17,7 +17,7 @@
     61          records, compressed as a whole
 
 What the broker writes at an append (base offset, leader epoch) lies in front of what the checksum covers, so
-assigning offsets costs no second pass over the data. Sources: protocol guide, "Record Batch"; KIP-98, KIP-534.
+assigning offsets costs no second pass over the data. Sources: protocol guide, "Record Batch"; KIP-98, -534.
 """
 
 from __future__ import annotations
