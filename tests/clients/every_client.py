@@ -1,0 +1,37 @@
+"""The list of clients, and how a scenario is parametrised over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from tests.clients.driver import Driver, implements
+from tests.clients.drivers.aio_kafka import AioKafka
+from tests.clients.drivers.confluent import Confluent
+from tests.clients.drivers.kafka_js import KafkaJs
+from tests.clients.drivers.kafka_python import KafkaPython
+from tests.clients.drivers.kcat import Kcat
+from tests.clients.drivers.rest import Rest
+
+DRIVERS: tuple[type[Driver], ...] = (Confluent, KafkaPython, AioKafka, KafkaJs, Kcat, Rest)
+# Those that the test command installs from elsewhere than PyPI.
+INSTALLED = {Kcat, KafkaJs}
+
+#: What the `client` fixture gives.
+GetClient = Callable[[type[Driver]], Driver]
+
+
+def case(*values: object, marks: Iterable[type[Driver]] = ()) -> object:
+    """One parameter set; it is skipped, or fails in CI, where one of the drivers in it is not installed."""
+    drivers = [value for value in values if isinstance(value, type)] + list(marks)
+    return pytest.param(
+        *values,
+        marks=[pytest.mark.client(driver.name) for driver in drivers if driver in INSTALLED],
+        id="-".join(value.name if isinstance(value, type) else str(value) for value in values),
+    )
+
+
+def able(*methods: str) -> list[object]:
+    """Every client that has these methods, as parameters."""
+    return [case(driver) for driver in DRIVERS if implements(driver, *methods)]

@@ -1,0 +1,123 @@
+"""Admin calls of real clients: what each can say does what it says, and a refusal carries Kafka's number."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.errors import ErrorCode
+from core.topic_config import DEFINITIONS
+from tests.clients.driver import Driver, Message, RefusedError
+from tests.clients.every_client import GetClient, able
+from tests.clients.wire import Wire
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name of this test's own."""
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:120]
+
+
+@pytest.mark.parametrize("driver", able("create_topic", "topics"))
+def test_a_created_topic_is_listed_with_its_partitions(
+    client: GetClient, driver: type[Driver], topic: str
+) -> None:
+    client(driver).create_topic(topic, 3)
+    assert client(driver).topics()[topic] == 3
+
+
+@pytest.mark.parametrize("driver", able("topics"))
+def test_every_client_lists_the_same_topics(client: GetClient, wire: Wire, driver: type[Driver]) -> None:
+    assert sorted(client(driver).topics()) == sorted(wire.topics())
+
+
+@pytest.mark.parametrize("driver", able("create_topic"))
+def test_a_topic_that_exists_is_refused(client: GetClient, driver: type[Driver], topic: str) -> None:
+    client(driver).create_topic(topic, 1)
+    with pytest.raises(RefusedError) as refused:
+        client(driver).create_topic(topic, 2)
+    assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize("driver", able("create_topic"))
+@pytest.mark.parametrize(
+    ("name", "partitions", "configs", "code"),
+    [
+        ("a topic", 1, {}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x" * 250, 1, {}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("no-partitions", 0, {}, ErrorCode.INVALID_PARTITIONS),
+        ("unknown-config", 1, {"no.such.thing": "1"}, ErrorCode.INVALID_CONFIG),
+        ("bad-config", 1, {"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
+    ],
+    ids=["space", "long", "partitions", "unknown", "bad"],
+)
+def test_a_topic_that_cannot_be_is_refused(
+    client: GetClient,
+    driver: type[Driver],
+    name: str,
+    partitions: int,
+    configs: dict[str, str],
+    code: ErrorCode,
+) -> None:
+    with pytest.raises(RefusedError) as refused:
+        client(driver).create_topic(name, partitions, configs)
+    assert refused.value.code == code
+    assert name not in client(driver).topics()
+
+
+@pytest.mark.parametrize("driver", able("create_topic", "add_partitions"))
+def test_partitions_can_be_added_but_not_taken_away(
+    client: GetClient, driver: type[Driver], topic: str
+) -> None:
+    client(driver).create_topic(topic, 2)
+    client(driver).add_partitions(topic, 5)
+    assert client(driver).topics()[topic] == 5
+    with pytest.raises(RefusedError) as refused:
+        client(driver).add_partitions(topic, 4)
+    assert refused.value.code == ErrorCode.INVALID_PARTITIONS
+    client(driver).write(topic, 4, [Message(b"k", b"into the new one", (), 1_700_000_000_000)])
+    assert client(driver).bounds(topic, 4) == (0, 1)
+
+
+@pytest.mark.parametrize("driver", able("create_topic", "configs", "set_config"))
+def test_settings_are_shown_with_their_defaults_and_can_be_changed(
+    client: GetClient, driver: type[Driver], topic: str
+) -> None:
+    client(driver).create_topic(topic, 1, {"retention.ms": "1234000"})
+    shown = client(driver).configs(topic)
+    assert set(DEFINITIONS) <= set(shown)
+    assert shown["retention.ms"] == "1234000"
+    assert shown["segment.bytes"] == DEFINITIONS["segment.bytes"].default
+    client(driver).set_config(topic, "segment.bytes", "2000000")
+    assert client(driver).configs(topic)["segment.bytes"] == "2000000"
+    with pytest.raises(RefusedError) as refused:
+        client(driver).set_config(topic, "cleanup.policy", "burn")
+    assert refused.value.code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("driver", able("create_topic", "delete_records", "write", "bounds"))
+def test_records_before_an_offset_can_be_deleted(client: GetClient, driver: type[Driver], topic: str) -> None:
+    client(driver).create_topic(topic, 1)
+    client(driver).write(topic, 0, [Message(None, b"%d" % i, (), 1_700_000_000_000) for i in range(10)])
+    assert client(driver).delete_records(topic, 0, 4) == 4
+    assert client(driver).bounds(topic, 0) == (4, 10)
+    assert [message.offset for message in client(driver).read(topic, 0, 4, 6)] == [4, 5, 6, 7, 8, 9]
+    assert client(driver).delete_records(topic, 0, -1) == 10
+    assert client(driver).bounds(topic, 0) == (10, 10)
+    with pytest.raises(RefusedError) as refused:
+        client(driver).delete_records(topic, 0, 11)
+    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("driver", able("create_topic", "delete_topic"))
+def test_a_deleted_topic_is_gone_and_its_name_is_free(
+    client: GetClient, driver: type[Driver], topic: str
+) -> None:
+    client(driver).create_topic(topic, 1)
+    client(driver).write(topic, 0, [Message(None, b"old", (), 1_700_000_000_000)])
+    client(driver).delete_topic(topic)
+    assert topic not in client(driver).topics()
+    with pytest.raises(RefusedError) as refused:
+        client(driver).delete_topic(topic)
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    client(driver).create_topic(topic, 2)
+    assert client(driver).bounds(topic, 0) == (0, 0)

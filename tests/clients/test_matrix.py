@@ -1,0 +1,140 @@
+"""What one client wrote, every other reads: keys, values, headers, timestamps, nulls, byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+from core.records.partitioner import partition_for_key
+
+from core.records.batch import batches
+from tests.broker_process import BrokerProcess
+from tests.clients.driver import Driver, Message
+from tests.clients.every_client import DRIVERS, GetClient, able, case
+from tests.clients.wire import Wire
+
+CODEC_NUMBERS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+START = 1_700_000_000_000
+
+# Names sort in the order in which they are written: one client keeps headers in a map.
+SAMPLES = (
+    Message(b"k-1", b"plain", (), START),
+    Message("ключ".encode(), "значение ☃".encode(), (("type", b"text"),), START + 1),
+    Message(None, b"no key", (), START + 2),
+    Message(b"gone", None, (("why", b"tombstone"),), START + 3),
+    Message(b"", b"", (("empty", b""),), START + 4),
+    Message(bytes(range(256)), bytes(reversed(range(256))), (), START + 5),
+    Message(b"h", b"headers", (("a", b"1"), ("a", b"2"), ("b", b"\x00\xff"), ("c", None)), START + 6),
+    Message(b"late", b"a clock that went back", (), START - 60_000),
+    Message(b"large", b"sluice " * 15_000, (), START + 8),
+    *(Message(b"k-%d" % i, b"message number %d" % i, (), START + 1000 * i) for i in range(1, 40)),
+)
+
+
+def _sayable(writer: type[Driver]) -> list[Message]:
+    """The samples as far as a client can say them, with the timestamps that it can set."""
+    messages = []
+    for message in SAMPLES:
+        parts = [message.key, message.value, *(value for _, value in message.headers)]
+        if not writer.binary_safe and any(_is_binary(part) for part in parts):
+            continue
+        if not writer.writes_empty and b"" in parts:
+            continue
+        messages.append(message if writer.sets_timestamps else message._replace(timestamp=None))
+    return messages
+
+
+def _is_binary(part: bytes | None) -> bool:
+    try:
+        return part is not None and not part.decode().isprintable()
+    except UnicodeDecodeError:
+        return True
+
+
+_written: dict[tuple[str, str], list[Message]] = {}
+
+
+def _write_once(client: GetClient, wire: Wire, writer: type[Driver], codec: str) -> tuple[str, list[Message]]:
+    """The topic that a client wrote with a codec, and what lies there as the broker's own decoder sees it."""
+    topic = f"by-{writer.name}-{codec}"
+    if (writer.name, codec) not in _written:
+        messages = _sayable(writer)
+        wire.create_topic(topic)
+        client(writer).write(topic, 0, messages, codec)
+        stored = wire.read_all(topic)
+        expected = [
+            message._replace(
+                offset=i, timestamp=found.timestamp if message.timestamp is None else message.timestamp
+            )
+            for i, (message, found) in enumerate(zip(messages, stored, strict=True))
+        ]
+        assert stored == expected
+        _written[writer.name, codec] = stored
+    return topic, _written[writer.name, codec]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget(broker: BrokerProcess) -> None:
+    _written.clear()
+
+
+WRITERS = [(writer, codec) for writer in DRIVERS for codec in writer.codecs]
+
+
+@pytest.mark.parametrize(
+    ("writer", "codec", "reader"),
+    [case(writer, codec, reader) for writer, codec in WRITERS for reader in DRIVERS],
+)
+def test_what_one_wrote_the_others_read(
+    client: GetClient, wire: Wire, writer: type[Driver], codec: str, reader: type[Driver]
+) -> None:
+    topic, expected = _write_once(client, wire, writer, codec)
+    assert client(reader).read(topic, 0, 0, len(expected)) == expected
+
+
+@pytest.mark.parametrize(("writer", "codec"), [case(writer, codec) for writer, codec in WRITERS])
+def test_batches_are_stored_in_the_codec_that_the_client_chose(
+    client: GetClient, wire: Wire, writer: type[Driver], codec: str
+) -> None:
+    topic, _ = _write_once(client, wire, writer, codec)
+    codecs = {header.codec for _, header in batches(wire.fetch(topic))}
+    # A client may leave a batch that would not shrink as it is.
+    assert CODEC_NUMBERS[codec] in codecs
+    assert codecs <= {0, CODEC_NUMBERS[codec]}
+
+
+@pytest.mark.parametrize("reader", able("read"))
+def test_a_read_may_start_inside_a_batch(client: GetClient, wire: Wire, reader: type[Driver]) -> None:
+    topic, expected = _write_once(client, wire, DRIVERS[0], "zstd")
+    middle = len(expected) // 2
+    assert client(reader).read(topic, 0, middle, 5) == expected[middle : middle + 5]
+
+
+@pytest.mark.parametrize("reader", able("offset_for_time"))
+def test_a_time_leads_to_the_first_record_that_is_not_older(
+    client: GetClient, wire: Wire, reader: type[Driver]
+) -> None:
+    topic = "by-time"
+    if topic not in wire.topics():
+        wire.create_topic(topic)
+        client(DRIVERS[0]).write(
+            topic, 0, [Message(None, b"%d" % i, (), START + 1000 * i) for i in range(20)]
+        )
+    found = [client(reader).offset_for_time(topic, 0, START + at) for at in (-5000, 0, 1, 7000, 7001, 19_000)]
+    assert found == [0, 0, 1, 7, 8, 19]
+    assert client(reader).offset_for_time(topic, 0, START + 19_001) is None
+
+
+@pytest.mark.parametrize("driver", able("bounds"))
+def test_the_bounds_of_a_partition_are_seen(client: GetClient, wire: Wire, driver: type[Driver]) -> None:
+    topic, expected = _write_once(client, wire, DRIVERS[0], "none")
+    assert client(driver).bounds(topic, 0) == (0, len(expected))
+
+
+@pytest.mark.parametrize("driver", able("choose_partition"))
+def test_a_key_goes_where_the_java_client_sends_it(
+    client: GetClient, wire: Wire, driver: type[Driver]
+) -> None:
+    topic = f"by-key-{driver.name}"
+    wire.create_topic(topic, partitions=7)
+    keys = [b"a", b"sluice", "ключ".encode(), bytes(range(40)), *(b"key-%d" % i for i in range(20))]
+    chosen = [client(driver).choose_partition(topic, key) for key in keys]
+    assert chosen == [partition_for_key(key, 7) for key in keys]

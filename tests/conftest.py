@@ -1,0 +1,65 @@
+"""What tests of every kind share: a broker process per test file, and where the real clients are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import ROOT, BrokerProcess
+
+NODE_MODULES = ROOT / ".cache" / "node" / "node_modules"
+
+
+def kcat_path() -> str | None:
+    """The kcat program, where it is installed."""
+    return shutil.which("kcat")
+
+
+def node_path() -> str | None:
+    """Node, as the test extra brings it, when kafkajs is installed for it as well."""
+    node = Path(sys.executable).parent / "node"
+    found = str(node) if node.exists() else shutil.which("node")
+    return found if (NODE_MODULES / "kafkajs").is_dir() else None
+
+
+CLIENTS = {"kcat": kcat_path, "kafkajs": node_path}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test marked client(name) is skipped where the client is not installed; in CI it fails."""
+    for marker in item.iter_markers("client"):
+        name = marker.args[0]
+        if CLIENTS[name]() is None:
+            say = f"{name} is not installed: `python3 tests/run.py` installs it (kcat needs root)"
+            if os.environ.get("CI") == "true":
+                pytest.fail(say, pytrace=False)
+            pytest.skip(say)
+
+
+@pytest.fixture(scope="module")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[BrokerProcess]:
+    """A broker of its own for this test file; a module may set `BROKER_OPTIONS`, more command line.
+
+    At the end its log must hold no traceback: whatever clients did, none of it may surprise the broker.
+    """
+    options = getattr(request.module, "BROKER_OPTIONS", ())
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", options=options)
+    failed_before = request.session.testsfailed
+    try:
+        process.start()
+        yield process
+    finally:
+        died = not process.running
+        process.kill()
+        log = process.read_log()
+        if request.session.testsfailed > failed_before:
+            print(f"\n--- log of the broker of {request.module.__name__} ---\n{log[-20_000:]}")
+    assert not died, f"the broker died during the tests:\n{log[-20_000:]}"
+    assert "Traceback" not in log, f"the broker's log holds a traceback:\n{log[-20_000:]}"
