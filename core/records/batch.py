@@ -67,8 +67,8 @@ _CRC_AT = 17
 _CRC = Struct(">I")
 _ATTRIBUTES_AT = 21
 _ATTRIBUTES = Struct(">h")
-_MAX_TIMESTAMP_AT = 35
-_MAX_TIMESTAMP = Struct(">q")
+_TIMESTAMPS_AT = 27
+_TIMESTAMPS = Struct(">qq")
 
 
 def batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
@@ -108,11 +108,15 @@ def assign(buffer: WritableBuffer, position: int, *, base_offset: int, leader_ep
 
 
 def set_log_append_time(buffer: WritableBuffer, position: int, now_ms: int) -> None:
-    """Give every record of the batch the broker's time, in place, by the header alone; new CRC."""
+    """Give every record of the batch the broker's time, in place, by the header alone; new CRC.
+
+    Readers take the max timestamp for every record then. The base timestamp is set as well: clients that do
+    not know of timestamp types add the deltas to it, and are then off by milliseconds only.
+    """
     header = read_header(buffer, position)
     attributes = header.attributes | TIMESTAMP_TYPE_BIT
     _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, attributes)
-    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, now_ms)
+    _TIMESTAMPS.pack_into(buffer, position + _TIMESTAMPS_AT, now_ms, now_ms)
     _write_crc(buffer, position, header.size)
 
 

@@ -93,8 +93,8 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
     """What `data`, written with the codec of this number (1–4), decompresses to; `max_bytes` at most.
 
     Raises BrokerError INVALID_RECORD beyond `max_bytes`, CORRUPT_MESSAGE for data that is damaged, cut short
-    or followed by something else, UNSUPPORTED_COMPRESSION_TYPE for another number. Takes memory for `max_bytes`
-    and 64 MiB at most, and less than that for what it refuses.
+    or followed by something else, UNSUPPORTED_COMPRESSION_TYPE for another number. Takes memory for
+    `max_bytes` and 64 MiB at most, and less than that for what it refuses.
     """
     view = memoryview(data)
     if codec == SNAPPY:

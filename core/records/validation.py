@@ -1,0 +1,213 @@
+"""What a client may write: the rules that a produced batch must keep before it may enter a log.
+
+The rules are those of Kafka's broker for magic 2, and they are checked here once for every door:
+
+    one whole batch per partition and request, and nothing behind it     INVALID_RECORD, CORRUPT_MESSAGE
+    checksum right                                                       CORRUPT_MESSAGE
+    not larger than max.message.bytes, after recompression too           MESSAGE_TOO_LARGE
+    a codec that exists                                                  UNSUPPORTED_COMPRESSION_TYPE
+    no control batch, no delete horizon: only brokers write these        INVALID_RECORD
+    record count = last offset delta + 1, and at least 1                 INVALID_RECORD
+    a producer id comes with an epoch and a sequence                     INVALID_RECORD
+    the producer's time, within the topic's bounds around now            INVALID_TIMESTAMP, per record
+    a key for every record of a compacted topic                          INVALID_RECORD, per record
+
+The base offset that the client wrote is ignored; the log writes its own.
+
+**What is not checked.** The records inside are read only when a rule needs them: keys on a compacted topic, a
+lower bound on timestamps, a batch whose header names a time out of bounds. For a usual topic the checksum and
+the header are all: reading 160 records would cost as much as everything else a 16 KB produce does. So a
+client that means harm can store a batch with a right checksum whose records are garbage, or a max timestamp
+that its records do not have. It harms readers of that topic alone, and no reader here breaks on it:
+`read_records` refuses such a batch with CORRUPT_MESSAGE, and its header is enough to skip it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from core.errors import BrokerError, ErrorCode
+from core.records.batch import check_crc, read_records, recompress, set_log_append_time
+from core.records.compression import CODECS, ZSTD
+from core.records.header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    Buffer,
+    read_header,
+)
+from core.records.record import NO_TIMESTAMP
+from core.topic_config import LONG_MAX, TopicConfig
+
+# As many record errors are listed. A batch may hold 10⁵ records, and the list goes into the answer.
+MAX_RECORD_ERRORS = 100
+_MAGIC_AT = 16
+_REFUSED_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
+
+
+class ProduceBatches(NamedTuple):
+    """What may be appended: bytes that the log writes offsets into, and the headers of the batches in it.
+
+    `buffer` is the client's own memory where nothing had to change, else a new one. `log_append_time` is the
+    time that the records got, −1 if they keep their own.
+    """
+
+    buffer: Buffer
+    headers: tuple[BatchHeader, ...]
+    log_append_time: int = NO_TIMESTAMP
+
+
+def validate_produce(
+    records: Buffer, config: TopicConfig, *, now_ms: int, max_decompressed_bytes: int
+) -> ProduceBatches:
+    """Check one partition's data of a Produce request (magic 2) against the rules above.
+
+    `records` should be writable: offsets, and with LogAppendTime the time, are written in place; what is not
+    writable is copied. Raises BrokerError as the table says; its details carry `record_errors`, a list of
+    (index in the batch, message), where single records are to blame.
+    """
+    header = _check_header(records, config)
+    if not check_crc(records, 0, header):
+        raise BrokerError(
+            ErrorCode.CORRUPT_MESSAGE, f"The batch's checksum is not {header.crc:#010x}, as it states."
+        )
+    own_time = config.message_timestamp_type == "CreateTime"
+    if config.compacted or (own_time and not _surely_in_bounds(header, config, now_ms)):
+        _check_records(records, header, config, now_ms, max_decompressed_bytes)
+    buffer = records
+    if config.compression_type != "producer":
+        codec = CODECS[config.compression_type]
+        if codec != header.codec:
+            buffer = recompress(records, 0, header, codec, max_bytes=max_decompressed_bytes)
+            header = read_header(buffer)
+            _check_size(header.size, config)
+    if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):
+        buffer = bytearray(buffer)
+    if own_time:
+        return ProduceBatches(buffer, (header,))
+    set_log_append_time(buffer, 0, now_ms)
+    return ProduceBatches(buffer, (read_header(buffer),), now_ms)
+
+
+def _check_header(records: Buffer, config: TopicConfig) -> BatchHeader:
+    size = len(records)
+    if size < HEADER_SIZE:
+        if not size:
+            raise _invalid("there must be one record batch per partition, there is none")
+        if size > _MAGIC_AT and records[_MAGIC_AT] < MAGIC:
+            raise _old_magic(records[_MAGIC_AT])
+        raise _corrupt(f"it has {HEADER_SIZE} bytes at least, {size} are there")
+    header = read_header(records)
+    magic, attributes, count = header.magic, header.attributes, header.record_count
+    if magic != MAGIC:
+        raise _old_magic(magic) if 0 <= magic < MAGIC else _corrupt(f"its magic is {magic}")
+    batch_size = header.batch_length + LENGTH_OVERHEAD
+    if batch_size != size:
+        raise _wrong_size(records, batch_size)
+    _check_size(batch_size, config)
+    if header.last_offset_delta + 1 != count or count < 1:
+        raise _invalid(
+            f"it says it holds {count} records, but its last offset delta is {header.last_offset_delta}"
+        )
+    if attributes & _REFUSED_BITS:
+        raise _refused_attributes(attributes)
+    if header.codec > ZSTD:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"There is no compression codec {header.codec}; 4 is the last.",
+        )
+    if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise _invalid(
+            f"producer id {header.producer_id} needs an epoch and a sequence, not {header.producer_epoch} "
+            f"and {header.base_sequence}"
+        )
+    return header
+
+
+def _wrong_size(records: Buffer, batch_size: int) -> BrokerError:
+    size = len(records)
+    if not HEADER_SIZE <= batch_size < size:
+        return _corrupt(f"it says it has {batch_size} bytes, {size} are there")
+    if size - batch_size > _MAGIC_AT:
+        return _invalid(
+            "there must be exactly one record batch per partition, something follows the first one"
+        )
+    return _corrupt(f"{size - batch_size} bytes follow it")
+
+
+def _check_size(size: int, config: TopicConfig) -> None:
+    if size > config.max_message_bytes:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch has {size} bytes; the topic's max.message.bytes is {config.max_message_bytes}.",
+            size=size,
+            limit=config.max_message_bytes,
+        )
+
+
+def _refused_attributes(attributes: int) -> BrokerError:
+    if attributes & TIMESTAMP_TYPE_BIT:
+        return BrokerError(
+            ErrorCode.INVALID_TIMESTAMP,
+            "A producer may not mark its timestamps as LogAppendTime; only the topic may.",
+        )
+    return _invalid("clients may not write control batches or delete horizons")
+
+
+def _surely_in_bounds(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
+    """Whether the header alone shows that no timestamp is out of bounds."""
+    return (
+        header.max_timestamp - now_ms <= config.message_timestamp_after_max_ms
+        and config.message_timestamp_before_max_ms == LONG_MAX
+    )
+
+
+def _check_records(
+    records: Buffer, header: BatchHeader, config: TopicConfig, now_ms: int, max_bytes: int
+) -> None:
+    own_time = config.message_timestamp_type == "CreateTime"
+    earliest = now_ms - config.message_timestamp_before_max_ms if own_time else -LONG_MAX
+    latest = now_ms + config.message_timestamp_after_max_ms if own_time else LONG_MAX
+    compacted = config.compacted
+    late: list[tuple[int, str]] = []
+    keyless: list[tuple[int, str]] = []
+    for index, record in enumerate(
+        read_records(records, 0, header._replace(base_offset=0), max_bytes=max_bytes)
+    ):
+        timestamp = record.timestamp
+        if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+            late.append(
+                (index, f"Timestamp {timestamp} of record {index} is not between {earliest} and {latest}.")
+            )
+        if compacted and record.key is None:
+            keyless.append((index, f"Record {index} has no key, which a compacted topic needs."))
+    # Kafka names the timestamps when both are wrong.
+    errors = late or keyless
+    if errors:
+        raise BrokerError(
+            ErrorCode.INVALID_TIMESTAMP if late else ErrorCode.INVALID_RECORD,
+            f"{len(errors)} of {header.record_count} records were refused, the first because: {errors[0][1]}",
+            record_errors=sorted(late + keyless)[:MAX_RECORD_ERRORS],
+        )
+    if header.max_timestamp > latest:
+        raise BrokerError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"The batch's max timestamp {header.max_timestamp} is above {latest} and none of its records has it.",
+        )
+
+
+def _old_magic(magic: int) -> BrokerError:
+    return _invalid(f"its magic is {magic}; from Produce version 3 on only magic {MAGIC} is allowed")
+
+
+def _invalid(why: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_RECORD, f"The record batch is refused: {why}.")
+
+
+def _corrupt(why: str) -> BrokerError:
+    return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"The record batch is corrupt: {why}.")
