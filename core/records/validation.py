@@ -144,7 +144,7 @@ def _check_size(size: int, config: TopicConfig) -> None:
     if size > config.max_message_bytes:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch has {size} bytes; the topic's max.message.bytes is {config.max_message_bytes}.",
+            f"The record batch has {size} bytes; max.message.bytes is {config.max_message_bytes}.",
             size=size,
             limit=config.max_message_bytes,
         )
@@ -197,7 +197,7 @@ def _check_records(
     if header.max_timestamp > latest:
         raise BrokerError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"The batch's max timestamp {header.max_timestamp} is above {latest} and none of its records has it.",
+            f"The batch's max timestamp {header.max_timestamp} is above {latest}, but no record has it.",
         )
 
 
