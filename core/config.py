@@ -83,8 +83,8 @@ class Config:
     # Items on one page of a listing.
     http_default_page_size: int = 100
     http_max_page_size: int = 1_000
-    # Nesting of a JSON body.
-    http_max_json_depth: int = 64
+    # Nesting of a JSON body, and of values that are read as JSON: what serde_json takes by default.
+    http_max_json_depth: int = 128
     # Records in one produce request: a record of two bytes costs a hundred times that once it is decoded.
     http_max_records: int = 50_000
     # HTTP connections; the 20,000 descriptors of a usual process are shared with the other doors.
