@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from core.records.partitioner import partition_for_key
 
 from core.records.batch import batches
+from core.records.partitioner import partition_for_key
 from tests.broker_process import BrokerProcess
 from tests.clients.driver import Driver, Message
 from tests.clients.every_client import DRIVERS, GetClient, able, case
