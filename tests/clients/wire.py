@@ -172,11 +172,16 @@ class Wire:
 
     def read_all(self, topic: str, partition: int = 0) -> list[Message]:
         """Every record of a partition, by our own decoder."""
-        data = self.fetch(topic, partition=partition)
+        return self.read_from(topic, 0, partition=partition)
+
+    def read_from(self, topic: str, offset: int, *, partition: int = 0) -> list[Message]:
+        """Every record of a partition from an offset on, by our own decoder."""
+        data = self.fetch(topic, offset, partition=partition)
         return [
             Message(record.key, record.value, record.headers, record.timestamp, record.offset)
             for position, header in batches(data)
             for record in read_records(data, position, header, max_bytes=64 << 20)
+            if record.offset >= offset
         ]
 
     def list_offset(self, topic: str, timestamp: int, *, partition: int = 0, version: int = 7) -> Any:
