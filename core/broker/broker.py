@@ -1,0 +1,129 @@
+"""Broker: the one facade that every door calls.
+
+Its verbs stand in `topics`, `records` and (with their issue) `groups`; here is its life: open, the background
+rhythm, drain, close. All of it runs on the event loop; threads get file descriptors and SQL only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from pathlib import Path
+
+from core.broker.records import RecordVerbs
+from core.clock import Clock
+from core.config import Config
+from core.errors import BrokerError, ErrorCode
+from core.log.manager import LogManager
+from core.metadata.store import Store
+from core.metadata.topics import load_settings, load_topics, put_setting
+from core.records.partitioner import StickyPartitions
+from core.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+DATABASE = "metadata.db"
+
+
+class Broker(RecordVerbs):
+    """One broker over one data directory. Open it on the event loop that will use it."""
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        data_dir = Path(config.data_dir)
+        super().__init__(config, clock, Store(data_dir / DATABASE), LogManager(data_dir, config, clock))
+        self._sticky = StickyPartitions()
+        self._changing = {}
+        self._background: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Read the metadata, recover the logs where the last stop was not clean, start the background work.
+
+        Raises StartupError with one line for the operator.
+        """
+        clean = self.logs.was_clean
+        await self.store.open(check=not clean)
+        settings = await self.store.read(load_settings)
+        self.cluster_id = settings.get("cluster.id") or await self._new_cluster_id()
+        self._next_producer_id = int(settings.get("producer.id.next", "0"))
+        for row in await self.store.read(load_topics):
+            self._put(self._info(row))
+        self.logs.load(
+            (TopicPartition(topic.name, partition), topic.topic_id, topic.config)
+            for topic in self._topics.values()
+            for partition in range(topic.partitions)
+        )
+        self._background = [
+            asyncio.create_task(self._every(self.config.background_interval_ms, self._background_step)),
+            asyncio.create_task(self._every(self.config.checkpoint_interval_ms, self._checkpoint)),
+        ]
+        self.ready = True
+
+    def drain(self) -> None:
+        """Answer everything that waits; nothing waits afterwards. The first half of a stop."""
+        self.ready = False
+        self.purgatory.drain()
+
+    async def close(self) -> None:
+        """Flush and close; the clean-shutdown marker is written if all of it went well."""
+        self.drain()
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        changes = list(self._changing.values())
+        if changes:
+            await asyncio.wait(changes, timeout=self.config.drain_timeout_ms / 1000)
+        await self.store.close()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.flusher.close)
+        self.logs.close()
+
+    async def _reserve_producer_ids(self, count: int) -> int:
+        first = self._next_producer_id
+        self._next_producer_id = first + count
+        await self.store.submit([put_setting("producer.id.next", str(first + count))])
+        return first
+
+    async def _new_cluster_id(self) -> str:
+        cluster_id = base64.urlsafe_b64encode(self.clock.uuid4().bytes).rstrip(b"=").decode()
+        await self.store.submit([put_setting("cluster.id", cluster_id)])
+        return cluster_id
+
+    async def _every(self, interval_ms: int, step: object) -> None:
+        assert callable(step)
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await step()
+            except Exception:
+                # A failed background step must not end the rhythm: the next one tries again.
+                log.exception("background work failed")
+
+    async def _background_step(self) -> None:
+        """Retention, compaction, deletion of files: steps of a few milliseconds, others run in between."""
+        deadline = self.clock.monotonic() + self.config.background_interval_ms / 1000
+        while self.logs.background_step() and self.clock.monotonic() < deadline:
+            await asyncio.sleep(0)
+        for one in self.logs.due_flushes():
+            self._start_flush(one.topic_partition)
+
+    async def _checkpoint(self) -> None:
+        """fsync what is dirty, then note the recovery points, so that a crash leaves a short tail to scan."""
+        for topic_partition in self.logs.dirty():
+            waiting = self._start_flush(topic_partition)
+            if waiting is not None:
+                try:
+                    await waiting
+                except BrokerError as error:
+                    log.error("checkpoint: %s", error.message)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.logs.prepare_checkpoint())
+
+    def _start_flush(self, topic_partition: TopicPartition) -> asyncio.Future[None] | None:
+        try:
+            one = self.log(topic_partition)
+        except BrokerError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            return None
+        return self.flusher.durable(one, one.offsets.log_end_offset)

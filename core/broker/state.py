@@ -1,0 +1,129 @@
+"""What the verbs of the broker share: the topics, the logs, the store and everything that waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from core.broker.flusher import Flusher
+from core.clock import Clock
+from core.config import Config
+from core.coordinator.producer_id import ProducerIds
+from core.errors import BrokerError, ErrorCode
+from core.log.log import Log
+from core.log.manager import LogManager
+from core.metadata.store import Store
+from core.metadata.topics import TopicRow
+from core.purgatory import Purgatory
+from core.topic_config import TopicConfig, parse_topic_config
+from core.types import LogOffsets, TopicPartition
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as doors see it. `overrides` are its own settings as text; `version` rises with each change."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    overrides: dict[str, str]
+    config: TopicConfig
+    created_ms: int
+    version: int
+
+    @property
+    def internal(self) -> bool:
+        """Whether the topic belongs to the broker and not to users."""
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def row(self) -> TopicRow:
+        """The topic as it is stored."""
+        return TopicRow(
+            self.name, self.topic_id, self.partitions, self.overrides, self.created_ms, self.version
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition: its bounds, its size on disk in bytes, its leader epoch."""
+
+    topic_partition: TopicPartition
+    offsets: LogOffsets
+    size: int
+    leader_epoch: int
+
+
+class BrokerState:
+    """The shared state; touched on the event loop only."""
+
+    def __init__(self, config: Config, clock: Clock, store: Store, logs: LogManager) -> None:
+        self.config = config
+        self.clock = clock
+        self.store = store
+        self.logs = logs
+        self.purgatory = Purgatory(config.max_waiting)
+        self.flusher = Flusher(config.flush_threads)
+        self.producer_ids = ProducerIds(self._reserve_producer_ids)
+        self.cluster_id = ""
+        self.ready = False
+        # Rises whenever an answer about topics would change: the key of every cache of such answers.
+        self.metadata_version = 0
+        self._topics: dict[str, TopicInfo] = {}
+        self._topic_names: dict[UUID, str] = {}
+        self._next_producer_id = 0
+
+    async def _reserve_producer_ids(self, count: int) -> int:
+        raise NotImplementedError
+
+    def topic(self, name: str) -> TopicInfo:
+        """The topic of that name; UNKNOWN_TOPIC_OR_PARTITION if there is none."""
+        found = self._topics.get(name)
+        if found is None:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic named {name!r}.", topic=name
+            )
+        return found
+
+    def topic_name(self, topic_id: UUID) -> str:
+        """The name that belongs to a topic id; UNKNOWN_TOPIC_ID if there is none."""
+        name = self._topic_names.get(topic_id)
+        if name is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id}.")
+        return name
+
+    def log(self, topic_partition: TopicPartition) -> Log:
+        """The log of a partition, opened if need be; UNKNOWN_TOPIC_OR_PARTITION if there is none."""
+        topic = self.topic(topic_partition.topic)
+        if not 0 <= topic_partition.partition < topic.partitions:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Topic {topic.name!r} has no partition {topic_partition.partition}; it has {topic.partitions}, "
+                "counted from 0.",
+                topic=topic.name,
+                partition=topic_partition.partition,
+            )
+        return self.logs.get(topic_partition)
+
+    def _put(self, info: TopicInfo) -> None:
+        self._topics[info.name] = info
+        self._topic_names[info.topic_id] = info.name
+        self.metadata_version += 1
+
+    def _remove(self, info: TopicInfo) -> None:
+        del self._topics[info.name]
+        del self._topic_names[info.topic_id]
+        self.metadata_version += 1
+
+    def _info(self, row: TopicRow) -> TopicInfo:
+        return TopicInfo(
+            name=row.name,
+            topic_id=row.topic_id,
+            partitions=row.partitions,
+            overrides=row.configs,
+            config=parse_topic_config(row.configs, self.config.topic_defaults),
+            created_ms=row.created_ms,
+            version=row.version,
+        )

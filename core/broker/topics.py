@@ -1,0 +1,229 @@
+"""The verbs on topics: create, delete, grow, configure, describe.
+
+Order of effects. A topic exists once its row is committed; the directories of its partitions follow. So a
+crash between the two leaves a topic with empty partitions, never directories that belong to nobody. Deleting
+goes the same way: first the row, then the directories; what a crash leaves of them is swept at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from core.broker.state import BrokerState, TopicInfo
+from core.errors import BrokerError, ErrorCode
+from core.metadata.topics import put_topic, remove_topic
+from core.records.partitioner import StickyPartitions
+from core.topic_config import DEFINITIONS, Definition, definition, parse_topic_config
+from core.types import TopicPartition
+
+MAX_TOPIC_NAME = 249
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting of a topic as it is in force, and where the value comes from."""
+
+    name: str
+    value: str
+    is_default: bool
+    source: str  # "topic", "broker" or "default"
+    definition: Definition
+
+
+def check_topic_name(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION unless `name` is legal: 1 to 249 of a–z A–Z 0–9 . _ -, not "." or ".."."""
+    if name in ("", ".", "..") or len(name) > MAX_TOPIC_NAME or not _LEGAL_NAME.fullmatch(name):
+        shown = name if len(name) <= MAX_TOPIC_NAME else name[:60] + "…"
+        raise BrokerError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Illegal topic name {shown!r}: it must have 1 to {MAX_TOPIC_NAME} characters out of a-z, A-Z, 0-9, "
+            "'.', '_' and '-', and be neither '.' nor '..'.",
+        )
+
+
+class TopicVerbs(BrokerState):
+    """Everything that doors do with topics."""
+
+    _changing: dict[str, asyncio.Task[None]]
+    _sticky: StickyPartitions
+
+    def topics(self, prefix: str = "", include_internal: bool = False) -> list[TopicInfo]:
+        """The topics whose name begins with `prefix`, sorted by name."""
+        return sorted(
+            (
+                t
+                for t in self._topics.values()
+                if t.name.startswith(prefix) and (include_internal or not t.internal)
+            ),
+            key=lambda t: t.name,
+        )
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+    ) -> TopicInfo:
+        """Create a topic and answer it once it is durable.
+
+        `partitions` None or −1 means the broker's default. Raises TOPIC_ALREADY_EXISTS,
+        INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG.
+        """
+        check_topic_name(name)
+        if name in self._topics or name in self._changing:
+            raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists.", topic=name)
+        count = self.config.default_partitions if partitions in (None, -1) else int(partitions or 0)
+        self._check_partitions(count, 0)
+        if replication_factor not in (-1, 1):
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Replication factor {replication_factor} is larger than the number of brokers, 1; use 1 or -1.",
+            )
+        overrides = {key: value for key, value in (configs or {}).items() if value is not None}
+        info = TopicInfo(
+            name=name,
+            topic_id=self.clock.uuid4(),
+            partitions=count,
+            overrides=overrides,
+            config=parse_topic_config(overrides, self.config.topic_defaults),
+            created_ms=self.clock.wall_ms(),
+            version=1,
+        )
+        if not validate_only:
+            await self._change(name, None, info)
+        return info
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records. Raises UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED."""
+        info = self.topic(name)
+        if info.internal:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {name!r} is internal to the broker.")
+        await self._change(name, info, None)
+
+    async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> TopicInfo:
+        """Grow a topic to `count` partitions. Raises INVALID_PARTITIONS when that is not more than it has."""
+        info = self.topic(name)
+        if count <= info.partitions:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic {name!r} has {info.partitions} partitions; the new number must be larger than that, "
+                f"not {count}.",
+            )
+        self._check_partitions(count, info.partitions)
+        grown = replace(info, partitions=count, version=info.version + 1)
+        if not validate_only:
+            await self._change(name, info, grown)
+        return grown
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> TopicInfo:
+        """Change settings of a topic; None puts one back to its default. Raises INVALID_CONFIG."""
+        info = self.topic(name)
+        overrides = dict(info.overrides)
+        for key, value in changes.items():
+            definition(key)
+            if value is None:
+                overrides.pop(key, None)
+            else:
+                overrides[key] = value
+        changed = replace(
+            info,
+            overrides=overrides,
+            config=parse_topic_config(overrides, self.config.topic_defaults),
+            version=info.version + 1,
+        )
+        if not validate_only and overrides != info.overrides:
+            await self._change(name, info, changed)
+            return changed
+        return info if overrides == info.overrides else changed
+
+    def describe_configs(self, name: str) -> list[ConfigEntry]:
+        """All settings of a topic, by name."""
+        info = self.topic(name)
+        return [
+            ConfigEntry(key, value, source != "topic", source, DEFINITIONS[key])
+            for key, value, source in self.effective_configs(info)
+        ]
+
+    def effective_configs(self, info: TopicInfo) -> list[tuple[str, str, str]]:
+        """(name, value, source) of every setting, also of a topic that is not created yet."""
+        levels = (("topic", info.overrides), ("broker", self.config.topic_defaults))
+        effective: list[tuple[str, str, str]] = []
+        for key, one in sorted(DEFINITIONS.items()):
+            found = next(((key, values[key], source) for source, values in levels if key in values), None)
+            effective.append(found or (key, one.default, "default"))
+        return effective
+
+    def broker_configs(self) -> dict[str, str]:
+        """The broker's own settings under Kafka's names; read-only while it runs."""
+        config = self.config
+        return {
+            "auto.create.topics.enable": str(config.auto_create_topics).lower(),
+            "broker.id": str(config.broker_id),
+            "default.replication.factor": "1",
+            "fetch.max.bytes": str(config.fetch_max_bytes),
+            "group.initial.rebalance.delay.ms": str(config.group_initial_rebalance_delay_ms),
+            "group.max.session.timeout.ms": str(config.group_max_session_timeout_ms),
+            "group.min.session.timeout.ms": str(config.group_min_session_timeout_ms),
+            "log.dirs": str(config.data_dir),
+            "num.partitions": str(config.default_partitions),
+            "offsets.retention.minutes": str(config.offsets_retention_ms // 60_000),
+            "socket.request.max.bytes": str(config.max_frame_bytes),
+        }
+
+    def _check_partitions(self, count: int, existing: int) -> None:
+        limit = self.config.max_partitions_per_topic
+        if not 1 <= count <= limit:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"A topic has from 1 to {limit} partitions, not {count}.",
+                limit=limit,
+            )
+        total = sum(t.partitions for t in self._topics.values()) - existing + count
+        if total > self.config.max_partitions:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The broker holds at most {self.config.max_partitions} partitions; this would make {total}.",
+                limit=self.config.max_partitions,
+            )
+
+    async def _change(self, name: str, before: TopicInfo | None, after: TopicInfo | None) -> None:
+        """Make one change durable, then visible. Changes of one topic run one after the other.
+
+        A caller that goes away does not stop a change that has begun.
+        """
+        while (running := self._changing.get(name)) is not None:
+            await asyncio.wait([running])
+        if self._topics.get(name) is not before:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"Topic {name!r} was changed by somebody else meanwhile; try again.",
+            )
+        task = self._changing[name] = asyncio.create_task(self._apply(before, after))
+        task.add_done_callback(lambda _: self._changing.pop(name))
+        await asyncio.shield(task)
+
+    async def _apply(self, before: TopicInfo | None, after: TopicInfo | None) -> None:
+        if after is None:
+            assert before is not None
+            await self.store.submit([remove_topic(before.name)])
+            self._remove(before)
+            self._sticky.forget(before.name)
+            self.logs.delete(before.name)
+            for partition in range(before.partitions):
+                self.purgatory.notify(TopicPartition(before.name, partition))
+            return
+        await self.store.submit([put_topic(after.row)])
+        for partition in range(before.partitions if before else 0, after.partitions):
+            self.logs.create(TopicPartition(after.name, partition), after.topic_id, after.config)
+        if before is not None:
+            self.logs.update_config(after.name, after.config)
+        self._put(after)

@@ -1,0 +1,110 @@
+"""A listening socket: binds, accepts, sweeps out connections whose time is over, drains."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import Protocol
+
+from core.clock import Clock
+from core.config import Config, Endpoint
+from core.errors import StartupError
+from core.listeners.connection import Connection, Session, Shared
+
+log = logging.getLogger(__name__)
+
+# How often deadlines are looked at; they are tens of seconds.
+_SWEEP_SECONDS = 1.0
+_BACKLOG = 1024
+
+
+class Door(Protocol):
+    """A protocol on a port: makes the session of each connection."""
+
+    def bound(self, endpoint: Endpoint) -> None:
+        """The address that the door really got (port 0 has become a number)."""
+        ...
+
+    def session(self) -> Session:
+        """A session for a new connection."""
+        ...
+
+
+class Acceptor:
+    """One TCP listener of length-prefixed frames. `endpoint` is the real address once bound."""
+
+    def __init__(self, endpoint: Endpoint, config: Config, clock: Clock, door: Door) -> None:
+        self.endpoint = endpoint
+        self._config = config
+        self._clock = clock
+        self._door = door
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._shared: Shared | None = None
+
+    def bind(self) -> None:
+        """Take the port. Raises StartupError with one line."""
+        self._socket = bind_socket(self.endpoint)
+        port = self._socket.getsockname()[1]
+        self.endpoint = Endpoint(self.endpoint.scheme, self.endpoint.host, port)
+        self._door.bound(self.endpoint)
+
+    async def start(self) -> None:
+        """Accept connections."""
+        assert self._socket is not None
+        loop = asyncio.get_running_loop()
+        shared = self._shared = Shared(self._config, self._clock)
+        self._server = await loop.create_server(
+            lambda: Connection(shared, self._door.session()), sock=self._socket, backlog=_BACKLOG
+        )
+        self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    def drain(self) -> None:
+        """Accept no more; each connection closes when its request under way is answered."""
+        if self._server is not None:
+            self._server.close()
+        if self._shared is not None:
+            for connection in list(self._shared.connections):
+                connection.drain()
+
+    async def stop(self) -> None:
+        """Drain, and close what is still open when the drain time is over."""
+        self.drain()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._shared is not None:
+            deadline = self._clock.monotonic() + self._config.drain_timeout_ms / 1000
+            while self._shared.connections and self._clock.monotonic() < deadline:
+                await asyncio.sleep(0.01)
+            for connection in list(self._shared.connections):
+                connection.refuse("the broker is stopping")
+            await asyncio.sleep(0)
+        if self._socket is not None:
+            self._socket.close()
+
+    def _sweep(self) -> None:
+        assert self._shared is not None
+        now = self._clock.monotonic()
+        for connection in [c for c in self._shared.connections if c.expired(now)]:
+            connection.expire()
+        self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+
+def bind_socket(endpoint: Endpoint) -> socket.socket:
+    """A bound, non-blocking stream socket for the endpoint. Raises StartupError with one line."""
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind((endpoint.host, endpoint.port))
+    except OSError as error:
+        sock.close()
+        reason = "the port is taken" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
+        raise StartupError(
+            f"Cannot listen on {endpoint}: {reason}. Choose another with --listener {endpoint.scheme}://HOST:PORT."
+        ) from None
+    return sock

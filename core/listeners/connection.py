@@ -1,0 +1,367 @@
+"""One TCP connection of length-prefixed frames: bytes in, frames to a session, answers out in order.
+
+Theory.
+- One receive buffer serves all connections. A frame that lies in it whole is handled in place, without a copy;
+  only a frame that is still arriving gets a buffer of its own, which grows as bytes arrive, never by what the
+  client announces.
+- One request at a time. While one is under way (a long poll, an fsync) nothing more is read; the rest waits in
+  the socket, and the client feels it.
+- Answers leave in bounded pieces. Files are read when the socket has room, so a client that never reads holds
+  one chunk of memory, whatever it asked for.
+- Every phase has a deadline (`deadline`), which the acceptor's sweep enforces.
+
+    frame      int32 size | size bytes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from struct import Struct
+from typing import Any, Protocol, cast
+
+from core.clock import Clock
+from core.config import Config
+from core.types import FileSlice
+
+log = logging.getLogger(__name__)
+
+Piece = bytes | bytearray | memoryview | FileSlice
+Answer = list[Piece] | None
+
+_SIZE = Struct(">i")
+_NEVER = float("inf")
+# What one read takes from a socket at most; the memory of all idle connections together.
+RECEIVE_BUFFER_BYTES = 256 * 1024
+# The first buffer of a frame that is still arriving.
+_FIRST_BYTES = 4096
+# Bytes read from a file and handed to the transport at once.
+_CHUNK_BYTES = 512 * 1024
+
+
+class RefusedError(Exception):
+    """The connection cannot go on: closed, with this one line in the log."""
+
+
+class Session(Protocol):
+    """What a door keeps for one connection."""
+
+    def connected(self, peer_host: str, local_host: str) -> None:
+        """Who is at the other end, and which of our addresses was dialled."""
+        ...
+
+    def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
+        """The answer to one frame: whole frames to send, None for none, or a coroutine that gives it.
+
+        `frame` is valid only during the call. Raises RefusedError.
+        """
+        ...
+
+    def close(self) -> None:
+        """The connection has gone."""
+        ...
+
+
+class Shared:
+    """What the connections of one acceptor have in common: the buffer, the budget of bytes, the list."""
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self.view = memoryview(self.buffer)
+        self.connections: set[Connection] = set()
+        self.inflight = 0
+        self.starved: deque[Connection] = deque()
+
+    def release(self, count: int) -> None:
+        """Give bytes back to the budget and let connections that starved go on."""
+        self.inflight -= count
+        while self.starved and self.inflight < self.config.max_inflight_bytes:
+            self.starved.popleft().grow()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one connection."""
+
+    def __init__(self, shared: Shared, session: Session) -> None:
+        self._shared = shared
+        self._session = session
+        self._transport: asyncio.Transport | None = None
+        self._peer = "?"
+        self._head = b""
+        self._frame: bytearray | None = None
+        self._size = 0
+        self._filled = 0
+        self._backlog: bytearray | None = None
+        self._task: asyncio.Task[Answer] | None = None
+        self._out: deque[Piece] = deque()
+        self._write_paused = False
+        self._read_paused = False
+        self._draining = False
+        self.deadline = _NEVER
+
+    # --- life ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is open."""
+        shared = self._shared
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        local = transport.get_extra_info("sockname") or ("?", 0)
+        self._peer = f"{peer[0]}:{peer[1]}"
+        self._session.connected(peer[0], local[0])
+        if len(shared.connections) >= shared.config.max_connections:
+            log.warning("%s: refused, %d connections are open", self._peer, len(shared.connections))
+            self._transport.abort()
+            return
+        shared.connections.add(self)
+        self._transport.set_write_buffer_limits(high=_CHUNK_BYTES, low=_CHUNK_BYTES // 4)
+        self._set_deadline(shared.config.first_request_timeout_ms)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection is closed; whatever waited for it waits no more."""
+        self._shared.connections.discard(self)
+        self._drop_frame()
+        self._out.clear()
+        self._backlog = None
+        self._transport = None
+        self.deadline = _NEVER
+        if self._task is not None:
+            self._task.cancel()
+        self._session.close()
+
+    def eof_received(self) -> bool:
+        """asyncio: the client sends no more. It may still read the answer that is under way."""
+        if self._busy():
+            self._draining = True
+            return True
+        return False
+
+    def refuse(self, reason: str) -> None:
+        """Close at once, with one line in the log."""
+        log.warning("%s: closed: %s", self._peer, reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def drain(self) -> None:
+        """Close as soon as the request under way is answered."""
+        self._draining = True
+        if not self._busy():
+            self._close()
+
+    def expired(self, now: float) -> bool:
+        """Whether the deadline of the present phase is over."""
+        return now >= self.deadline
+
+    def expire(self) -> None:
+        """Close because the present phase has taken too long."""
+        if self._frame is not None or self._head:
+            self.refuse("a request was not complete in time")
+        elif self._out or self._write_paused:
+            self.refuse("the client does not read its answers")
+        else:  # idle: nothing went wrong, nothing to log
+            self._close()
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _set_deadline(self, milliseconds: int) -> None:
+        self.deadline = self._shared.clock.monotonic() + milliseconds / 1000
+
+    def _busy(self) -> bool:
+        """Whether a request is under way, or an answer, or the connection is gone: nothing new is begun."""
+        return self._task is not None or bool(self._out) or self._write_paused or self._transport is None
+
+    # --- in ------------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: where the next bytes go."""
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        if self._head:
+            self._shared.view[: len(self._head)] = self._head
+            return self._shared.view[len(self._head) :]
+        return self._shared.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """asyncio: so many bytes have arrived there."""
+        if self._frame is None:
+            end = nbytes + len(self._head)
+            self._head = b""
+            self._consume(self._shared.view[:end])
+            return
+        self._filled += nbytes
+        if self._filled == self._size:
+            frame, count = memoryview(self._frame), len(self._frame)
+            self._frame = None
+            self._handle(frame)
+            self._shared.release(count)
+        elif self._filled == len(self._frame):
+            self.grow()
+
+    def _consume(self, data: memoryview) -> None:
+        position, end = 0, len(data)
+        limit = self._shared.config.max_frame_bytes
+        while end - position >= 4 and not self._busy():
+            (size,) = _SIZE.unpack_from(data, position)
+            if not 0 <= size <= limit:
+                self.refuse(f"a frame of {size} bytes; 0 to {limit} are allowed")
+                return
+            if end - position - 4 < size:
+                self._begin_frame(size, data[position + 4 :])
+                return
+            self._handle(data[position + 4 : position + 4 + size])
+            position += 4 + size
+        if position == end or self._transport is None:
+            return
+        if self._busy():
+            self._backlog = bytearray(data[position:])
+            self._pause()
+        else:
+            self._head = bytes(data[position:])
+            self._set_deadline(self._shared.config.frame_timeout_ms)
+
+    def _begin_frame(self, size: int, arrived: memoryview) -> None:
+        count = len(arrived)
+        capacity = min(size, max(_FIRST_BYTES, 4 * count))
+        self._frame = bytearray(capacity)
+        self._frame[:count] = arrived
+        self._size, self._filled = size, count
+        self._shared.inflight += capacity
+        self._set_deadline(self._shared.config.frame_timeout_ms)
+
+    def grow(self) -> None:
+        """Give the arriving frame a larger buffer, if the budget of all connections allows it."""
+        if self._frame is None or self._transport is None:
+            return
+        shared = self._shared
+        if shared.inflight >= shared.config.max_inflight_bytes:
+            shared.starved.append(self)
+            self._pause()
+            return
+        grown = bytearray(min(self._size, 4 * len(self._frame)))
+        grown[: self._filled] = memoryview(self._frame)[: self._filled]
+        shared.inflight += len(grown) - len(self._frame)
+        self._frame = grown
+        self._unpause()
+
+    def _drop_frame(self) -> None:
+        if self._frame is not None:
+            count, self._frame = len(self._frame), None
+            self._shared.release(count)
+
+    def _pause(self) -> None:
+        if not self._read_paused and self._transport is not None:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _unpause(self) -> None:
+        if self._read_paused and self._transport is not None:
+            self._read_paused = False
+            self._transport.resume_reading()
+
+    # --- handle --------------------------------------------------------------------------------------------
+
+    def _handle(self, frame: memoryview) -> None:
+        try:
+            answer = self._session.handle(frame)
+        except RefusedError as refusal:
+            self.refuse(str(refusal))
+            return
+        except Exception:
+            log.exception("%s: a request failed", self._peer)
+            self.refuse("internal error")
+            return
+        if answer is None:
+            self._set_deadline(self._shared.config.idle_timeout_ms)
+        elif isinstance(answer, list):
+            self._send(answer)
+        else:
+            self.deadline = _NEVER
+            self._task = asyncio.get_running_loop().create_task(answer)
+            self._task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[Answer]) -> None:
+        self._task = None
+        if task.cancelled() or self._transport is None:
+            if not task.cancelled():
+                task.exception()  # the client has gone; nobody is left to tell
+            return
+        error = task.exception()
+        if isinstance(error, RefusedError):
+            self.refuse(str(error))
+        elif error is not None:
+            log.error("%s: a request failed", self._peer, exc_info=error)
+            self.refuse("internal error")
+        else:
+            self._send(task.result() or [])
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up the requests that came while the last one was under way."""
+        if self._busy():
+            return
+        if self._backlog is not None:
+            backlog, self._backlog = self._backlog, None
+            self._consume(memoryview(backlog))
+            if self._busy():
+                return
+        if self._draining:
+            self._close()
+        elif self._frame is None or self._filled < len(self._frame):
+            self._unpause()
+
+    # --- out -----------------------------------------------------------------------------------------------
+
+    def _send(self, pieces: list[Piece]) -> None:
+        self._out.extend(pieces)
+        self._pump()
+
+    def _pump(self) -> None:
+        while self._out and not self._write_paused and self._transport is not None:
+            ready: list[bytes | bytearray | memoryview] = []
+            room = _CHUNK_BYTES
+            while self._out and room > 0:
+                piece = self._out.popleft()
+                if isinstance(piece, FileSlice):
+                    if piece.length > room:
+                        rest = FileSlice(piece.file, piece.position + room, piece.length - room)
+                        self._out.appendleft(rest)
+                        piece = FileSlice(piece.file, piece.position, room)
+                    data = self._read(piece)
+                    if data is None:
+                        return
+                    piece = data
+                room -= len(piece)
+                ready.append(piece)
+            self._transport.writelines(ready)
+        if self._out or self._write_paused:
+            self._set_deadline(self._shared.config.write_timeout_ms)
+        else:
+            self._set_deadline(self._shared.config.idle_timeout_ms)
+
+    def _read(self, piece: FileSlice) -> bytes | None:
+        try:
+            data = piece.read()
+        except OSError as error:
+            self.refuse(f"a log file cannot be read ({error.strerror})")
+            return None
+        if len(data) != piece.length:
+            self.refuse("a log file was cut while it was being sent")
+            return None
+        return data
+
+    def pause_writing(self) -> None:
+        """asyncio: the client does not read as fast as we write."""
+        self._write_paused = True
+        self._set_deadline(self._shared.config.write_timeout_ms)
+
+    def resume_writing(self) -> None:
+        """asyncio: there is room again."""
+        self._write_paused = False
+        self._pump()
+        self._go_on()

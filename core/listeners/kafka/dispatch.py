@@ -1,0 +1,12 @@
+"""Which APIs this door serves: the sum of the tables of its files. A new API is a new file and a line here."""
+
+from __future__ import annotations
+
+from core.listeners.kafka import configs, fetch, metadata, offsets, produce, topics, versions
+from core.listeners.kafka.handler import Handler
+
+HANDLERS: dict[int, Handler] = {
+    key: handler
+    for module in (produce, fetch, offsets, metadata, topics, configs, versions)
+    for key, handler in module.HANDLERS.items()
+}

@@ -1,0 +1,155 @@
+"""The Kafka door: one session per connection, one dispatch for every request.
+
+    frame → header → handler → codec → the broker → codec → pieces
+
+An API or version that is not served gets the correlation id and nothing else, as the KIP-35 draft asks; for
+ApiVersions the rule is its own (version 0 with error 35 and the table, KIP-511).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from struct import Struct
+from typing import Any
+
+from core.broker.broker import Broker
+from core.config import Endpoint
+from core.listeners.connection import Answer, Piece, RefusedError
+from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.fetch_session import FetchSessions
+from core.listeners.kafka.handler import Handler, NoAnswer
+from core.protocol.apis import API_VERSIONS
+from core.protocol.codec import decode_request, encode_response
+from core.protocol.header import RequestHeader, decode_request_header, encode_response_header
+from core.protocol.primitives import ProtocolError
+from core.types import FileSlice
+
+log = logging.getLogger(__name__)
+
+_SIZE = Struct(">i")
+_HEADER_ONLY = Struct(">ii")
+# Encoded answers to repeated questions (Metadata above all): entries, and bytes of one.
+_MAX_CACHED = 256
+_MAX_CACHED_BYTES = 4 * 1024 * 1024
+_WILDCARDS = ("0.0.0.0", "::", "")
+
+
+class KafkaDoor:
+    """What all Kafka connections of one listener share."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.endpoint = Endpoint("kafka", "127.0.0.1", 0)
+        self.fetch_sessions = FetchSessions(broker.config.max_fetch_sessions, broker.clock)
+        self._cached: dict[tuple[object, ...], list[Piece]] = {}
+        self._cached_version = -1
+        # Topics being created on behalf of a client that has been answered already.
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def bound(self, endpoint: Endpoint) -> None:
+        """See `Door.bound`."""
+        self.endpoint = endpoint
+
+    def session(self) -> KafkaSession:
+        """See `Door.session`."""
+        return KafkaSession(self)
+
+    def cached(self, question: tuple[object, ...]) -> list[Piece] | None:
+        """The answer given to the same question since the topics last changed."""
+        if self._cached_version != self.broker.metadata_version:
+            self._cached.clear()
+            self._cached_version = self.broker.metadata_version
+        return self._cached.get(question)
+
+    def remember(self, question: tuple[object, ...], answer: list[Piece]) -> None:
+        """Keep an answer until the topics change; dropped all together when there are too many."""
+        if sum(len(p) for p in answer if not isinstance(p, FileSlice)) > _MAX_CACHED_BYTES:
+            return
+        if len(self._cached) >= _MAX_CACHED:
+            self._cached.clear()
+        self._cached[question] = answer
+
+
+class KafkaSession:
+    """One connection, and the request that it has under way (there is only one at a time)."""
+
+    def __init__(self, door: KafkaDoor) -> None:
+        self.door = door
+        self.broker = door.broker
+        self.api_key = -1
+        self.version = 0
+        self.client_id: str | None = None
+        self.client_software = ""
+        self.peer_host = ""
+        self.local_host = ""
+        # A handler that answers from topics alone, with nothing in error, sets this: the answer may be kept.
+        self.cacheable = False
+
+    def connected(self, peer_host: str, local_host: str) -> None:
+        """Who is at the other end, and which of our addresses was dialled."""
+        self.peer_host, self.local_host = peer_host, local_host
+
+    @property
+    def advertised(self) -> Endpoint:
+        """The address that this client should use: the setting, or the listener's, never a wildcard."""
+        advertised = self.broker.config.advertised
+        if advertised is not None:
+            return advertised
+        endpoint = self.door.endpoint
+        if endpoint.host in _WILDCARDS:
+            return Endpoint(endpoint.scheme, self.local_host, endpoint.port)
+        return endpoint
+
+    def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
+        """See `Session.handle`."""
+        try:
+            header, position = decode_request_header(frame)
+            handler = HANDLERS.get(header.api_key)
+            if handler is None or not handler.serves(header.api_version):
+                return self._unserved(header)
+            self.api_key, self.version, self.client_id = header.api_key, header.api_version, header.client_id
+            question: tuple[object, ...] | None = None
+            if handler.cached:
+                question = (header.api_key, header.api_version, self.advertised, bytes(frame[position:]))
+                known = self.door.cached(question)
+                if known is not None:
+                    return self._pack(header, known)
+            request = decode_request(header.api_key, header.api_version, frame, position)
+        except ProtocolError as error:
+            raise RefusedError(f"malformed request: {error}") from None
+        self.cacheable = False
+        answer = handler.function(self, request)
+        if isinstance(answer, Coroutine):
+            return self._later(header, answer)
+        return self._encode(header, answer, question)
+
+    def close(self) -> None:
+        """See `Session.close`."""
+
+    async def _later(self, header: RequestHeader, answer: Coroutine[Any, Any, Any]) -> Answer:
+        return self._encode(header, await answer, None)
+
+    def _encode(self, header: RequestHeader, answer: Any, question: tuple[object, ...] | None) -> Answer:
+        if answer is NoAnswer:
+            return None
+        body = encode_response(header.api_key, header.api_version, answer)
+        if question is not None and self.cacheable:
+            self.door.remember(question, body)
+        return self._pack(header, body)
+
+    def _pack(self, header: RequestHeader, body: list[Piece]) -> list[Piece]:
+        start = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+        size = len(start)
+        for piece in body:
+            size += piece.length if isinstance(piece, FileSlice) else len(piece)
+        return [_SIZE.pack(size) + start, *body]
+
+    def _unserved(self, header: RequestHeader) -> Answer:
+        if header.api_key == API_VERSIONS:
+            self.version = 0
+            handler: Handler = HANDLERS[API_VERSIONS]
+            answer = handler.function(self, None)
+            return self._pack(header, encode_response(API_VERSIONS, 0, answer))
+        return [_HEADER_ONLY.pack(4, header.correlation_id)]

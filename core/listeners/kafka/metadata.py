@@ -1,0 +1,198 @@
+"""Metadata, DescribeCluster, DescribeTopicPartitions: who is there and who leads what.
+
+With one broker it leads every partition. An answer in which nothing is missing depends on the question and on
+the topics only, so the door keeps it, encoded, until the topics change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from core.broker.state import TopicInfo
+from core.broker.topics import check_topic_name
+from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.handler import Handler, table
+from core.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from core.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from core.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from core.protocol.primitives import NIL
+from core.protocol.traits import metadata_empty_means_all
+
+if TYPE_CHECKING:
+    from core.listeners.kafka.door import KafkaSession
+
+log = logging.getLogger(__name__)
+
+# Authorized operations of someone who may do everything (bits of KIP-430: READ WRITE CREATE DELETE ALTER
+# DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS; for the cluster CREATE ALTER DESCRIBE CLUSTER_ACTION
+# DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE).
+_TOPIC_OPERATIONS = 0b0000_1101_1111_1000
+_CLUSTER_OPERATIONS = 0b0001_1111_1010_0000
+_NOT_ASKED = -0x8000_0000
+_ENDPOINT_BROKERS = 1
+# KIP-966's max.request.partition.size.limit.
+_MAX_PARTITIONS_ANSWERED = 2_000
+
+
+def metadata(session: KafkaSession, request: MetadataRequest) -> MetadataResponse:
+    """Brokers and topics; creates missing topics where the request and the settings allow it."""
+    broker, node = session.broker, session.broker.config.broker_id
+    wanted = request.topics
+    if wanted is None or (not wanted and metadata_empty_means_all(session.version)):
+        topics = [_topic(t, node, request) for t in broker.topics(include_internal=True)]
+    else:
+        topics = [_one(session, one, node, request) for one in wanted]
+    session.cacheable = not any(t.error_code for t in topics)
+    address = session.advertised
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node, address.host, address.port)],
+        cluster_id=broker.cluster_id,
+        controller_id=node,
+        topics=topics,
+        cluster_authorized_operations=(
+            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+        ),
+    )
+
+
+def _one(
+    session: KafkaSession, wanted: MetadataRequestTopic, node: int, request: MetadataRequest
+) -> MetadataResponseTopic:
+    broker, name = session.broker, wanted.name
+    try:
+        if wanted.topic_id != NIL:
+            name = broker.topic_name(wanted.topic_id)
+        if name is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "A topic needs a name or an id.")
+        return _topic(broker.topic(name), node, request)
+    except BrokerError as error:
+        code = error.code
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name is not None:
+        code = _create(session, name, request.allow_auto_topic_creation)
+    return MetadataResponseTopic(code, name if wanted.topic_id == NIL else None, wanted.topic_id)
+
+
+def _create(session: KafkaSession, name: str, allowed: bool) -> ErrorCode:
+    """What to say of a topic that is not there; as in Kafka, its creation begins and the client asks again."""
+    try:
+        check_topic_name(name)
+    except BrokerError as error:
+        return error.code
+    if not allowed or not session.broker.config.auto_create_topics:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    task = asyncio.get_running_loop().create_task(_auto_create(session, name))
+    session.door.tasks.add(task)
+    task.add_done_callback(session.door.tasks.discard)
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def _auto_create(session: KafkaSession, name: str) -> None:
+    try:
+        await session.broker.topic_or_create(name)
+    except BrokerError as error:
+        log.warning("topic %r could not be created: %s", name, error.message)
+
+
+def _topic(topic: TopicInfo, node: int, request: MetadataRequest) -> MetadataResponseTopic:
+    replicas = [node]
+    return MetadataResponseTopic(
+        0,
+        topic.name,
+        topic.topic_id,
+        topic.internal,
+        [MetadataResponsePartition(0, p, node, 0, replicas, replicas) for p in range(topic.partitions)],
+        _TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED,
+    )
+
+
+def describe_cluster(session: KafkaSession, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """The one broker. Controllers have no endpoint of their own here."""
+    if request.endpoint_type != _ENDPOINT_BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="Only the endpoints of brokers (type 1) can be asked for here.",
+            endpoint_type=request.endpoint_type,
+        )
+    broker, address = session.broker, session.advertised
+    node = broker.config.broker_id
+    return DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=node,
+        brokers=[DescribeClusterBroker(node, address.host, address.port)],
+        cluster_authorized_operations=(
+            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+        ),
+    )
+
+
+def describe_topic_partitions(
+    session: KafkaSession, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Partitions of topics in order of their names, page by page (KIP-966); no names stands for all topics."""
+    broker, node = session.broker, session.broker.config.broker_id
+    names = sorted({t.name for t in request.topics}) or [t.name for t in broker.topics(include_internal=True)]
+    first_name, first_partition = "", 0
+    if request.cursor is not None:
+        first_name, first_partition = request.cursor.topic_name, request.cursor.partition_index
+    left = min(max(request.response_partition_limit, 1), _MAX_PARTITIONS_ANSWERED)
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name in names:
+        if name < first_name:
+            continue
+        start = first_partition if name == first_name else 0
+        try:
+            topic = broker.topic(name)
+        except BrokerError as error:
+            response.topics.append(DescribeTopicPartitionsResponseTopic(error.code, name))
+            continue
+        if left == 0:
+            response.next_cursor = Cursor(name, start)
+            break
+        end = min(topic.partitions, start + left)
+        response.topics.append(_described(topic, range(start, end), node))
+        left -= max(end - start, 0)
+        if end < topic.partitions:
+            response.next_cursor = Cursor(name, end)
+            break
+    return response
+
+
+def _described(topic: TopicInfo, partitions: range, node: int) -> DescribeTopicPartitionsResponseTopic:
+    replicas = [node]
+    return DescribeTopicPartitionsResponseTopic(
+        0,
+        topic.name,
+        topic.topic_id,
+        topic.internal,
+        [
+            DescribeTopicPartitionsResponsePartition(0, p, node, 0, replicas, replicas, [], [])
+            for p in partitions
+        ],
+        _TOPIC_OPERATIONS,
+    )
+
+
+HANDLERS = table(
+    Handler(3, metadata, cached=True),
+    Handler(60, describe_cluster),
+    Handler(75, describe_topic_partitions),
+)

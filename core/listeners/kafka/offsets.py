@@ -1,0 +1,99 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: the bounds of partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.errors import BrokerError
+from core.listeners.kafka.handler import Handler, table
+from core.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from core.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from core.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from core.protocol.traits import list_offsets_old_style
+from core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from core.listeners.kafka.door import KafkaSession
+
+
+def list_offsets(session: KafkaSession, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Offsets by time; errors stand per partition."""
+    topics = [
+        ListOffsetsTopicResponse(t.name, [_list_one(session, t.name, p) for p in t.partitions])
+        for t in request.topics
+    ]
+    return ListOffsetsResponse(topics=topics)
+
+
+def _list_one(session: KafkaSession, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    address = TopicPartition(topic, asked.partition_index)
+    try:
+        if list_offsets_old_style(session.version):
+            offsets = session.broker.segment_offsets(address, asked.timestamp, asked.max_num_offsets)
+            return ListOffsetsPartitionResponse(asked.partition_index, old_style_offsets=offsets)
+        found = session.broker.offset_for_time(address, asked.timestamp, asked.current_leader_epoch)
+        return ListOffsetsPartitionResponse(
+            asked.partition_index,
+            timestamp=found.timestamp,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
+        )
+    except BrokerError as error:
+        return ListOffsetsPartitionResponse(asked.partition_index, error.code)
+
+
+def offset_for_leader_epoch(
+    session: KafkaSession, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Where the records of a leader epoch end (KIP-101, KIP-279)."""
+    topics = [
+        OffsetForLeaderTopicResult(t.topic, [_end_of_epoch(session, t.topic, p) for p in t.partitions])
+        for t in request.topics
+    ]
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _end_of_epoch(session: KafkaSession, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        epoch, end = session.broker.end_offset_for_epoch(
+            TopicPartition(topic, asked.partition), asked.leader_epoch, asked.current_leader_epoch
+        )
+        return EpochEndOffset(0, asked.partition, epoch, end)
+    except BrokerError as error:
+        return EpochEndOffset(error.code, asked.partition)
+
+
+async def delete_records(session: KafkaSession, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Delete records below an offset; −1 stands for the high watermark."""
+    topics = []
+    for topic in request.topics:
+        results = []
+        for asked in topic.partitions:
+            address = TopicPartition(topic.name, asked.partition_index)
+            try:
+                low = await session.broker.delete_records(address, asked.offset)
+                results.append(DeleteRecordsPartitionResult(asked.partition_index, low))
+            except BrokerError as error:
+                results.append(DeleteRecordsPartitionResult(asked.partition_index, -1, error.code))
+        topics.append(DeleteRecordsTopicResult(topic.name, results))
+    return DeleteRecordsResponse(topics=topics)
+
+
+HANDLERS = table(Handler(2, list_offsets), Handler(23, offset_for_leader_epoch), Handler(21, delete_records))

@@ -1,0 +1,138 @@
+"""Produce and InitProducerId: batches in, offsets out, when they are as durable as the acks ask."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from core.errors import BrokerError, ErrorCode
+from core.listeners.connection import RefusedError
+from core.listeners.kafka.handler import Handler, NoAnswer, table
+from core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from core.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from core.protocol.traits import names_topics_by_id, produce_magic
+from core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from core.listeners.kafka.door import KafkaSession
+
+Waiting = tuple[asyncio.Future[None], PartitionProduceResponse]
+
+_ACKS = (-1, 0, 1)
+
+
+def produce(session: KafkaSession, request: ProduceRequest) -> Any:
+    """Append each partition's batches; wait for the disk where acks=all or the topic asks for it.
+
+    Errors stand per partition. acks=0 has no answer; where it fails the connection closes, which is the only
+    way to tell such a client.
+    """
+    magic = produce_magic(session.version)
+    waiting: list[Waiting] = []
+    responses = []
+    failed: PartitionProduceResponse | None = None
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            answer = _append(session, request, topic, data, magic, waiting)
+            answers.append(answer)
+            if answer.error_code:
+                failed = answer
+        responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+    if request.acks == 0:
+        if failed is not None:
+            raise RefusedError(f"a produce request with acks=0 failed: {failed.error_message}")
+        return NoAnswer
+    response = ProduceResponse(responses)
+    return _when_durable(response, waiting) if waiting else response
+
+
+def _append(
+    session: KafkaSession,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    magic: int,
+    waiting: list[Waiting],
+) -> PartitionProduceResponse:
+    broker = session.broker
+    try:
+        _check(request)
+        name = topic.name
+        if names_topics_by_id(0, session.version):
+            name = broker.topic_name(topic.topic_id)
+        if data.records is None:
+            raise BrokerError(ErrorCode.INVALID_RECORD, "There are no records for this partition.")
+        address = TopicPartition(name, data.index)
+        done = broker.append(address, data.records, acks=request.acks, magic=magic)
+        answer = PartitionProduceResponse(
+            data.index, 0, done.base_offset, done.log_append_time, done.log_start_offset
+        )
+        durable = broker.durable(address, request.acks)
+        if durable is not None:
+            waiting.append((durable, answer))
+        return answer
+    except BrokerError as error:
+        return _refusal(data.index, error)
+
+
+def _check(request: ProduceRequest) -> None:
+    if request.acks not in _ACKS:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be 0, 1 or -1 (all)."
+        )
+    if request.transactional_id is not None:
+        raise BrokerError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "Transactions are not served yet; produce without transactional.id.",
+        )
+
+
+def _refusal(index: int, error: BrokerError) -> PartitionProduceResponse:
+    records: Any = error.details.get("record_errors") or ()
+    return PartitionProduceResponse(
+        index,
+        error.code,
+        -1,
+        -1,
+        -1,
+        [BatchIndexAndErrorMessage(position, message) for position, message in records],
+        error.message,
+    )
+
+
+async def _when_durable(response: ProduceResponse, waiting: list[Waiting]) -> ProduceResponse:
+    for durable, answer in waiting:
+        try:
+            await durable
+        except BrokerError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    return response
+
+
+async def init_producer_id(session: KafkaSession, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """A producer id for an idempotent producer; transactional ids come with transactions."""
+    try:
+        if request.transactional_id is not None:
+            raise BrokerError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                if request.transactional_id
+                else ErrorCode.INVALID_REQUEST,
+                "Transactions are not served yet; ask without a transactional id.",
+            )
+        given = await session.broker.producer_ids.init(request.producer_id, request.producer_epoch)
+        return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
+    except BrokerError as error:
+        return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
+
+
+HANDLERS = table(Handler(0, produce), Handler(22, init_producer_id))

@@ -1,0 +1,226 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DescribeLogDirs, DescribeProducers: topics from the outside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.handler import Handler, table
+from core.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from core.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from core.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from core.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from core.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from core.protocol.primitives import NIL
+from core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from core.listeners.kafka.door import KafkaSession
+
+CONFIG_SOURCES = {"topic": 1, "broker": 4, "default": 5}
+"""Where a config value comes from, as numbers of the protocol: dynamic topic, static broker, default."""
+
+
+async def create_topics(session: KafkaSession, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create topics one by one; a name that stands twice is refused each time, as Kafka does."""
+    twice = _repeated(t.name for t in request.topics)
+    results = []
+    for topic in request.topics:
+        try:
+            if topic.name in twice:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST, f"Topic {topic.name!r} stands more than once in this request."
+                )
+            results.append(await _create(session, topic, request.validate_only))
+        except BrokerError as error:
+            results.append(
+                CreatableTopicResult(
+                    topic.name, NIL, error.code, error.message, num_partitions=-1, configs=[]
+                )
+            )
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+    partitions, replication = topic.num_partitions, topic.replication_factor
+    if topic.assignments:
+        partitions, replication = _assigned(session, topic), 1
+    info = await session.broker.create_topic(
+        topic.name,
+        partitions=partitions,
+        replication_factor=replication,
+        configs={c.name: c.value for c in topic.configs},
+        validate_only=validate_only,
+    )
+    configs = [
+        CreatableTopicConfigs(name, value, False, CONFIG_SOURCES[source], False)
+        for name, value, source in session.broker.effective_configs(info)
+    ]
+    return CreatableTopicResult(
+        info.name,
+        info.topic_id,
+        0,
+        None,
+        num_partitions=info.partitions,
+        replication_factor=1,
+        configs=configs,
+    )
+
+
+def _assigned(session: KafkaSession, topic: CreatableTopic) -> int:
+    if topic.num_partitions != -1 or topic.replication_factor != -1:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            "With replica assignments, num_partitions and replication_factor must both be -1.",
+        )
+    node = session.broker.config.broker_id
+    if sorted(a.partition_index for a in topic.assignments) != list(range(len(topic.assignments))):
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Assigned partitions must be numbered from 0 without gaps."
+        )
+    if any(a.broker_ids != [node] for a in topic.assignments):
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Replicas can only be assigned to the one broker, {node}."
+        )
+    return len(topic.assignments)
+
+
+async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete topics, each by its name or its id."""
+    wanted = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
+    responses = []
+    for topic in wanted:
+        name = topic.name
+        try:
+            if (name is None) == (topic.topic_id == NIL):
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST, "A topic is named by its name or its id, not both."
+                )
+            name = session.broker.topic_name(topic.topic_id) if name is None else name
+            topic_id = session.broker.topic(name).topic_id
+            await session.broker.delete_topic(name)
+            responses.append(DeletableTopicResult(name, topic_id))
+        except BrokerError as error:
+            responses.append(DeletableTopicResult(name, topic.topic_id, error.code, error.message))
+    return DeleteTopicsResponse(responses=responses)
+
+
+async def create_partitions(
+    session: KafkaSession, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Grow topics."""
+    twice = _repeated(t.name for t in request.topics)
+    results = []
+    for topic in request.topics:
+        try:
+            if topic.name in twice:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST, f"Topic {topic.name!r} stands more than once in this request."
+                )
+            await _grow(session, topic, request.validate_only)
+            results.append(CreatePartitionsTopicResult(topic.name))
+        except BrokerError as error:
+            results.append(CreatePartitionsTopicResult(topic.name, error.code, error.message))
+    return CreatePartitionsResponse(results=results)
+
+
+async def _grow(session: KafkaSession, topic: CreatePartitionsTopic, validate_only: bool) -> None:
+    info = session.broker.topic(topic.name)
+    node = session.broker.config.broker_id
+    if topic.assignments and (
+        len(topic.assignments) != topic.count - info.partitions
+        or any(a.broker_ids != [node] for a in topic.assignments)
+    ):
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Each new partition needs one assignment, to the one broker, {node}.",
+        )
+    await session.broker.create_partitions(topic.name, topic.count, validate_only=validate_only)
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """The one data directory and the size of partitions; null asks for all topics, unknown ones are left out."""
+    broker = session.broker
+    wanted: dict[str, list[int]] = {}
+    if request.topics is None:
+        wanted = {t.name: list(range(t.partitions)) for t in broker.topics(include_internal=True)}
+    else:
+        for topic in request.topics:
+            wanted.setdefault(topic.topic, []).extend(topic.partitions)
+    topics = []
+    for name, partitions in wanted.items():
+        sizes = []
+        for partition in partitions:
+            try:
+                size = broker.partition(TopicPartition(name, partition)).size
+            except BrokerError:
+                continue
+            sizes.append(DescribeLogDirsPartition(partition, size, 0, False))
+        if sizes:
+            topics.append(DescribeLogDirsTopic(name, sizes))
+    total, usable = broker.disk_space()
+    result = DescribeLogDirsResult(0, str(broker.config.data_dir), topics, total, usable)
+    return DescribeLogDirsResponse(results=[result])
+
+
+def describe_producers(session: KafkaSession, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """The idempotent producers that partitions remember."""
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            try:
+                states = session.broker.active_producers(TopicPartition(topic.name, index))
+            except BrokerError as error:
+                partitions.append(PartitionResponse(index, error.code, error.message))
+                continue
+            producers = [
+                ProducerState(s.producer_id, s.producer_epoch, s.last_sequence, s.last_timestamp)
+                for s in states
+            ]
+            partitions.append(PartitionResponse(index, 0, None, producers))
+        topics.append(TopicResponse(topic.name, partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+HANDLERS = table(
+    Handler(19, create_topics),
+    Handler(20, delete_topics),
+    Handler(37, create_partitions),
+    Handler(35, describe_log_dirs),
+    Handler(61, describe_producers),
+)

@@ -1,0 +1,131 @@
+"""Composition root: open the broker, start the TCP doors, drain, close.
+
+The HTTP door belongs to `app` and stands on `Server.broker`. One process owns a data directory: a lock file
+with its pid keeps a second one out.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+from pathlib import Path
+
+from core.broker.broker import Broker
+from core.clock import Clock
+from core.config import Config, Endpoint
+from core.errors import StartupError
+from core.listeners.acceptor import Acceptor
+from core.listeners.kafka.door import KafkaDoor
+
+log = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+HTTP_SCHEMES = frozenset({"http"})
+
+
+class DataDirectory:
+    """The data directory, owned by this process until `release`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Make the directory, prove that it can be written, and lock it; StartupError says what is wrong."""
+        try:
+            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = os.open(
+                self._path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600
+            )
+        except OSError as error:
+            raise StartupError(
+                f"The data directory {self._path} cannot be written ({error.strerror}). "
+                "Choose another with --data-dir."
+            ) from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            pid = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._descriptor)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise StartupError(
+                    f"The data directory {self._path} is in use by the process with pid {pid}. "
+                    "Stop it, or choose another directory with --data-dir."
+                ) from None
+            raise StartupError(
+                f"The data directory {self._path} cannot be locked ({error.strerror})."
+            ) from None
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            # On a full disk the broker comes up for reading; the lock itself holds without its pid.
+            log.warning("cannot write the pid into %s: %s", self._path / LOCK_FILE, error.strerror)
+
+    def release(self) -> None:
+        """Let another process have it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Server:
+    """A broker with its TCP doors.
+
+    `endpoints` are the addresses really bound, once `start` has returned.
+    """
+
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        self.config = config
+        self.broker = Broker(config, clock or Clock())
+        self.endpoints: list[Endpoint] = []
+        self._directory = DataDirectory(Path(config.data_dir))
+        self._acceptors: list[Acceptor] = []
+
+    async def start(self) -> None:
+        """Lock the directory, bind the ports, open the broker, then accept. Raises StartupError."""
+        doors = {"kafka": KafkaDoor}
+        self._directory.acquire()
+        opened = False
+        try:
+            for endpoint in self.config.listeners:
+                if endpoint.scheme in HTTP_SCHEMES:
+                    continue
+                door = doors.get(endpoint.scheme)
+                if door is None:
+                    raise StartupError(
+                        f"Unknown listener scheme in {endpoint}; known are: http, {', '.join(doors)}."
+                    )
+                acceptor = Acceptor(endpoint, self.config, self.broker.clock, door(self.broker))
+                acceptor.bind()
+                self._acceptors.append(acceptor)
+            await self.broker.open()
+            opened = True
+            for acceptor in self._acceptors:
+                await acceptor.start()
+                self.endpoints.append(acceptor.endpoint)
+        except BaseException:
+            for acceptor in self._acceptors:
+                await acceptor.stop()
+            if opened:
+                await self.broker.close()
+            self._directory.release()
+            raise
+
+    def drain(self) -> None:
+        """Answer everything that waits and take no new connections; requests under way go on."""
+        self.broker.drain()
+        for acceptor in self._acceptors:
+            acceptor.drain()
+
+    async def stop(self) -> None:
+        """Drain, close the connections, flush, write the clean-shutdown marker, unlock."""
+        self.drain()
+        try:
+            for acceptor in self._acceptors:
+                await acceptor.stop()
+            await self.broker.close()
+        finally:
+            self._directory.release()

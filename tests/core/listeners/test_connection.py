@@ -1,0 +1,332 @@
+"""core.listeners.connection and acceptor: framing, order, bounds, deadlines, drain; over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.clock import ManualClock
+from core.config import Config, Endpoint
+from core.errors import StartupError
+from core.listeners.acceptor import Acceptor
+from core.listeners.connection import RECEIVE_BUFFER_BYTES, Answer, Connection, RefusedError
+from core.types import FileSlice
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class EchoSession:
+    """Answers each frame with itself; commands in the first byte: w waits, f sends a file, n nothing, x fails."""
+
+    def __init__(self, door: EchoDoor) -> None:
+        self.door = door
+
+    def connected(self, peer_host: str, local_host: str) -> None:
+        self.door.peers.append((peer_host, local_host))
+
+    def close(self) -> None:
+        self.door.closed += 1
+
+    def handle(self, received: memoryview) -> Any:
+        body = bytes(received)
+        self.door.seen.append(body)
+        match body[:1]:
+            case b"w":
+                return self.wait(body)
+            case b"n":
+                return None
+            case b"x":
+                raise RefusedError("asked to")
+            case b"f":
+                slice_ = FileSlice(self.door.file, 0, self.door.file_size)
+                return [struct.pack(">i", self.door.file_size), slice_]
+        return [frame(body)]
+
+    async def wait(self, body: bytes) -> Answer:
+        await self.door.gate.wait()
+        return [frame(body)]
+
+
+class EchoDoor:
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.peers: list[tuple[str, str]] = []
+        self.closed = 0
+        self.gate = asyncio.Event()
+        self.file: Any = None
+        self.file_size = 0
+
+    def bound(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+
+    def session(self) -> EchoSession:
+        return EchoSession(self)
+
+
+class Running:
+    def __init__(self, config: Config) -> None:
+        self.clock = ManualClock()
+        self.door = EchoDoor()
+        self.acceptor = Acceptor(Endpoint("kafka", "127.0.0.1", 0), config, self.clock, self.door)
+
+    async def start(self) -> None:
+        self.acceptor.bind()
+        await self.acceptor.start()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.acceptor.endpoint.port)
+
+    @property
+    def connections(self) -> set[Connection]:
+        assert self.acceptor._shared is not None
+        return self.acceptor._shared.connections
+
+
+CONFIG = Config(drain_timeout_ms=200, max_frame_bytes=8 * 1024 * 1024)
+
+
+@pytest.fixture
+async def run() -> AsyncIterator[Callable[..., Any]]:
+    started: list[Running] = []
+
+    async def start(**changes: Any) -> Running:
+        running = Running(replace(CONFIG, **changes))
+        await running.start()
+        started.append(running)
+        return running
+
+    yield start
+    for running in started:
+        running.door.gate.set()
+        await running.acceptor.stop()
+
+
+async def answer(reader: asyncio.StreamReader) -> bytes:
+    (size,) = struct.unpack(">i", await asyncio.wait_for(reader.readexactly(4), 10))
+    return await asyncio.wait_for(reader.readexactly(size), 10)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not happen within 5 s")
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 1000])
+async def test_frames_are_answered_in_order_however_they_arrive(run: Any, step: int) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    bodies = [b"a", b"", b"b" * 30, b"n: no answer", b"c" * 7]
+    data = b"".join(map(frame, bodies))
+    for start in range(0, len(data), step):
+        writer.write(data[start : start + step])
+        await writer.drain()
+        await asyncio.sleep(0)
+    for body in bodies:
+        if not body.startswith(b"n"):
+            assert await answer(reader) == body
+    writer.close()
+
+
+@pytest.mark.parametrize("size", [4096, RECEIVE_BUFFER_BYTES - 4, RECEIVE_BUFFER_BYTES, 3_000_000])
+async def test_large_frames_arrive_whole_and_give_their_memory_back(run: Any, size: int) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    body = bytes(range(256)) * (size // 256)
+    writer.write(frame(body) + frame(b"behind"))
+    assert await answer(reader) == body
+    assert await answer(reader) == b"behind"
+    assert running.acceptor._shared.inflight == 0
+    writer.close()
+
+
+async def test_a_waiting_request_holds_back_those_behind_it_on_its_connection_only(run: Any) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    other_reader, other_writer = await running.connect()
+    writer.write(frame(b"w1") + frame(b"second"))
+    other_writer.write(frame(b"other"))
+    assert await answer(other_reader) == b"other"
+    writer.write(frame(b"third"))
+    await asyncio.sleep(0.05)
+    assert running.door.seen == [b"w1", b"other"]
+    running.door.gate.set()
+    assert [await answer(reader) for _ in range(3)] == [b"w1", b"second", b"third"]
+    writer.close()
+    other_writer.close()
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), CONFIG.max_frame_bytes + 1, 2**31 - 1])
+async def test_a_frame_size_out_of_bounds_closes_the_connection_with_one_line(
+    run: Any, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    writer.write(struct.pack(">i", size) + b"x" * 10)
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+        await answer(reader)
+    assert len(caplog.records) == 1 and f"a frame of {size} bytes" in caplog.text
+    writer.close()
+
+
+async def test_announced_bytes_cost_no_memory_before_they_arrive(run: Any) -> None:
+    running = await run()
+    writers = []
+    for _ in range(50):
+        _, writer = await running.connect()
+        writer.write(struct.pack(">i", 8 * 1024 * 1024) + b"x")
+        writers.append(writer)
+    await until(lambda: running.acceptor._shared.inflight > 0 and len(running.connections) == 50)
+    assert running.acceptor._shared.inflight <= 50 * 4096
+    for writer in writers:
+        writer.close()
+    await until(lambda: running.acceptor._shared.inflight == 0)
+
+
+async def test_frames_beyond_the_budget_wait_until_others_are_done(run: Any) -> None:
+    running = await run(max_inflight_bytes=1_000_000)
+    pairs = [await running.connect() for _ in range(4)]
+    body = b"z" * 3_000_000
+    for _, writer in pairs:
+        writer.write(frame(body)[:-1])
+    await until(lambda: running.acceptor._shared.inflight >= 1_000_000)
+    await asyncio.sleep(0.05)
+    # The first to finish lets the next ones go on; those that never finish end by their deadline.
+    running.clock.advance(CONFIG.frame_timeout_ms / 1000 + 1)
+    await until(lambda: running.acceptor._shared.inflight == 0 and not running.connections)
+    for _, writer in pairs:
+        writer.close()
+
+
+async def test_a_client_that_never_reads_holds_one_chunk_and_nobody_else(run: Any, tmp_path: Path) -> None:
+    running = await run()
+    path = tmp_path / "log"
+    path.write_bytes(b"0123456789abcdef" * (4 * 1024 * 1024))
+    with path.open("rb") as file:
+        running.door.file, running.door.file_size = file, path.stat().st_size
+        slow = socket.create_connection(("127.0.0.1", running.acceptor.endpoint.port))
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.sendall(frame(b"f"))
+        await until(lambda: b"f" in running.door.seen)
+        await asyncio.sleep(0.05)
+        (connection,) = running.connections
+        assert connection._transport is not None
+        assert connection._transport.get_write_buffer_size() <= 2 * 512 * 1024
+        reader, writer = await running.connect()
+        writer.write(frame(b"healthy"))
+        assert await answer(reader) == b"healthy"
+        running.clock.advance(CONFIG.write_timeout_ms / 1000 + 1)
+        await until(lambda: connection not in running.connections)
+        slow.close()
+        writer.close()
+
+
+async def test_a_file_is_sent_whole(run: Any, tmp_path: Path) -> None:
+    running = await run()
+    path = tmp_path / "log"
+    content = bytes(i * 7 % 251 for i in range(2_000_003))
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        running.door.file, running.door.file_size = file, len(content)
+        reader, writer = await running.connect()
+        writer.write(frame(b"f") + frame(b"behind"))
+        assert await answer(reader) == content
+        assert await answer(reader) == b"behind"
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "wait", "line"),
+    [
+        (b"", "first_request_timeout_ms", ""),
+        (b"\x00\x00", "frame_timeout_ms", "not complete"),
+        (frame(b"half a frame")[:9], "frame_timeout_ms", "not complete"),
+        (frame(b"n, then idle"), "idle_timeout_ms", ""),
+    ],
+)
+async def test_each_phase_ends_at_its_deadline(
+    run: Any, sent: bytes, wait: str, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    writer.write(sent)
+    await until(lambda: len(running.connections) == 1)
+    await asyncio.sleep(0.05)
+    running.clock.advance(getattr(CONFIG, wait) / 1000 - 1)
+    await asyncio.sleep(1.1)
+    assert len(running.connections) == 1
+    running.clock.advance(2)
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert (line in caplog.text) if line else not caplog.records
+    writer.close()
+
+
+async def test_a_failing_handler_closes_its_connection_only(
+    run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    writer.write(frame(b"x"))
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+        await answer(reader)
+    assert "asked to" in caplog.text
+    second, second_writer = await running.connect()
+    second_writer.write(frame(b"good"))
+    assert await answer(second) == b"good"
+    writer.close()
+    second_writer.close()
+
+
+async def test_a_drain_answers_what_is_under_way_and_closes(run: Any) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    idle, idle_writer = await running.connect()
+    writer.write(frame(b"w"))
+    await until(lambda: running.door.seen == [b"w"] and len(running.connections) == 2)
+    running.acceptor.drain()
+    assert await asyncio.wait_for(idle.read(), 5) == b""
+    running.door.gate.set()
+    assert await answer(reader) == b"w"
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    await until(lambda: running.door.closed == 2)
+    writer.close()
+    idle_writer.close()
+
+
+async def test_a_client_that_leaves_cancels_its_request(run: Any) -> None:
+    running = await run()
+    _, writer = await running.connect()
+    writer.write(frame(b"w"))
+    await until(lambda: running.door.seen == [b"w"])
+    writer.transport.abort()
+    await until(lambda: running.door.closed == 1 and not running.connections)
+
+
+async def test_one_connection_too_many_is_closed(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    running = await run(max_connections=1)
+    _, first = await running.connect()
+    await until(lambda: len(running.connections) == 1)
+    reader, second = await running.connect()
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+        await answer(reader)
+    assert "refused" in caplog.text
+    first.close()
+    second.close()
+
+
+async def test_a_taken_port_is_one_clear_line(run: Any) -> None:
+    running = await run()
+    again = Acceptor(running.acceptor.endpoint, CONFIG, running.clock, EchoDoor())
+    with pytest.raises(StartupError, match="the port is taken"):
+        again.bind()
