@@ -134,10 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._session.close()
 
     def eof_received(self) -> bool:
-        """asyncio: the client sends no more. It may still read the answer that is under way."""
-        if self._busy():
-            self._draining = True
-            return True
+        """asyncio: the client has gone. What it waited for is cancelled, so a dead long poll costs nothing."""
         return False
 
     def refuse(self, reason: str) -> None:
