@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from core.broker.state import BrokerState, PartitionInfo, TopicInfo
@@ -88,7 +88,7 @@ class RecordVerbs(TopicVerbs):
             checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit)
         else:
             checked = up_convert(records, config, now_ms=now, max_bytes=limit)
-        result = log.append(checked.buffer, checked.headers, leader_epoch=log.leader_epoch)
+        result = log.append(checked.buffer, checked.headers, leader_epoch=current_epoch(log))
         if checked.log_append_time >= 0:
             result = result._replace(log_append_time=checked.log_append_time)
         if not result.duplicate:
@@ -102,9 +102,8 @@ class RecordVerbs(TopicVerbs):
         cache, which survives kill -9.
         """
         log = self.log(topic_partition)
-        end = log.offsets.log_end_offset
-        if acks == -1 or end - log.flushed_offset >= log.config.flush_messages:
-            return self.flusher.durable(log, end)
+        if acks == -1 or log.flush_due:
+            return self.flusher.durable(log, log.offsets.log_end_offset)
         return None
 
     async def produce(
@@ -333,7 +332,7 @@ class RecordVerbs(TopicVerbs):
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo:
         """The bounds and size of one partition."""
         log = self.log(topic_partition)
-        return PartitionInfo(topic_partition, log.offsets, log.size, log.leader_epoch)
+        return PartitionInfo(topic_partition, log.offsets, log.size, current_epoch(log))
 
     def offset_for_time(
         self, topic_partition: TopicPartition, timestamp: int, leader_epoch: int = -1
@@ -373,7 +372,7 @@ class RecordVerbs(TopicVerbs):
         """
         return self.log(topic_partition).segment_offsets(timestamp, limit)
 
-    def active_producers(self, topic_partition: TopicPartition) -> Sequence[ProducerState]:
+    def active_producers(self, topic_partition: TopicPartition) -> Iterator[ProducerState]:
         """The idempotent producers that the partition remembers."""
         return self.log(topic_partition).active_producers()
 
@@ -418,6 +417,11 @@ class RecordVerbs(TopicVerbs):
         if running is not None:
             await asyncio.wait([running])
         return self.topic(name)
+
+
+def current_epoch(log: Log) -> int:
+    """The leader epoch in force: the log's newest, 0 before the first append."""
+    return max(log.leader_epoch, 0)
 
 
 def _record_size(record: NewRecord) -> int:
