@@ -1,1 +1,1 @@
-"""What it costs: server CPU per unit of work, and ratios to a yardstick of the same run."""
+"""What it costs: server CPU per unit of work, so that a busy machine does not lie. `python -m bench --help`."""
