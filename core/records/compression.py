@@ -44,6 +44,9 @@ _GZIP_INPUT = 64 * 1024
 _MAX_FRAMES = 1024
 # zstd frames may ask for a window of up to 2 GiB. Level 22 of today's clients asks for 128 MiB.
 _ZSTD_MAX_WINDOW = 128 * 1024 * 1024
+# A decompressor keeps the largest window it has seen, so one that has seen more than the levels up to 19 use is
+# not used again.
+_ZSTD_KEPT_WINDOW = 8 * 1024 * 1024
 
 _GZIP_LEVEL = 1
 _ZSTD_LEVEL = 1
@@ -163,10 +166,14 @@ def _lz4_steps(data: memoryview) -> Iterator[bytes]:
 
 
 def _zstd_steps(data: memoryview) -> Iterator[bytes]:
-    _check_zstd_frames(data)
-    if not hasattr(_zstd, "decompressor"):
-        _zstd.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
-    reader = _zstd.decompressor.stream_reader(data, read_across_frames=True)
+    window = _check_zstd_frames(data)
+    if window > _ZSTD_KEPT_WINDOW:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+    else:
+        if not hasattr(_zstd, "decompressor"):
+            _zstd.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+        decompressor = _zstd.decompressor
+    reader = decompressor.stream_reader(data, read_across_frames=True)
     try:
         while chunk := reader.read(_STEP):
             yield chunk
@@ -181,9 +188,12 @@ _STEPS: dict[int, Callable[[memoryview], Iterator[bytes]]] = {
 }
 
 
-def _check_zstd_frames(data: memoryview) -> None:
-    """Walk over frames and blocks by their lengths: the library's reader takes a cut frame for its end."""
-    position, end = 0, len(data)
+def _check_zstd_frames(data: memoryview) -> int:
+    """Walk over frames and blocks by their lengths: the library's reader takes a cut frame for its end.
+
+    Gives the largest window that a frame asks for.
+    """
+    position, end, window = 0, len(data), 0
     try:
         while position < end:
             magic, length = _FRAME_START.unpack_from(data, position)
@@ -193,6 +203,7 @@ def _check_zstd_frames(data: memoryview) -> None:
             frame = data[position:]
             parameters = zstandard.get_frame_parameters(frame)
             position += zstandard.frame_header_size(frame)
+            window = max(window, parameters.window_size)
             last = False
             while not last:
                 block = data[position] | data[position + 1] << 8 | data[position + 2] << 16
@@ -205,11 +216,13 @@ def _check_zstd_frames(data: memoryview) -> None:
         raise _damaged(ZSTD, f"it ends in the middle or is none ({error})") from None
     if position != end or not end:
         raise _damaged(ZSTD, "it ends in the middle")
+    return window
 
 
 def _compress_xerial(data: memoryview) -> bytes:
     out = bytearray(_XERIAL_HEADER)
-    for position in range(0, len(data), _XERIAL_BLOCK):
+    # One block at least: not every reader takes a stream without.
+    for position in range(0, len(data) or 1, _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[position : position + _XERIAL_BLOCK]))
         out += _BLOCK_LENGTH.pack(len(block))
         out += block

@@ -1,4 +1,4 @@
-"""Which partition a record goes to when its sender has not said: by key as in the Java client, else in turn."""
+"""Which partition a record goes to when its sender has not said: by key as Java clients do, else in turn."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _NO_SIZE_LIMIT = 2**62
 
 
 def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> bytearray:
-    """The record bytes of a batch, uncompressed, behind 61 zero bytes for the header that the caller writes.
+    """The record bytes of a batch, uncompressed, behind 61 bytes for the header that the caller writes.
 
     Each item is (offset delta, timestamp, key, value, headers). Raises BrokerError INVALID_RECORD for header
     names that have no UTF-8 form and for numbers beyond 64 bits.
