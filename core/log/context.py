@@ -1,0 +1,53 @@
+"""What all logs of one broker share: settings, the clock, open files, and lists of work to be done later."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from core.clock import Clock
+from core.config import Config
+from core.log.files import FilePool
+
+if TYPE_CHECKING:
+    from core.log.log import Log
+
+
+class Trash:
+    """Files that are renamed already and go from the disk a little later, in small portions."""
+
+    __slots__ = ("_delay", "_due")
+
+    def __init__(self, delay_seconds: float) -> None:
+        self._delay = delay_seconds
+        self._due: deque[tuple[float, str]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, path: str, now: float) -> None:
+        """Remove `path`, a file or a directory with all that is in it, after the delay. `now` is monotonic."""
+        self._due.append((now + self._delay, path))
+
+    def take(self, now: float, limit: int) -> list[str]:
+        """At most `limit` paths whose time has come; the caller removes them."""
+        taken: list[str] = []
+        while self._due and len(taken) < limit and self._due[0][0] <= now:
+            taken.append(self._due.popleft()[1])
+        return taken
+
+
+class LogContext:
+    """The surroundings of a log."""
+
+    __slots__ = ("clock", "config", "dirty", "pool", "touched", "trash")
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.pool = FilePool(config.max_open_files)
+        self.trash = Trash(config.file_delete_delay_ms / 1000)
+        # Logs that hold something which is not fsynced yet. A log enters and leaves it by itself.
+        self.dirty: set[Log] = set()
+        # Logs that were appended to since their indexes were last written, the longest waiting first.
+        self.touched: dict[Log, None] = {}

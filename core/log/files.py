@@ -1,0 +1,247 @@
+"""The one narrow door to the disk: every write, fsync, rename and unlink of the log goes through here.
+
+Callers write `files.write(...)`, looking the name up at each call, so that a test or the simulation can put
+a disk in its place that fills up, fails, or dies at the N-th call. Reads are not effects and go by `os.pread`
+on a descriptor.
+
+Descriptors are kept by a `FilePool`: least recently used first out. An `OpenFile` closes itself when nobody
+holds it any more, so a file that is evicted, renamed or unlinked stays readable for a `FileSlice` that a
+slow reader still has. That is also why nothing needs to know how many readers a segment has.
+"""
+
+# Paths are text here: Path objects for 10,000 partitions would be tens of megabytes.
+# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH116, PTH120
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections import OrderedDict
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+
+# The bare system calls of the hot path: a wrapper would cost more than the checks it could make.
+write = os.write
+pwrite = os.pwrite
+
+
+def open_file(path: str, flags: int) -> int:
+    """A descriptor of `path`; created files are private to the broker's user."""
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+
+def truncate(fd: int, length: int) -> None:
+    """Cut the file to `length` bytes."""
+    os.ftruncate(fd, length)
+
+
+def sync(fd: int) -> None:
+    """Wait until the file's bytes are on the disk. Blocks for milliseconds: call it in a thread."""
+    os.fdatasync(fd)
+
+
+def sync_path(path: str) -> None:
+    """Wait until a small file, or the names in a directory, are on the disk. Blocks: call it in a thread."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def rename(old: str, new: str) -> None:
+    """Give a file or directory another name, replacing a file of that name atomically."""
+    os.replace(old, new)
+
+
+def unlink(path: str) -> None:
+    """Remove a file."""
+    os.unlink(path)
+
+
+def make_directory(path: str) -> None:
+    """Make a directory that only the broker's user can enter."""
+    os.mkdir(path, DIRECTORY_MODE)
+
+
+def remove_directory(path: str) -> None:
+    """Remove an empty directory."""
+    os.rmdir(path)
+
+
+def set_modified(path: str, seconds: float) -> None:
+    """Set a file's modification time."""
+    os.utime(path, (seconds, seconds))
+
+
+def write_whole(path: str, data: bytes, *, durable: bool) -> None:
+    """Put `data` into the file `path`, all or nothing: a temporary file, then a rename over the old one.
+
+    With `durable`, contents and name are on the disk on return (blocks: call it in a thread). Without it the
+    file survives the death of the process, not of the machine; its format must then tell torn from whole.
+    Raises OSError and leaves the old file as it was.
+    """
+    temporary = path + ".tmp"
+    fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[write(fd, view) :]
+            if durable:
+                sync(fd)
+        finally:
+            os.close(fd)
+        rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unlink(temporary)
+        raise
+    if durable:
+        sync_path(os.path.dirname(path))
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file. Raises FileNotFoundError."""
+    return os.stat(path).st_size
+
+
+def modified(path: str) -> float:
+    """When a file was last written, seconds since the Unix epoch; 0 if there is none."""
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_mtime
+    return 0.0
+
+
+def read_whole(path: str) -> bytes | None:
+    """The contents of a small file, or None if there is no such file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        chunks = []
+        while chunk := os.read(fd, 1 << 20):
+            chunks.append(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(fd)
+
+
+def remove_if_present(path: str) -> None:
+    """Remove a file that may be gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        unlink(path)
+
+
+class OpenFile:
+    """An open descriptor that is closed when the last one who holds this object lets go of it."""
+
+    __slots__ = ("fd", "writable")
+
+    def __init__(self, fd: int, writable: bool) -> None:
+        self.fd = fd
+        self.writable = writable
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self.fd
+
+    def __del__(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+class FileSlot:
+    """A file by its path that is opened when it is needed, and may be closed by the pool in between."""
+
+    __slots__ = ("_pool", "file", "path")
+
+    def __init__(self, pool: FilePool, path: str) -> None:
+        self._pool = pool
+        self.path = path
+        self.file: OpenFile | None = None
+
+    def reading(self) -> OpenFile:
+        """The open file, for reading. Raises FileNotFoundError if it does not exist."""
+        file = self.file
+        if file is None:
+            return self._pool.open(self, os.O_RDONLY)
+        self._pool.touch(self)
+        return file
+
+    def appending(self) -> OpenFile:
+        """The open file, for appending; created if it does not exist.
+
+        Only files that are written are opened for writing, so that a log on a read-only disk can be read.
+        """
+        file = self.file
+        if file is None or not file.writable:
+            return self._pool.open(self, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self._pool.touch(self)
+        return file
+
+    def updating(self) -> OpenFile:
+        """The open file, for writing anywhere in it; created if it does not exist."""
+        file = self.file
+        if file is None or not file.writable:
+            return self._pool.open(self, os.O_RDWR | os.O_CREAT)
+        self._pool.touch(self)
+        return file
+
+    def release(self) -> None:
+        """Forget the open file; it is closed once nobody reads from it."""
+        if self.file is not None:
+            self._pool.drop(self)
+
+
+class FilePool:
+    """At most `limit` open files; the longest unused is closed first, unless somebody still holds it.
+
+    A file that is evicted with bytes not yet fsynced loses nothing: a write error that nobody has seen yet is
+    reported to whoever opens the file next (Linux, errseq_t).
+    """
+
+    __slots__ = ("_limit", "_order")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._order: OrderedDict[FileSlot, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def touch(self, slot: FileSlot) -> None:
+        """Note that the slot's file was used now."""
+        self._order.move_to_end(slot)
+
+    def open(self, slot: FileSlot, flags: int) -> OpenFile:
+        """Open the slot's file, closing the longest unused ones to make room."""
+        while len(self._order) >= self._limit:
+            self._evict()
+        try:
+            fd = open_file(slot.path, flags)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._order:
+                raise
+            # Sockets share the process's descriptors; give half of ours back and try once more.
+            for _ in range(len(self._order) // 2 + 1):
+                self._evict()
+            fd = open_file(slot.path, flags)
+        slot.file = OpenFile(fd, writable=flags & os.O_RDWR != 0)
+        self._order[slot] = None
+        self._order.move_to_end(slot)
+        return slot.file
+
+    def drop(self, slot: FileSlot) -> None:
+        """Let go of the slot's file."""
+        slot.file = None
+        self._order.pop(slot, None)
+
+    def _evict(self) -> None:
+        slot, _ = self._order.popitem(last=False)
+        slot.file = None

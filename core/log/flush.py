@@ -1,0 +1,93 @@
+"""What is to be fsynced, taken out of a log on the event loop and carried out in a thread.
+
+The thread gets descriptors and paths, never the log. An fsync that failed once is not tried again: the kernel
+may have dropped the very pages that it could not write, and then say that all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from core.log import files
+from core.log.files import OpenFile
+from core.log.segment import Segment
+
+
+class FlushTask:
+    """One fsync of a log: everything below `end_offset` is on the disk when `run` returns.
+
+    Many waiters share it: whoever appended below `end_offset` is served by it.
+    """
+
+    __slots__ = ("_files", "_paths", "end_offset", "names")
+
+    def __init__(
+        self, open_files: Sequence[OpenFile], paths: Sequence[str], end_offset: int, names: int
+    ) -> None:
+        self._files = tuple(open_files)
+        # Small files first, then the directories that name them.
+        self._paths = tuple(paths)
+        self.end_offset = end_offset
+        # How many new names the log had when the task was made; the log's own count.
+        self.names = names
+
+    def run(self) -> None:
+        """fsync the files, then the directories that name them. Blocks; raises OSError."""
+        for file in self._files:
+            files.sync(file.fd)
+        for path in self._paths:
+            files.sync_path(path)
+
+
+class Unflushed:
+    """What of a log is not on the disk yet: records, sealed segments, names of files."""
+
+    __slots__ = ("_names", "_names_flushed", "_segments", "offset", "records", "since")
+
+    def __init__(self, offset: int) -> None:
+        # Everything below is on the disk.
+        self.offset = offset
+        # Records appended since, and when the first of them was, in monotonic seconds; None if there is none.
+        self.records = 0
+        self.since: float | None = None
+        # Sealed segments, each with the offset at which it ends.
+        self._segments: list[tuple[Segment, int]] = []
+        # New names in the directory so far, and those of them that are known to be on the disk.
+        self._names = 1
+        self._names_flushed = 0
+
+    def __bool__(self) -> bool:
+        return self.since is not None or bool(self._segments)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Sealed segments that are not fsynced."""
+        return [segment for segment, _ in self._segments]
+
+    def add_segment(self, segment: Segment, end_offset: int) -> None:
+        """A segment was sealed at `end_offset`."""
+        self._segments.append((segment, end_offset))
+
+    def add_name(self) -> None:
+        """A file was created or replaced."""
+        self._names += 1
+
+    def drop(self, segments: Iterable[Segment]) -> None:
+        """These segments are no longer part of the log."""
+        gone = set(segments)
+        self._segments = [item for item in self._segments if item[0] not in gone]
+
+    def task(self, active: Segment, end_offset: int, paths: Sequence[str]) -> FlushTask:
+        """The fsync that makes everything up to `end_offset` durable; `paths` hold the names. May raise OSError."""
+        segments = [*self.segments, active]
+        handles = [segment.log.reading() for segment in segments if segment.size]
+        return FlushTask(handles, paths if self._names > self._names_flushed else (), end_offset, self._names)
+
+    def done(self, task: FlushTask, end_offset: int, now: float) -> None:
+        """The task has succeeded, and the log ends at `end_offset` by now."""
+        end = min(task.end_offset, end_offset)
+        self.offset = max(self.offset, end)
+        self._names_flushed = max(self._names_flushed, task.names)
+        self._segments = [(segment, last) for segment, last in self._segments if last > end]
+        self.records = end_offset - self.offset
+        self.since = now if self.records else None

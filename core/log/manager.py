@@ -1,0 +1,362 @@
+"""All logs of a broker: opened when they are first asked for, flushed, cleaned, deleted, and closed in order.
+
+    <data directory>/
+      <topic>-<partition>/                  one log
+      <topic>-<partition>.<hex>-delete/     a log that goes a little later
+      recovery-point-offset-checkpoint      up to where each log is on the disk
+      log-start-offset-checkpoint           where each log starts, if DeleteRecords moved it
+      cleaner-offset-checkpoint             up to where each log is compacted
+      .kafka_cleanshutdown                  there only after a clean shutdown
+
+Which partitions exist is said by the topic metadata, not by the directories: `load` takes the list, and what
+lies there besides is the rest of a deleted topic. After a clean shutdown `load` opens nothing.
+
+What blocks (fsync, removal of large files) is handed out as a task whose `run` belongs in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+from core.clock import Clock
+from core.config import Config
+from core.errors import BrokerError, ErrorCode
+from core.log import files
+from core.log.background import Background, Chore
+from core.log.checkpoint import (
+    CLEAN_SHUTDOWN,
+    CLEAN_SHUTDOWN_TEXT,
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    encode_offsets,
+    encode_partition_metadata,
+    read_offsets,
+    read_topic_id,
+)
+from core.log.context import LogContext
+from core.log.directories import DELETE_SUFFIX, delete_name, is_ours, partition_of
+from core.log.entry import LogEntry
+from core.log.log import Log
+from core.log.recovery import LastKnown, open_log
+from core.topic_config import TopicConfig
+from core.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+# Logs whose indexes and producer states one checkpoint writes, on the event loop, 0.1 ms each. The others come
+# with the next one; until then a crash costs them a longer walk over headers, nothing else.
+LOGS_PER_CHECKPOINT = 100
+
+
+class CheckpointTask:
+    """Checkpoint files to be written, all of them whole and durable. `run` belongs in a thread."""
+
+    __slots__ = ("_contents",)
+
+    def __init__(self, contents: dict[str, dict[TopicPartition, int]]) -> None:
+        self._contents = contents
+
+    def run(self, durable: bool = True) -> None:
+        """Write and fsync. Blocks; raises OSError, and then the old files are still there."""
+        for path, offsets in self._contents.items():
+            files.write_whole(path, encode_offsets(offsets), durable=durable)
+
+
+class LogManager:
+    """The logs of one data directory. Everything but the tasks it hands out runs on the event loop."""
+
+    def __init__(self, data_dir: Path, config: Config, clock: Clock) -> None:
+        self._root = os.fspath(data_dir)
+        self._config = config
+        self._clock = clock
+        self._context = LogContext(config, clock)
+        self._entries: dict[TopicPartition, LogEntry] = {}
+        self._background = Background(self._context, self._entries, self._open)
+        # Whether the last shutdown was clean, so that logs need no check when they are opened.
+        self._clean = False
+
+    # --- start ---------------------------------------------------------------------------------------------
+
+    def load(self, entries: Iterable[tuple[TopicPartition, uuid.UUID, TopicConfig]]) -> None:
+        """Take the partitions that exist. After a crash all their logs are checked now, else nothing is opened.
+
+        Raises OSError if the data directory cannot be read. A log that cannot be opened does not stop the
+        start: it answers KAFKA_STORAGE_ERROR.
+        """
+        with contextlib.suppress(FileExistsError):
+            files.make_directory(self._root)
+        self._clean = files.read_whole(f"{self._root}/{CLEAN_SHUTDOWN}") is not None
+        if self._clean:
+            files.unlink(f"{self._root}/{CLEAN_SHUTDOWN}")
+            files.sync_path(self._root)
+        points = self._read_checkpoint(RECOVERY_POINTS)
+        starts = self._read_checkpoint(LOG_START_OFFSETS)
+        cleaned = self._read_checkpoint(CLEANER_OFFSETS)
+        for tp, topic_id, config in entries:
+            self._entries[tp] = LogEntry(
+                topic_id, config, points.get(tp), starts.get(tp, 0), cleaned.get(tp, 0)
+            )
+        present = self._sort_directories()
+        if not self._clean:
+            for tp in present:
+                self._check(tp)
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        path = f"{self._root}/{name}"
+        offsets = read_offsets(path)
+        if offsets is None:
+            if self._clean or files.read_whole(path) is not None:
+                logger.warning("%s is missing or torn; logs are checked from their start", path)
+            return {}
+        return offsets
+
+    def _sort_directories(self) -> list[TopicPartition]:
+        """The partitions that have a directory; the directories of deleted topics go to the trash."""
+        present = []
+        now = self._clock.monotonic()
+        with os.scandir(self._root) as directory:
+            found = [(entry.name, entry.path) for entry in directory if entry.is_dir(follow_symlinks=False)]
+        for name, path in found:
+            if name.endswith(DELETE_SUFFIX):
+                self._context.trash.add(path, now)
+                continue
+            tp = partition_of(name)
+            if tp is None:
+                continue
+            if tp in self._entries:
+                present.append(tp)
+            elif is_ours(path):
+                logger.warning("%s belongs to no topic that exists and is removed", path)
+                self._discard(name)
+        return present
+
+    def _check(self, tp: TopicPartition) -> None:
+        """Open a log after a crash, which checks it; keep it open only if it has something to be flushed."""
+        entry = self._entries[tp]
+        with contextlib.suppress(BrokerError):
+            log = self._open(tp, entry)
+            if log.flushed_offset < log.offsets.log_end_offset or log.damage:
+                return
+            self._unload(entry)
+
+    # --- logs ----------------------------------------------------------------------------------------------
+
+    def get(self, tp: TopicPartition) -> Log:
+        """The log of a partition, opened if it was not. Raises UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        entry = self._entries.get(tp)
+        if entry is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}.")
+        return entry.log or self._open(tp, entry)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def create(self, tp: TopicPartition, topic_id: uuid.UUID, config: TopicConfig) -> None:
+        """A new, empty partition. Its files are made by the first append. Raises KAFKA_STORAGE_ERROR.
+
+        It is known to be the topic's by `topic_id`: a directory that a former topic of that name has left
+        behind is not taken for its own.
+        """
+        path = self._path(tp)
+        try:
+            try:
+                files.make_directory(path)
+            except FileExistsError:
+                self._discard(str(tp))
+                files.make_directory(path)
+            files.write_whole(
+                f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), durable=False
+            )
+        except OSError as error:
+            raise _storage_error(f"The directory of {tp} cannot be made", error) from error
+        self._entries[tp] = LogEntry(topic_id, config, 0, 0, 0)
+
+    def update_config(self, topic: str, config: TopicConfig) -> None:
+        """Give all partitions of a topic another config; it holds from the next append or check on."""
+        for tp, entry in self._entries.items():
+            if tp.topic == topic:
+                entry.set_config(config)
+
+    def delete(self, topic: str) -> None:
+        """Delete all partitions of a topic: at once out of sight, the files a little later.
+
+        Readers that hold a FileSlice can still read it. Call it once the metadata says that the topic is gone.
+        """
+        gone = [tp for tp in self._entries if tp.topic == topic]
+        for tp in gone:
+            entry = self._entries.pop(tp)
+            self._background.forget(entry)
+            if entry.log is not None:
+                entry.log.abandon()
+            self._discard(str(tp))
+        if gone:
+            # A topic of the same name must not inherit the offsets of this one.
+            with contextlib.suppress(OSError):
+                self.begin_checkpoint().run(durable=False)
+
+    def _discard(self, name: str) -> None:
+        """Move a partition's directory out of the way, and out of the data directory a little later."""
+        target = f"{self._root}/{delete_name(name, self._clock.uuid4().hex)}"
+        try:
+            files.rename(f"{self._root}/{name}", target)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            logger.error("%s cannot be removed: %s", name, error)
+            return
+        self._context.trash.add(target, self._clock.monotonic())
+
+    def _path(self, tp: TopicPartition) -> str:
+        return f"{self._root}/{tp.topic}-{tp.partition}"
+
+    def _open(self, tp: TopicPartition, entry: LogEntry) -> Log:
+        path = self._path(tp)
+        try:
+            self._own_directory(tp, entry, path)
+            known = LastKnown(
+                recovery_point=entry.recovery_point,
+                log_start_offset=entry.log_start_offset,
+                compacted_until=entry.cleaned_offset,
+                clean=self._clean or entry.checked,
+            )
+            log = open_log(self._context, tp, entry.topic_id, entry.config, path, known)
+        except OSError as error:
+            logger.error("%s cannot be opened: %s", tp, error)
+            raise _storage_error(f"The log of {tp} cannot be opened", error) from error
+        entry.log = log
+        entry.checked = True
+        return log
+
+    def _own_directory(self, tp: TopicPartition, entry: LogEntry, path: str) -> None:
+        """Make sure that the directory is there and the topic's own, not one of a former topic of that name."""
+        found = read_topic_id(f"{path}/{PARTITION_METADATA}")
+        if found == entry.topic_id:
+            return
+        if found is not None:
+            logger.warning("%s holds another topic of the same name, which is removed", path)
+            self._discard(str(tp))
+            entry.recovery_point, entry.log_start_offset, entry.cleaned_offset = 0, 0, 0
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileExistsError):
+                files.make_directory(path)
+            files.write_whole(
+                f"{path}/{PARTITION_METADATA}", encode_partition_metadata(entry.topic_id), durable=False
+            )
+
+    def _unload(self, entry: LogEntry) -> None:
+        if entry.log is not None:
+            entry.unload()
+
+    # --- durability ----------------------------------------------------------------------------------------
+
+    def unflushed(self) -> list[Log]:
+        """The logs that hold something which is not fsynced, for the flusher."""
+        return list(self._context.dirty)
+
+    def begin_checkpoint(self) -> CheckpointTask:
+        """Write index entries and producer states; then, by the task, recovery points and start offsets.
+
+        Flush the logs before, else the recovery points stay where they were. Call `run` in a thread.
+        """
+        points: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, int] = {}
+        cleaned: dict[TopicPartition, int] = {}
+        for tp, entry in self._entries.items():
+            entry.refresh()
+            if entry.recovery_point is not None:
+                points[tp] = entry.recovery_point
+            if entry.log_start_offset:
+                starts[tp] = entry.log_start_offset
+            if entry.cleaned_offset:
+                cleaned[tp] = entry.cleaned_offset
+        touched = self._context.touched
+        for log in list(touched)[:LOGS_PER_CHECKPOINT]:
+            log.checkpoint()
+            del touched[log]
+            if log in self._context.dirty:
+                touched[log] = None
+        return CheckpointTask(
+            {
+                f"{self._root}/{RECOVERY_POINTS}": points,
+                f"{self._root}/{LOG_START_OFFSETS}": starts,
+                f"{self._root}/{CLEANER_OFFSETS}": cleaned,
+            }
+        )
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint here and now. Blocks for some fsyncs; raises OSError."""
+        self.begin_checkpoint().run()
+
+    def close(self) -> None:
+        """Flush and close all logs; leave the marker of a clean shutdown if all of that worked. Blocks."""
+        clean = True
+        self._background.close()
+        for log in self.unflushed():
+            clean &= _flush(log)
+        for tp, entry in self._entries.items():
+            if not self._clean and not entry.checked:
+                with contextlib.suppress(BrokerError):
+                    self._open(tp, entry)
+                clean &= entry.checked
+            if entry.log is not None:
+                clean &= entry.log.failure is None
+                entry.log.close()
+        try:
+            self.checkpoint()
+            if clean:
+                files.write_whole(f"{self._root}/{CLEAN_SHUTDOWN}", CLEAN_SHUTDOWN_TEXT, durable=True)
+        except OSError as error:
+            logger.error("The next start will check all logs: %s", error)
+        if not clean:
+            logger.error("Not all logs could be closed in order; the next start will check them.")
+
+    # --- background ----------------------------------------------------------------------------------------
+
+    def background_step(self) -> Chore | None:
+        """Do a few milliseconds of retention, compaction or removal of files.
+
+        A chore that it gives back must be run in a thread and handed to `finish_chore`; until then further
+        steps do nothing. `background_pending` says whether more waits to be done right now.
+        """
+        return self._background.step()
+
+    def finish_chore(self, chore: Chore, error: OSError | None) -> None:
+        """Take the outcome of a chore."""
+        self._background.finish(chore, error)
+
+    @property
+    def background_pending(self) -> bool:
+        """Whether the next background step has something to do at once."""
+        return self._background.pending
+
+
+def _flush(log: Log) -> bool:
+    """Flush a log here and now."""
+    try:
+        task = log.begin_flush()
+    except BrokerError:
+        return False
+    if task is None:
+        return True
+    try:
+        task.run()
+    except OSError as error:
+        log.finish_flush(task, error)
+        return False
+    log.finish_flush(task, None)
+    return True
+
+
+def _storage_error(what: str, error: OSError) -> BrokerError:
+    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error.strerror}.", errno=error.errno)

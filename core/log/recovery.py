@@ -1,0 +1,352 @@
+"""Opening a log: what was left behind is put in order, and what cannot be trusted is checked.
+
+After a clean shutdown the batches are trusted, and opening looks at the end of the last segment only. After a
+crash everything from the recovery point on is read batch by batch: magic, length, offset, leader epoch, CRC.
+The log ends at the first batch that is not whole; what lies behind it was never acknowledged as durable.
+
+Below the recovery point the log was fsynced, so damage there is the disk's doing. It is reported, and never
+mended by cutting: readers of the damaged place get CORRUPT_MESSAGE, and if the end itself is lost, the log goes
+on at the recovery point, so that no offset is given out a second time.
+
+Opening needs no space on the disk: what cannot be written now is kept in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import uuid
+from dataclasses import dataclass, field
+
+from core.errors import BrokerError
+from core.log import files
+from core.log.checkpoint import LEADER_EPOCHS
+from core.log.context import LogContext
+from core.log.epochs import LeaderEpochs
+from core.log.log import Log
+from core.log.producer_state import ProducerStates, Snapshots
+from core.log.scan import Scan, scan
+from core.log.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+)
+from core.topic_config import TopicConfig
+from core.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LastKnown:
+    """What the checkpoints say of a log; all of it may be out of date, none of it is ever ahead."""
+
+    # Up to where the log is on the disk; None if nothing is known.
+    recovery_point: int | None = None
+    log_start_offset: int = 0
+    # Up to where compaction may have left holes.
+    compacted_until: int = 0
+    # Whether the broker was shut down cleanly, so that the end of the log needs no check.
+    clean: bool = False
+
+
+@dataclass(slots=True)
+class _Directory:
+    """The files of a partition by kind, each by its base offset."""
+
+    logs: dict[int, int] = field(default_factory=dict)
+    swaps: list[int] = field(default_factory=list)
+    indexes: dict[str, int] = field(default_factory=dict)
+    snapshots: list[int] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+
+
+def open_log(
+    context: LogContext,
+    topic_partition: TopicPartition,
+    topic_id: uuid.UUID,
+    config: TopicConfig,
+    directory: str,
+    known: LastKnown,
+) -> Log:
+    """Open the log in `directory`, which may be missing or empty. Raises OSError if it cannot be read."""
+    return _Opening(context, topic_partition, config, directory, known).open(topic_id)
+
+
+class _Opening:
+    """One log being opened."""
+
+    def __init__(
+        self,
+        context: LogContext,
+        topic_partition: TopicPartition,
+        config: TopicConfig,
+        directory: str,
+        known: LastKnown,
+    ) -> None:
+        self._context = context
+        self._name = topic_partition
+        self._config = config
+        self._directory = directory
+        self._known = known
+        self._epochs = LeaderEpochs(f"{directory}/{LEADER_EPOCHS}")
+        self._segments: list[Segment] = []
+        self._end = 0
+        self._damage: str | None = None
+        # Whether the last segment must not be appended to, because it was a sealed one.
+        self._cut_in_sealed = False
+
+    def open(self, topic_id: uuid.UUID) -> Log:
+        """All steps in their order."""
+        found = _list_directory(self._directory)
+        _tidy(self._directory, found)
+        self._segments = [self._segment(base, size) for base, size in sorted(found.logs.items())]
+        self._find_end()
+        start = self._find_start()
+        self._keep_offsets_unused(start)
+        snapshots = Snapshots(self._directory, found.snapshots)
+        snapshots.truncate_to(self._end)
+        producers = self._replay_producers(snapshots)
+        log = Log(
+            self._context,
+            self._name,
+            topic_id,
+            self._config,
+            self._directory,
+            segments=self._segments,
+            log_start_offset=start,
+            log_end_offset=self._end,
+            flushed_offset=self._flushed(),
+            epochs=self._epochs,
+            producers=producers,
+            snapshots=snapshots,
+        )
+        log.damage = self._damage
+        return log
+
+    def _flushed(self) -> int:
+        if self._known.clean and self._known.recovery_point is None:
+            return self._end
+        return min(self._known.recovery_point or 0, self._end)
+
+    def _segment(self, base_offset: int, size: int = 0) -> Segment:
+        return Segment(
+            self._context.pool,
+            self._directory,
+            base_offset,
+            interval=self._context.config.index_interval_bytes,
+            created_ms=self._context.clock.wall_ms(),
+            size=size,
+        )
+
+    # --- the end of the log --------------------------------------------------------------------------------
+
+    def _find_end(self) -> None:
+        epochs_known = self._epochs.load()
+        if not self._segments:
+            return
+        if not (self._known.clean and self._end_is_whole()):
+            self._recover(epochs_known)
+        if not epochs_known:
+            self._find_epochs()
+        self._epochs.truncate_to(self._end)
+
+    def _end_is_whole(self) -> bool:
+        """Take the end from the last segment's last batch. False if it does not end behind a batch."""
+        active = self._segments[-1]
+        try:
+            active.load()
+            self._end = active.base_offset
+            position = active.last_anchor()
+            for _, header in active.walk(position):
+                self._end = header.next_offset
+        except BrokerError:
+            logger.error("%s does not end with a whole batch after a clean shutdown", self._name)
+            return False
+        point = self._known.recovery_point
+        return point is None or self._end >= point
+
+    def _recover(self, epochs_known: bool) -> None:
+        """Check everything from the recovery point on; cut the log behind the last whole batch."""
+        point = self._known.recovery_point or 0
+        first = next((i for i, s in enumerate(self._segments) if s.base_offset > point), len(self._segments))
+        first = max(first - 1, 0)
+        position, offset = self._resume_at(self._segments[first], point)
+        for i in range(first, len(self._segments)):
+            segment = self._segments[i]
+            if i > first:
+                position, offset = 0, segment.base_offset
+                segment.forget(0)
+            last = i == len(self._segments) - 1
+            result = scan(
+                segment,
+                position,
+                offset,
+                limit=None if last else self._segments[i + 1].base_offset,
+                dense=last and segment.base_offset >= self._known.compacted_until,
+                epochs=self._epochs if epochs_known and self._epochs.latest >= 0 else None,
+            )
+            self._end = result.next_offset
+            if result.reason is not None:
+                self._cut(i, result)
+                return
+            segment.mark_loaded()
+            if not last:
+                segment.seal()
+
+    def _resume_at(self, segment: Segment, point: int) -> tuple[int, int]:
+        """Where the batch of the recovery point begins, and which offset is expected there."""
+        if point <= segment.base_offset:
+            segment.forget(0)
+            return 0, segment.base_offset
+        try:
+            return segment.load_until(point), point
+        except BrokerError as error:
+            self._report(f"below its recovery point {point}: {error.message}")
+            raise
+
+    def _cut(self, index: int, result: Scan) -> None:
+        """Let the log end within segment `index`; the segments behind it go."""
+        segment = self._segments[index]
+        lost = segment.size - result.position + sum(s.size for s in self._segments[index + 1 :])
+        logger.warning(
+            "%s: the log ends at offset %d, %d bytes behind it are not whole batches and are cut off: %s",
+            self._name, result.next_offset, lost, result.reason,
+        )  # fmt: skip
+        for later in reversed(self._segments[index + 1 :]):
+            later.close()
+            for path in later.paths():
+                files.remove_if_present(path)
+        self._cut_in_sealed = index < len(self._segments) - 1
+        del self._segments[index + 1 :]
+        segment.size = result.position
+        if files.size_of(segment.log.path) > segment.size:
+            segment.cut_back()
+        segment.mark_loaded()
+        if segment.indexed_end > result.next_offset:
+            segment.rebuild_indexes("it was cut in front of a batch that had been taken for good")
+
+    def _find_epochs(self) -> None:
+        """Find the leader epochs in the batches: only segments in which the epoch changes are walked."""
+        entries: list[tuple[int, int]] = []
+        with contextlib.suppress(BrokerError):
+            full = [segment for segment in self._segments if segment.size]
+            for i, segment in enumerate(full):
+                latest = entries[-1][0] if entries else -1
+                after = full[i + 1].first_batch(0).leader_epoch if i + 1 < len(full) else None
+                if after == latest:
+                    continue
+                for _, header in segment.walk():
+                    if header.leader_epoch > latest:
+                        latest = header.leader_epoch
+                        entries.append((latest, header.base_offset))
+        if entries:
+            self._epochs.replace(entries)
+
+    # --- the start of the log, and what may not be used again ----------------------------------------------
+
+    def _find_start(self) -> int:
+        start = self._known.log_start_offset
+        return max(start, self._segments[0].base_offset) if self._segments else start
+
+    def _keep_offsets_unused(self, start: int) -> None:
+        """Make sure that the log goes on above every offset that was given out durably."""
+        point = self._known.recovery_point or 0
+        if max(self._end, start) < point:
+            self._report(f"it ends at {self._end}, but was flushed up to {point}; these records are lost")
+        floor = max(point, start, self._end)
+        if self._segments and self._end == floor and not self._cut_in_sealed:
+            return
+        self._end = floor
+        if self._segments:
+            last = self._segments[-1]
+            last.mark_loaded()
+            last.seal()
+            if last.size == 0 and last.base_offset != floor:
+                self._segments.pop()
+                for path in last.paths():
+                    files.remove_if_present(path)
+            elif last.base_offset == floor:
+                return
+        segment = self._segment(floor)
+        self._segments.append(segment)
+        if len(self._segments) > 1:
+            # On the disk at once, so that the one before it is not taken for the active segment next time.
+            with contextlib.suppress(OSError):
+                segment.log.appending()
+
+    def _report(self, what: str) -> None:
+        self._damage = what
+        logger.error("%s is damaged: %s", self._name, what)
+
+    # --- producers -----------------------------------------------------------------------------------------
+
+    def _replay_producers(self, snapshots: Snapshots) -> ProducerStates:
+        """The producers of the newest snapshot that can be read, and of the batches behind it."""
+        producers = ProducerStates(self._context.config.max_producers_per_partition)
+        now_ms = int(self._context.clock.monotonic() * 1000)
+        after = 0
+        for offset in reversed(snapshots.offsets):
+            if producers.decode(snapshots.read(offset), now_ms):
+                after = offset
+                break
+            logger.warning("%s: the producer snapshot at %d is torn", self._name, offset)
+            snapshots.remove(offset)
+        if after >= self._end:
+            return producers
+        for i, segment in enumerate(self._segments):
+            if segment.size == 0 or (
+                i + 1 < len(self._segments) and self._segments[i + 1].base_offset <= after
+            ):
+                continue
+            with contextlib.suppress(BrokerError):
+                for _, header in segment.walk(segment.locate(after) if after > segment.base_offset else 0):
+                    if header.producer_id >= 0:
+                        producers.update(header, header.base_offset, now_ms)
+        return producers
+
+
+def _list_directory(directory: str) -> _Directory:
+    """What is in a partition's directory; nothing if there is none."""
+    found = _Directory()
+    try:
+        entries = os.scandir(directory)
+    except FileNotFoundError:
+        return found
+    with entries:
+        for entry in entries:
+            _classify(entry, found)
+    return found
+
+
+def _classify(entry: os.DirEntry[str], found: _Directory) -> None:
+    stem, suffix = entry.name[:20], entry.name[20:]
+    base = int(stem) if stem.isascii() and stem.isdigit() and len(stem) == 20 else None
+    if suffix.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)) or entry.name.endswith(".tmp"):
+        found.leftovers.append(entry.path)
+    elif base is None:
+        return
+    elif suffix == LOG_SUFFIX:
+        found.logs[base] = entry.stat().st_size
+    elif suffix == LOG_SUFFIX + SWAP_SUFFIX:
+        found.swaps.append(base)
+    elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        found.indexes[entry.path] = base
+    elif suffix == SNAPSHOT_SUFFIX:
+        found.snapshots.append(base)
+
+
+def _tidy(directory: str, found: _Directory) -> None:
+    """Remove what a crash left half done. What the disk does not let go stays for the next start."""
+    with contextlib.suppress(OSError):
+        for path in found.leftovers:
+            files.remove_if_present(path)
+        for path, base in found.indexes.items():
+            if base not in found.logs:
+                files.remove_if_present(path)

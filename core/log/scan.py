@@ -1,0 +1,91 @@
+"""Reading batches that nobody has vouched for yet: which of them are whole, and where that ends."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from core.log.epochs import LeaderEpochs
+from core.log.segment import Segment
+from core.records.batch import check_crc
+from core.records.header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader
+
+# Read at once; a batch that is larger is read whole.
+SCAN_WINDOW = 1024 * 1024
+
+
+class Scan(NamedTuple):
+    """How far whole batches go: position, offset that comes next, and what ended them (None: the file did)."""
+
+    position: int
+    next_offset: int
+    reason: str | None
+
+
+def scan(
+    segment: Segment,
+    position: int,
+    next_offset: int,
+    *,
+    limit: int | None,
+    dense: bool,
+    epochs: LeaderEpochs | None,
+) -> Scan:
+    """Check every batch of a segment from `position` on, and index the good ones.
+
+    `limit` is the first offset that belongs to the segment behind. `dense` demands that no offset is left
+    out, which compaction alone may do: base offset and leader epoch lie outside the checksum, so they are
+    compared with what must come. Where a hole is followed by a batch that fits in front of it, the batch
+    behind the hole is the bad one. `epochs` is None where they are not known.
+    """
+    file = segment.log.reading()
+    end = segment.size
+    start, window = position, memoryview(b"")
+    before_hole: Scan | None = None
+    while position < end:
+        if position + HEADER_SIZE > start + len(window):
+            start, window = position, memoryview(os.pread(file.fd, SCAN_WINDOW, position))
+            if len(window) < HEADER_SIZE:
+                return Scan(position, next_offset, "a torn header")
+        header = BatchHeader._make(HEADER.unpack_from(window, position - start))
+        size = header.batch_length + LENGTH_OVERHEAD
+        reason = _header_reason(header, size, end - position)
+        if reason is None and position + size > start + len(window):
+            start, window = position, memoryview(os.pread(file.fd, max(size, SCAN_WINDOW), position))
+        if reason is None and not check_crc(window, position - start, header):
+            reason = "a wrong checksum"
+        if reason is None and before_hole and before_hole.next_offset <= header.base_offset < next_offset:
+            return before_hole
+        if reason is None:
+            reason = _order_reason(header, next_offset, limit, dense, epochs)
+        if reason is not None:
+            return Scan(position, next_offset, reason)
+        hole = header.base_offset > next_offset
+        before_hole = Scan(position, next_offset, "an offset too large") if hole else None
+        segment.note(position, header.last_offset, size, header.max_timestamp)
+        next_offset = header.next_offset
+        position += size
+    return Scan(position, next_offset, None)
+
+
+def _header_reason(header: BatchHeader, size: int, left: int) -> str | None:
+    if header.magic != MAGIC:
+        return f"magic {header.magic}"
+    if size < HEADER_SIZE:
+        return f"a batch length of {header.batch_length}"
+    if size > left:
+        return f"a batch of {size} bytes where {left} are left"
+    return None
+
+
+def _order_reason(
+    header: BatchHeader, next_offset: int, limit: int | None, dense: bool, epochs: LeaderEpochs | None
+) -> str | None:
+    base = header.base_offset
+    if base < next_offset or (dense and base != next_offset):
+        return f"offset {base} where {next_offset} is next"
+    if limit is not None and header.last_offset >= limit:
+        return f"offset {header.last_offset} where the segment ends before {limit}"
+    if epochs is not None and header.leader_epoch != epochs.epoch_for(base):
+        return f"leader epoch {header.leader_epoch} in the epoch {epochs.epoch_for(base)}"
+    return None
