@@ -110,8 +110,9 @@ class Purgatory:
         self._remove(wait)
 
     def _remove(self, wait: Wait) -> None:
-        if self._all.pop(wait, wait) is wait:
+        if wait not in self._all:
             return
+        del self._all[wait]
         self._to_check.pop(wait, None)
         if wait._timer is not None:
             wait._timer.cancel()

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from core.broker.records import RecordVerbs
 from core.clock import Clock
 from core.config import Config
-from core.errors import BrokerError, ErrorCode
+from core.log.checkpoint import CLEAN_SHUTDOWN
+from core.log.log import Log
 from core.log.manager import LogManager
 from core.metadata.store import Store
 from core.metadata.topics import load_settings, load_topics, put_setting
@@ -41,7 +43,7 @@ class Broker(RecordVerbs):
 
         Raises StartupError with one line for the operator.
         """
-        clean = self.logs.was_clean
+        clean = (Path(self.config.data_dir) / CLEAN_SHUTDOWN).exists()
         await self.store.open(check=not clean)
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id") or await self._new_cluster_id()
@@ -89,8 +91,7 @@ class Broker(RecordVerbs):
         await self.store.submit([put_setting("cluster.id", cluster_id)])
         return cluster_id
 
-    async def _every(self, interval_ms: int, step: object) -> None:
-        assert callable(step)
+    async def _every(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
@@ -102,28 +103,37 @@ class Broker(RecordVerbs):
     async def _background_step(self) -> None:
         """Retention, compaction, deletion of files: steps of a few milliseconds, others run in between."""
         deadline = self.clock.monotonic() + self.config.background_interval_ms / 1000
-        while self.logs.background_step() and self.clock.monotonic() < deadline:
+        loop = asyncio.get_running_loop()
+        while True:
+            chore = self.logs.background_step()
+            if chore is not None:
+                failure: OSError | None = None
+                try:
+                    await loop.run_in_executor(None, chore.run)
+                except OSError as error:
+                    failure = error
+                self.logs.finish_chore(chore, failure)
+            if not self.logs.background_pending or self.clock.monotonic() >= deadline:
+                break
             await asyncio.sleep(0)
-        for one in self.logs.due_flushes():
-            self._start_flush(one.topic_partition)
+        now = self.clock.monotonic()
+        for one in self.logs.unflushed():
+            due = one.flush_deadline
+            if due is not None and due <= now:
+                self._flush(one)
 
     async def _checkpoint(self) -> None:
         """fsync what is dirty, then note the recovery points, so that a crash leaves a short tail to scan."""
-        for topic_partition in self.logs.dirty():
-            waiting = self._start_flush(topic_partition)
-            if waiting is not None:
-                try:
-                    await waiting
-                except BrokerError as error:
-                    log.error("checkpoint: %s", error.message)
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self.logs.prepare_checkpoint())
+        waits = [w for one in self.logs.unflushed() if (w := self._flush(one)) is not None]
+        await asyncio.gather(*waits, return_exceptions=True)
+        task = self.logs.begin_checkpoint()
+        await asyncio.get_running_loop().run_in_executor(None, task.run)
 
-    def _start_flush(self, topic_partition: TopicPartition) -> asyncio.Future[None] | None:
-        try:
-            one = self.log(topic_partition)
-        except BrokerError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
+    def _flush(self, one: Log) -> asyncio.Future[None] | None:
+        if one.failure is not None:
             return None
-        return self.flusher.durable(one, one.offsets.log_end_offset)
+        waiting = self.flusher.durable(one, one.offsets.log_end_offset)
+        if waiting is not None:
+            # The log itself remembers that it failed, and says so; here nobody waits for an answer.
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return waiting

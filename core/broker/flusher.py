@@ -14,7 +14,8 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from core.errors import BrokerError, ErrorCode
-from core.log.log import FlushTask, Log
+from core.log.flush import FlushTask
+from core.log.log import Log
 
 
 class _Waiting:

@@ -11,6 +11,7 @@ from core.broker.state import BrokerState, PartitionInfo, TopicInfo
 from core.broker.topics import TopicVerbs
 from core.errors import BrokerError, ErrorCode
 from core.log.log import Log
+from core.log.old_offsets import segment_offsets
 from core.log.producer_state import ProducerState
 from core.records.batch import batches, build_batch, read_records
 from core.records.conversion import up_convert
@@ -370,7 +371,7 @@ class RecordVerbs(TopicVerbs):
         −1 begins with the end of the log, −2 gives the start only; a time gives the segments last written
         before it.
         """
-        return self.log(topic_partition).segment_offsets(timestamp, limit)
+        return segment_offsets(self.log(topic_partition), timestamp, limit)
 
     def active_producers(self, topic_partition: TopicPartition) -> Iterator[ProducerState]:
         """The idempotent producers that the partition remembers."""
@@ -398,7 +399,14 @@ class RecordVerbs(TopicVerbs):
                 high_watermark=bounds.high_watermark,
             )
         start = log.truncate_prefix(target)
-        self.logs.checkpoint_start_offsets()
+        # Forgotten again after a crash, deleted records would come back.
+        task = self.logs.begin_checkpoint()
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, task.run)
+        except OSError as error:
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The new log start could not be stored ({error.strerror})."
+            ) from error
         return start
 
     async def topic_or_create(self, name: str) -> TopicInfo:
