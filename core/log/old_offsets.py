@@ -16,7 +16,7 @@ def segment_offsets(log: Log, timestamp: int, limit: int) -> list[int]:
     """
     start, _, end = log.offsets
     bounds: list[tuple[int, int | None]] = [
-        (max(s.base_offset, start), _modified_ms(s.paths()[0])) for s in log.segments.all
+        (max(s.base_offset, start), int(modified(s.log.path) * 1000)) for s in log.segments.all
     ]
     if log.segments.active.size:
         bounds.append((end, None))
