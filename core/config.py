@@ -140,6 +140,9 @@ class Config:
     group_max_member_bytes: int = 1 * MIB
     max_groups: int = 100_000
     offset_metadata_max_bytes: int = 4_096
+    # Group id, topics and metadata of one commit together: it is one transaction of the store. 100,000
+    # partitions with short names fit.
+    offset_commit_max_bytes: int = 16 * MIB
     offsets_retention_ms: int = 7 * 86_400_000
     offsets_retention_check_interval_ms: int = 600_000
 
