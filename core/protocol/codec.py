@@ -11,7 +11,8 @@ from functools import cache
 
 from msgspec import Struct
 
-from core.protocol.apis import APIS, Api
+from core.protocol import by_hand
+from core.protocol.apis import APIS, FETCH, PRODUCE, Api
 from core.protocol.decoding import compile_decoder
 from core.protocol.encoding import compile_encoder
 from core.protocol.frame import MAX_ELEMENTS
@@ -26,11 +27,13 @@ _UNWRITABLE = (ProtocolError, struct.error, AttributeError, TypeError, UnicodeEn
 def decode_request(
     key: int, version: int, buffer: bytes | bytearray | memoryview, position: int = 0
 ) -> Struct:
-    """The request whose body begins at `position` and ends with the buffer.
+    """The request whose body begins at `position`. Bytes behind it are left alone, as Kafka's brokers do.
 
-    Record bytes are views into the buffer. At most MAX_ELEMENTS array elements and tagged fields.
+    librdkafka 2.16 leaves three bytes behind a Metadata v9+ request for all topics, so a stricter reading
+    would shut it out. Record bytes are views into the buffer. At most MAX_ELEMENTS array elements and tagged
+    fields.
     """
-    return _decode(_request_decoder(key, version), buffer, position, MAX_ELEMENTS)
+    return _decode(_request_decoder(key, version), buffer, position, MAX_ELEMENTS, whole=False)
 
 
 def decode_response(
@@ -119,7 +122,10 @@ def _api(key: int, version: int) -> Api:
 @cache
 def _request_decoder(key: int, version: int) -> Compiled:
     api = _api(key, version)
-    return compile_decoder(api.request_type, version, api.is_flexible(version))
+    compiled = compile_decoder(api.request_type, version, api.is_flexible(version))
+    if key == PRODUCE:
+        compiled.run = by_hand.produce_request_decoder(version, compiled.run)
+    return compiled
 
 
 @cache
@@ -137,7 +143,12 @@ def _request_encoder(key: int, version: int) -> Compiled:
 @cache
 def _response_encoder(key: int, version: int) -> Compiled:
     api = _api(key, version)
-    return compile_encoder(api.response_type, version, api.is_flexible(version))
+    compiled = compile_encoder(api.response_type, version, api.is_flexible(version))
+    if key == PRODUCE:
+        compiled.run = by_hand.produce_response_encoder(version, compiled.run)
+    elif key == FETCH:
+        compiled.run = by_hand.fetch_response_encoder(version, compiled.run)
+    return compiled
 
 
 @cache
