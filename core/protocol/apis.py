@@ -114,5 +114,11 @@ _TABLE = (
 APIS: dict[int, Api] = {api.key: api for api in _TABLE}
 """Every API that the codec knows, by key."""
 
+PRODUCE = 0
+"""The key of Produce, which alone may have no response, and whose usual shape is read and written by hand."""
+
+FETCH = 1
+"""The key of Fetch, whose usual response is written by hand."""
+
 API_VERSIONS = 18
 """The key of ApiVersions, which has its own rules for the response header and for unknown versions."""

@@ -18,6 +18,7 @@ from struct import unpack_from
 from msgspec import Struct
 
 from core.protocol import primitives
+from core.protocol.encoding import FEW
 from core.protocol.frame import MAX_STRING, MAX_TAGS
 from core.protocol.schema import Field, Kind, fields_of
 from core.protocol.source import FORMATS, Compiled, Source, fixed_size, smallest
@@ -153,18 +154,30 @@ class _Decoder:
             with source.block("if left < 0:"):
                 source.line(f'raise ProtocolError(f"{{{count}}} elements, too many in one message")')
             if element in FORMATS and element is not Kind.UUID:
-                source.line(
-                    f'{value} = list(unpack_from(f">{{{count}}}{FORMATS[element]}", buffer, position))'
-                )
-                source.line(f"position += {count} * {fixed_size(element)}")
+                self.numbers(element, value, count)
             else:
-                index = source.new("i")
-                source.line(f"{value} = []")
-                with source.block(f"for {index} in range({count}):"):
-                    item = self.value(element, None, struct, False, f"{path}[{{{index}}}]")
-                    self.flush()
-                    source.line(f"{value}.append({item})")
+                self.elements(element, struct, value, count, path)
         return value
+
+    def elements(self, element: Kind, struct: type[Struct] | None, value: str, count: str, path: str) -> None:
+        """An array of anything else, whose count was checked: a loop."""
+        source = self.source
+        index = source.new("i")
+        source.line(f"{value} = []")
+        with source.block(f"for {index} in range({count}):"):
+            item = self.value(element, None, struct, False, f"{path}[{{{index}}}]")
+            self.flush()
+            source.line(f"{value}.append({item})")
+
+    def numbers(self, element: Kind, value: str, count: str) -> None:
+        """An array of numbers, whose count was checked."""
+        few = tuple(Layout(f">{n}{FORMATS[element]}").unpack_from for n in range(FEW))
+        with self.source.block(f"if {count} < {FEW}:"):
+            self.source.line(f"{value} = list({self.source.constant('u', few)}[{count}](buffer, position))")
+        with self.source.block("else:"):
+            format_ = f'f">{{{count}}}{FORMATS[element]}"'
+            self.source.line(f"{value} = list(unpack_from({format_}, buffer, position))")
+        self.source.line(f"position += {count} * {fixed_size(element)}")
 
     # --- structs -----------------------------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ from core.types import FileSlice
 SMALL = 512
 """Record bytes up to this size are copied: a part of its own costs the socket more."""
 
+FEW = 8
+"""Arrays of fewer numbers have a `pack` each that is made beforehand: replicas, in-sync replicas, …"""
+
 
 def compile_encoder(message: type[Struct], version: int, flexible: bool) -> Compiled:
     """The function that writes `message` in this version."""
@@ -63,6 +66,7 @@ class _Encoder:
                 "pack": pack,
                 "records_size": records_size,
                 "put_records": put_records,
+                "FileSlice": FileSlice,
             },
         )
         self.out = "out"
@@ -84,6 +88,9 @@ class _Encoder:
         """Writes the run and `more`, without forgetting the run: for the two branches of an if."""
         run = [*self.run, *more]
         if not run:
+            return
+        if not any(expression for _, expression in run):  # nothing but empty tag sections
+            self.source.line(f"{self.out} += {bytes(len(run))!r}")
             return
         formats = ">" + "".join(format_ for format_, _ in run)
         if formats not in self.writers:
@@ -168,33 +175,60 @@ class _Encoder:
             self.length(f"len({value})", "i")
             source.line(f"{self.out} += {value}")
         elif kind is Kind.RECORDS:
-            assert self.out == "out", "records inside a tagged field cannot go by reference"
-            self.length(f"records_size({value})", "i")
-            source.line(f"out = put_records(parts, out, {value})")
+            self.records(value)
+        elif element in FORMATS and element is not Kind.UUID:
+            self.numbers(FORMATS[element], value)
         else:
             assert element is not None
             self.length(f"len({value})", "i")
             self.run = []
             self.elements(element, struct, value, path)
 
-    def length(self, expression: str, format_: str) -> None:
-        """Writes the run and a length."""
+    def length(self, expression: str, format_: str, widest: int = 1) -> None:
+        """Writes the run and a length; as a varint of up to `widest` bytes by the same `pack`."""
         if not self.flexible:
             self.written((format_, expression))
             return
         count = self.source.new("n")
         self.source.line(f"{count} = {expression} + 1")
-        with self.source.block(f"if {count} < 128:"):
-            self.written(("B", count))
+        for width in range(1, widest + 1):
+            lower = [("B", f"{count} >> {7 * n} & 127 | 128") for n in range(width - 1)]
+            with self.source.block(f"{'if' if width == 1 else 'elif'} {count} < {1 << 7 * width}:"):
+                self.written(*lower, ("B", f"{count} >> {7 * width - 7}"))
         with self.source.block("else:"):
             self.written()
             self.source.line(f"{self.out} += uvarint({count})")
 
+    def records(self, value: str) -> None:
+        """Records: what is small is copied, the rest becomes a part of its own."""
+        assert self.out == "out", "records inside a tagged field cannot go by reference"
+        source = self.source
+        size = source.new("n")
+        source.line(f"{size} = {value}.length if type({value}) is FileSlice else records_size({value})")
+        self.length(size, "i", widest=3)
+        with source.block(f"if {size} > {SMALL} and type({value}) is not list:"):
+            source.line("parts.append(out)")
+            source.line(f"parts.append({value})")
+            source.line("out = bytearray()")
+        with source.block("else:"):
+            source.line(f"out = put_records(parts, out, {value})")
+
+    def numbers(self, format_: str, value: str) -> None:
+        """The run, a count and that many numbers: by one `pack` when there are few of them."""
+        source = self.source
+        count = source.new("n")
+        source.line(f"{count} = len({value})")
+        before = ">" + "".join(format_ for format_, _ in self.run) + ("B" if self.flexible else "i")
+        few = source.constant("p", tuple(Layout(f"{before}{n}{format_}").pack for n in range(FEW)))
+        told = f"{count} + 1" if self.flexible else count
+        values = ", ".join([*(expression for _, expression in self.run if expression), told])
+        with source.block(f"if {count} < {FEW}:"):
+            source.line(f"{self.out} += {few}[{count}]({values}, *{value})")
+        with source.block("else:"):
+            self.length(count, "i")
+            source.line(f'{self.out} += pack(f">{{{count}}}{format_}", *{value})')
+
     def elements(self, element: Kind, struct: type[Struct] | None, value: str, path: str) -> None:
-        if element in FORMATS and element is not Kind.UUID:
-            format_ = f'f">{{len({value})}}{FORMATS[element]}"'
-            self.source.line(f"{self.out} += pack({format_}, *{value})")
-            return
         item = self.source.new("e")
         with self.source.block(f"for {item} in {value}:"):
             self.value(element, None, struct, False, item, f"{path}[]")

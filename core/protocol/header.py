@@ -11,17 +11,25 @@ response header 0 always, so that a client that guessed too high can still read 
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
 
 from core.protocol.apis import API_VERSIONS, APIS
 from core.protocol.primitives import ProtocolError, read_uvarint, skip_tags
+from core.protocol.schema import Value
 
 _FIXED = Struct(">hhih")  # key, version, correlation id, length of the client id
 _SHORT = Struct(">hhi")
+_LENGTH = Struct(">h")
 _CORRELATION = Struct(">i")
 
+# (key << 16 | version) of each version that is known → whether it is flexible. One look-up per request.
+_FLEXIBLE = {
+    api.key << 16 | version: api.is_flexible(version)
+    for api in APIS.values()
+    for version in range(api.min_version, api.max_version + 1)
+}
 
-class RequestHeader(NamedTuple):
+
+class RequestHeader(Value, frozen=True):
     """What every request begins with."""
 
     api_key: int
@@ -41,24 +49,22 @@ def decode_request_header(frame: bytes | bytearray | memoryview) -> tuple[Reques
     if size < _SHORT.size:
         raise ProtocolError(f"header: {size} bytes, needs 8")
     key, version, correlation_id = _SHORT.unpack_from(frame)
-    api = APIS.get(key)
-    if api is None or not api.has(version):
+    flexible = _FLEXIBLE.get(key << 16 | version)
+    if flexible is None:
         return _lenient(frame, key, version, correlation_id)
     client_id, position = _client_id(frame, size)
-    if version >= api.flexible_from:
-        if position >= size:
-            raise ProtocolError("header.tags: the frame ends before it")
-        if frame[position]:
-            position = _skip(memoryview(frame), position, size)
-        else:
+    if flexible:
+        if position < size and frame[position] == 0:
             position += 1
+        else:
+            position = _skip_tags(memoryview(frame), position, size)
     return RequestHeader(key, version, correlation_id, client_id), position
 
 
 def _client_id(frame: bytes | bytearray | memoryview, size: int) -> tuple[str | None, int]:
     if size < _FIXED.size:
         raise ProtocolError("header.client_id: the frame ends before it")
-    length = _FIXED.unpack_from(frame)[3]
+    (length,) = _LENGTH.unpack_from(frame, _SHORT.size)
     if length < 0:
         if length != -1:
             raise ProtocolError(f"header.client_id: length {length}")
@@ -72,7 +78,7 @@ def _client_id(frame: bytes | bytearray | memoryview, size: int) -> tuple[str | 
         raise ProtocolError("header.client_id: not UTF-8") from None
 
 
-def _skip(frame: memoryview, position: int, size: int) -> int:
+def _skip_tags(frame: memoryview, position: int, size: int) -> int:
     try:
         count, position = read_uvarint(frame, position)
         return skip_tags(frame, position, size, count)
@@ -107,7 +113,7 @@ def decode_response_header(key: int, version: int, buffer: bytes | memoryview) -
     (correlation_id,) = _CORRELATION.unpack_from(buffer)
     if key == API_VERSIONS or not APIS[key].is_flexible(version):
         return correlation_id, _CORRELATION.size
-    return correlation_id, _skip(memoryview(buffer), _CORRELATION.size, len(buffer))
+    return correlation_id, _skip_tags(memoryview(buffer), _CORRELATION.size, len(buffer))
 
 
 def encode_request_header(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:

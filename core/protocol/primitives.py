@@ -28,13 +28,12 @@ class ProtocolError(Exception):
 def uvarint(value: int) -> bytes:
     """`value` (0 … 2³²−1) as an unsigned varint."""
     if value < 0x80:
-        return value.to_bytes(1, "big")
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    return bytes((value & 0x7F | 0x80,)) + uvarint(value >> 7)
 
 
 def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
@@ -50,16 +49,21 @@ def rest_of_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int,
 
     Five bytes at most, and no more than 2³¹: lengths are signed 32-bit numbers plus one.
     """
-    value = first & 0x7F
-    for shift in (7, 14, 21, 28):
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > 0x8000_0000:
-                raise ProtocolError("a varint above 2³¹")
-            return value, position
-    raise ProtocolError("a varint of more than five bytes")
+    second = buffer[position]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 1
+    third = buffer[position + 1]
+    value = first & 0x7F | (second & 0x7F) << 7 | (third & 0x7F) << 14
+    if third < 0x80:
+        return value, position + 2
+    fourth = buffer[position + 2]
+    value |= (fourth & 0x7F) << 21
+    if fourth < 0x80:
+        return value, position + 3
+    value |= buffer[position + 3] << 28
+    if value > 0x8000_0000:
+        raise ProtocolError("a varint above 2³¹")
+    return value, position + 4
 
 
 def skip_tags(buffer: memoryview, position: int, size: int, count: int) -> int:
