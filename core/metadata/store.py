@@ -209,6 +209,7 @@ def _refusal(error: Exception) -> BrokerError:
 
 
 def _open_engine(path: Path, check: bool) -> Engine:
+    path.touch(mode=0o600)  # SQLite gives its -wal and -shm files the mode of the database
     engine = create_engine(f"sqlite:///{path}")
     event.listen(engine, "connect", _set_pragmas)
     try:
@@ -220,7 +221,6 @@ def _open_engine(path: Path, check: bool) -> Engine:
                     f"{path} is damaged ({verdict}). Restore it from a copy; the logs are intact."
                 )
         prepare(engine)
-        path.chmod(0o600)
     except DBAPIError as error:
         engine.dispose()
         raise StartupError(f"Cannot open the metadata store {path}: {error.orig}.") from error
