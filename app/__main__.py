@@ -1,0 +1,105 @@
+"""`python -m app` and the `sluice` command. Without arguments it serves."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from app.settings import load, unknown_variables
+from app.version import VERSION
+from core.errors import StartupError
+
+OPENAPI_FILE = Path("openapi/openapi.json")
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="sluice")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """A Kafka that you can curl: a broker for Kafka clients and an HTTP gateway, in one process."""
+    if context.invoked_subcommand is None:
+        context.invoke(serve)
+
+
+@main.command()
+@click.option("--data-dir", metavar="DIR", help="Where logs and metadata are kept [./sluice-data].")
+@click.option(
+    "--listener", "listeners", metavar="URL", multiple=True,
+    help="http://HOST:PORT or kafka://HOST:PORT; repeat it for more. Port 0 lets the system choose.",
+)  # fmt: skip
+@click.option(
+    "--advertised", metavar="URL", help="kafka://HOST:PORT that Kafka clients are told to connect to."
+)
+@click.option("--insecure", is_flag=True, help="Allow listeners that other machines can reach.")
+@click.option(
+    "--allowed-host", "allowed_hosts", metavar="NAME", multiple=True,
+    help="A name by which browsers may reach the HTTP door.",
+)  # fmt: skip
+@click.option(
+    "--allowed-origin", "allowed_origins", metavar="ORIGIN", multiple=True,
+    help="The origin of a foreign web page that may write.",
+)  # fmt: skip
+def serve(
+    data_dir: str | None = None,
+    listeners: tuple[str, ...] = (),
+    advertised: str | None = None,
+    insecure: bool = False,
+    allowed_hosts: tuple[str, ...] = (),
+    allowed_origins: tuple[str, ...] = (),
+) -> None:
+    """Run the broker: HTTP on 127.0.0.1:8082, Kafka on 127.0.0.1:9092, unless told otherwise.
+
+    Every setting can come from the environment as well; the README lists them.
+    """
+    for warning in unknown_variables(os.environ):
+        print(f"sluice: {warning}", file=sys.stderr)
+    try:
+        config = load(
+            os.environ,
+            data_dir=data_dir,
+            listeners=listeners,
+            advertised=advertised,
+            insecure=insecure,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+        )
+    except StartupError as error:
+        print(f"sluice: {error}", file=sys.stderr)
+        sys.exit(2)
+    from app.serving import run
+
+    sys.exit(run(config))
+
+
+@main.command()
+@click.option("--check", is_flag=True, help="Only compare; exit 1 when the file is not what the code says.")
+@click.option("--stdout", "to_stdout", is_flag=True, help="Print the document instead of writing it.")
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), default=OPENAPI_FILE, show_default=True
+)
+def openapi(check: bool, to_stdout: bool, output: Path) -> None:
+    """Write the OpenAPI document of the HTTP API."""
+    from app.openapi import document_text
+
+    text = document_text()
+    if to_stdout:
+        click.echo(text, nl=False)
+    elif check:
+        if not output.is_file() or output.read_text() != text:
+            print(f"sluice: {output} is not what the code says; run `sluice openapi`.", file=sys.stderr)
+            sys.exit(1)
+    else:
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(text)
+        except OSError as error:
+            print(f"sluice: cannot write {output}: {error.strerror}.", file=sys.stderr)
+            sys.exit(1)
+        print(f"{output} written")
+
+
+if __name__ == "__main__":
+    main(prog_name="sluice")

@@ -1,0 +1,190 @@
+"""Embedded formats: how the bytes of keys, values and headers look inside JSON, in both directions.
+
+Theory. Kafka knows bytes and null; JSON knows text, numbers, objects and null. Between them stand four
+encodings, and each record says by itself which one was used:
+
+    encoding   in JSON                      the bytes                       read with encoding=auto
+    json       any JSON but null            the JSON text, as it was sent   if it is clean JSON, but not `null`
+    utf8       a string                     the string in UTF-8             else, if it is UTF-8
+    base64     a string                     what it decodes to              else
+    (none)     null                         no bytes: null                  null stays null
+
+Only null is null: "" is an empty value, and `"encoding": "json"` cannot write the four letters `null`. When
+no encoding is named on a write, a JSON string stands for its text, everything else for its JSON.
+
+Rule: what was read can be written again as it was read, and gives the same bytes. Therefore "clean JSON" is
+the same on both sides (`is_clean_json`), and a client's JSON is kept byte by byte: it is never parsed into
+objects and dumped again.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+Encoding = Literal["json", "utf8", "base64"]
+Embedded = msgspec.Raw | str | None
+
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_QUOTE, _BACKSLASH = 0x22, 0x5C
+_BLANKS = b" \t\r\n"
+# With what JSON may begin. Most keys and texts are told from JSON by their first byte alone.
+_JSON_FIRST = frozenset(b'{["-0123456789tfn')
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Other names for the same encodings, as the existing proxies call them.
+_ALIASES: dict[str, Encoding] = {
+    "json": "json", "utf8": "utf8", "text": "utf8", "base64": "base64", "binary": "base64",
+}  # fmt: skip
+ENCODING_NAMES = ", ".join(sorted(_ALIASES))
+
+
+class FormatError(ValueError):
+    """An embedded value that does not stand for bytes; the text says why and what would be right."""
+
+
+# --- writing: JSON → bytes ----------------------------------------------------------------------------------
+
+
+def to_bytes(raw: bytes, encoding: str | None, max_depth: int) -> bytes | None:
+    """The bytes that one embedded JSON text stands for.
+
+    `raw` is syntactically right JSON in valid UTF-8, without blanks around it. Raises FormatError.
+    """
+    is_string = raw[0] == _QUOTE
+    if encoding is None:
+        if is_string:
+            # Without an escape the text is what stands between the quotes.
+            return _text_of(raw).encode() if _BACKSLASH in raw else raw[1:-1]
+        if raw == b"null":
+            return None
+        # A deeper one needs a bracket pair a level: shorter texts are not looked at.
+        if len(raw) > 2 * max_depth:
+            check_depth(raw, max_depth)
+        return raw
+    if raw == b"null" and encoding in _ALIASES:
+        return None
+    known = _ALIASES.get(encoding)
+    if known is None:
+        raise _unknown_encoding(encoding)
+    if known == "json":
+        check_depth(raw, max_depth)
+        return raw
+    if not is_string:
+        raise FormatError(f"with the encoding {encoding!r} it must be a string")
+    text = _text_of(raw)
+    if known == "utf8":
+        return text.encode()
+    try:
+        return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise FormatError(
+            f"it is not base64 ({_reason(error)}); use the alphabet A-Z a-z 0-9 + / with padding"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    return "a character that is not ASCII" if isinstance(error, UnicodeEncodeError) else str(error).lower()
+
+
+def _unknown_encoding(encoding: str) -> FormatError:
+    shown = encoding if len(encoding) <= 40 else encoding[:40] + "…"
+    return FormatError(f"the encoding {shown!r} is not known; known are {ENCODING_NAMES}")
+
+
+def _text_of(raw: bytes) -> str:
+    try:
+        return _decode_text(raw)
+    except msgspec.DecodeError:
+        raise FormatError("it holds half a surrogate pair, which stands for no character") from None
+
+
+def check_depth(raw: bytes, max_depth: int) -> None:
+    """Raise FormatError when JSON is nested deeper than `max_depth`."""
+    if depth_exceeds(raw, max_depth):
+        raise FormatError(f"it is nested deeper than {max_depth} levels")
+
+
+def depth_exceeds(raw: bytes, max_depth: int) -> bool:
+    """Whether JSON (syntactically right) is nested deeper than `max_depth`.
+
+    Almost always decided by counting brackets. Where there are many, one level after the other is taken off
+    from the inside, so that the work is a few passes at the speed of `bytes.replace`, whatever the input.
+    """
+    if len(raw) <= 2 * max_depth or raw.count(b"{") + raw.count(b"[") <= max_depth:
+        return False
+    brackets = (_STRING.sub(b"", raw) if b'"' in raw else raw).translate(_TO_ONE_KIND, _NOT_BRACKETS)
+    for _ in range(max_depth):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"()", b"")
+    return bool(brackets)
+
+
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_TO_ONE_KIND = bytes.maketrans(b"[]{}", b"()()")
+
+
+# --- reading: bytes → JSON ----------------------------------------------------------------------------------
+
+
+def is_clean_json(data: bytes, max_depth: int) -> bool:
+    """Whether bytes can be embedded as JSON and written again as the same bytes.
+
+    So: valid JSON in valid UTF-8, no blanks around it, no half surrogate, not nested too deep, and not `null`,
+    which would read like no value at all.
+    """
+    if not data or data[0] not in _JSON_FIRST or data[-1] in _BLANKS or data == b"null":
+        return False
+    try:
+        _decode_raw(data)
+        if not data.isascii():
+            str(data, "utf-8")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return not depth_exceeds(data, max_depth)
+
+
+def _base64(data: bytes) -> tuple[Embedded, Encoding | None]:
+    return binascii.b2a_base64(data, newline=False).decode("ascii"), "base64"
+
+
+class Reader:
+    """How one request wants its records: `embed(bytes)` gives what stands in JSON and the encoding's name.
+
+    `embed_header` does the same for header values, which are text by custom: `auto` does not try JSON there.
+    """
+
+    NAMES = ("auto", "json", "text", "utf8", "base64")
+
+    def __init__(self, name: str, max_depth: int) -> None:
+        self._max_depth = max_depth
+        ways: dict[str, Callable[[bytes], tuple[Embedded, Encoding | None]]] = {
+            "auto": self._auto,
+            "json": self._json,
+            "text": self._text,
+            "utf8": self._text,
+            "base64": _base64,
+        }
+        self.embed = ways[name]
+        self.embed_header = _base64 if name == "base64" else self._text
+
+    def _auto(self, data: bytes) -> tuple[Embedded, Encoding | None]:
+        if is_clean_json(data, self._max_depth):
+            return msgspec.Raw(data), "json"
+        return self._text(data)
+
+    def _json(self, data: bytes) -> tuple[Embedded, Encoding | None]:
+        if is_clean_json(data, self._max_depth):
+            return msgspec.Raw(data), "json"
+        return _base64(data)
+
+    def _text(self, data: bytes) -> tuple[Embedded, Encoding | None]:
+        try:
+            return str(data, "utf-8"), "utf8"
+        except UnicodeDecodeError:
+            return _base64(data)

@@ -1,0 +1,295 @@
+"""The front door: the raw ASGI application before every HTTP route.
+
+It does what every request needs, once: a request id, the Host and Origin rules, the body limit, the path
+without its trailing slash, and the rendering of every refusal. Then it calls a lean route, or hands the
+request to FastAPI. Nothing gets past it as a traceback.
+
+Browser rules. A page of another site must not write to a broker on somebody's loopback (a POST with text/plain
+needs no CORS preflight), so a foreign Origin is refused on every method but GET, HEAD and OPTIONS. A DNS name
+that an attacker points at 127.0.0.1 must not make us his own site, so only known names are answered for; an
+IP address in the Host header cannot be such a name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from app.errors import Problem, from_broker, renderer_of
+from app.json_errors import fault_of, refuse_fault
+from app.requests import (
+    Answer,
+    ClientGoneError,
+    InFlight,
+    Message,
+    Receive,
+    Request,
+    Scope,
+    Send,
+    decode_path,
+)
+from core.clock import Clock
+from core.config import Config
+from core.errors import BrokerError
+
+log = logging.getLogger("sluice.http")
+
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+_NOSNIFF = (b"x-content-type-options", b"nosniff")
+_JSON_BODY = re.compile(rb"application/(json|[a-z0-9.!#$&^_-]+\+json)")
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+class LeanRoute(NamedTuple):
+    """A route that does without FastAPI: its method, its path as segments (None stands for a parameter)."""
+
+    method: str
+    segments: tuple[str | None, ...]
+    handle: Callable[[Request, list[str]], Awaitable[Answer]]
+
+
+class Front:
+    """The ASGI application that the HTTP server runs."""
+
+    def __init__(
+        self, config: Config, clock: Clock, inner: ASGIApp, lean: Iterable[LeanRoute], prefix: str
+    ) -> None:
+        self._config = config
+        self._inner = inner
+        self._prefix = prefix
+        self._in_flight = InFlight(config.max_inflight_bytes)
+        # Ids of requests that bring none: unique in this process by the number, between processes by the rest.
+        self._id_prefix = clock.uuid4().hex[:16].encode()
+        self._requests = 0
+        self._hosts = _known_hosts(config)
+        self._good_hosts: set[bytes] = set()
+        self._routes: dict[int, list[LeanRoute]] = {}
+        for route in lean:
+            self._routes.setdefault(len(route.segments), []).append(route)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        request_id = self._request_id(headers.get(b"x-request-id"))
+        request = Request(scope, receive, headers, self._config, self._in_flight)
+        sender = _Sender(send, request_id)
+        try:
+            answer = await self._answer(request, sender)
+        except ClientGoneError:
+            return
+        except (Problem, BrokerError) as error:
+            if sender.started:
+                raise
+            answer = refusal(error, scope)
+        except Exception:
+            log.exception("request %s: %s %s failed", request_id.decode(), scope["method"], scope["path"])
+            if sender.started:
+                return
+            answer = refusal(Problem("internal-error", "The server failed; its log says more."), scope)
+        finally:
+            request.release()
+        if answer is not None:
+            await sender.answer(answer)
+
+    async def _answer(self, request: Request, sender: _Sender) -> Answer | None:
+        scope = request.scope
+        method = scope["method"]
+        host = request.headers.get(b"host")
+        if host is not None and host not in self._good_hosts:
+            self._check_host(host)
+        if method not in _READING and (origin := request.headers.get(b"origin")) is not None:
+            self._check_origin(origin, host)
+        path = decode_path(scope)
+        if path.startswith(self._prefix):
+            segments = path[len(self._prefix) :].split("/")
+            allowed = []
+            for route in self._routes.get(len(segments), ()):
+                if all(w is None or w == s for w, s in zip(route.segments, segments, strict=True)):
+                    if route.method == method or (method == "HEAD" and route.method == "GET"):
+                        return await route.handle(request, segments)
+                    allowed.append(route.method)
+            if allowed:
+                raise method_not_allowed(method, allowed)
+        await self._call_inner(request, path, sender)
+        return None
+
+    def _request_id(self, given: bytes | None) -> bytes:
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            return given
+        self._requests += 1
+        return b"%s-%x" % (self._id_prefix, self._requests)
+
+    # --- browser rules -------------------------------------------------------------------------------------
+
+    def _check_host(self, host: bytes) -> None:
+        name = host_name(host)
+        if name is None:
+            raise Problem("malformed-request", "The Host header cannot be read.")
+        if not (name in self._hosts or name.endswith(".localhost") or _is_address(name)):
+            raise Problem("unknown-host", f"This server does not answer for the host name {name[:80]!r}.")
+        if len(self._good_hosts) < 1000:
+            self._good_hosts.add(host)
+
+    def _check_origin(self, origin: bytes, host: bytes | None) -> None:
+        text = origin.decode("latin-1").lower()
+        _, separator, authority = text.partition("://")
+        if separator and host is not None and authority == host.decode("latin-1").lower():
+            return
+        if text not in self._config.http_allowed_origins:
+            raise Problem("foreign-origin", f"Pages of the origin {text[:80]!r} may not write here.")
+
+    # --- FastAPI -------------------------------------------------------------------------------------------
+
+    async def _call_inner(self, request: Request, path: str, sender: _Sender) -> None:
+        """Hand the request to FastAPI, with its body read under the limits and known to be clean JSON."""
+        scope = {**request.scope, "path": path, "raw_path": path.encode()}
+        body = b""
+        if scope["method"] == "HEAD":
+            # The server leaves the body out; the routes need not know.
+            scope["method"] = "GET"
+        elif scope["method"] not in _READING:
+            body = await request.body()
+            if body:
+                check_json_body(request, body)
+        sent = False
+
+        async def receive() -> Message:
+            nonlocal sent
+            if sent:
+                return await request.receive()
+            sent = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._inner(scope, receive, sender.send)
+
+
+def method_not_allowed(method: str, allowed: Iterable[str]) -> Problem:
+    """405, with the methods that the path takes."""
+    names = ", ".join(sorted(allowed))
+    return Problem(
+        "method-not-allowed",
+        f"This path does not take {method[:20]!r}; it takes {names}.",
+        headers={"allow": names},
+    )
+
+
+def check_json_body(request: Request, body: bytes) -> None:
+    """Refuse a body of a control route that is not clean JSON: 415 for its type, 400 for its bytes."""
+    essence, parameters = request.media_type()
+    if not _JSON_BODY.fullmatch(essence):
+        shown = essence.decode("latin-1")[:60] or "none"
+        raise Problem(
+            "unsupported-media-type",
+            f"The body must be JSON (Content-Type: application/json), not {shown!r}.",
+            headers={"accept": "application/json"},
+        )
+    check_charset(parameters)
+    try:
+        if not body.isascii():
+            str(body, "utf-8")
+        _decode_raw(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        refuse_fault(fault_of(body, error))
+
+
+def check_charset(parameters: bytes) -> None:
+    """Refuse a text body in another charset than UTF-8."""
+    for part in parameters.split(b";") if parameters else ():
+        name, _, value = part.partition(b"=")
+        if name.strip().lower() == b"charset" and value.strip(b' "').lower() not in (
+            b"utf-8",
+            b"utf8",
+            b"us-ascii",
+        ):
+            raise Problem(
+                "unsupported-media-type", "Text must be UTF-8; leave the charset out, or send charset=utf-8."
+            )
+
+
+def refusal(error: Problem | BrokerError, scope: Scope) -> Answer:
+    """A refusal as the surface of that path renders it."""
+    problem = error if isinstance(error, Problem) else from_broker(error)
+    path = scope["path"]
+    rendered = renderer_of(path)(problem, path)
+    headers = tuple(
+        (name.encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items()
+    )
+    return Answer(problem.status, rendered.body, rendered.media_type.encode(), headers)
+
+
+class _Sender:
+    """Sends answers with the lines that all of them carry."""
+
+    __slots__ = ("_request_id", "_send", "started")
+
+    def __init__(self, send: Send, request_id: bytes) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.started = False
+
+    async def answer(self, answer: Answer) -> None:
+        """Send a whole answer."""
+        self.started = True
+        headers = [
+            (b"content-type", answer.media_type),
+            (b"content-length", b"%d" % len(answer.body)),
+            (b"x-request-id", self._request_id),
+            _NOSNIFF,
+            *answer.headers,
+        ]
+        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": answer.body})
+
+    async def send(self, message: Message) -> None:
+        """Pass a message of FastAPI on, with our lines added to its headers."""
+        if message["type"] == "http.response.start":
+            self.started = True
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._request_id), _NOSNIFF]
+        await self._send(message)
+
+
+# --- hosts --------------------------------------------------------------------------------------------------
+
+
+def _known_hosts(config: Config) -> frozenset[str]:
+    names = {"localhost", *config.http_allowed_hosts}
+    names |= {e.host.lower() for e in config.listeners}
+    if config.advertised is not None:
+        names.add(config.advertised.host.lower())
+    return frozenset(names)
+
+
+def host_name(host: bytes) -> str | None:
+    """The name or address in a Host header, without its port; None if it cannot be one."""
+    text = host.decode("latin-1").lower()
+    if text.startswith("["):
+        name, bracket, port = text[1:].partition("]")
+        if not bracket or (port and not _is_port(port)):
+            return None
+        return name
+    name, colon, port = text.partition(":")
+    if not name or (colon and not _is_port(":" + port)):
+        return None
+    return name.rstrip(".")
+
+
+def _is_port(text: str) -> bool:
+    return text == ":" or (text[0] == ":" and text[1:].isascii() and text[1:].isdigit() and len(text) <= 6)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""uvicorn's HTTP protocol under our limits: header bytes, slow senders, connections.
+
+uvicorn with httptools bounds none of these by itself: header lines grow in memory for as long as a client
+sends them, and a client that sends nothing is kept for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.errors import Problem, render_problem
+from core.config import Config
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One HTTP connection."""
+
+    # Set once, before the server starts; uvicorn makes the protocols itself and hands nothing of ours to them.
+    limits: ClassVar[Config] = Config()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._header_bytes = 0
+        self._in_headers = True
+        self._deadline: asyncio.TimerHandle | None = None
+
+    # --- slow senders --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.http_max_connections:
+            self.refuse(Problem("not-ready", "There are too many connections; try again in a moment."))
+            return
+        self._expect_headers(self.limits.first_request_timeout_ms)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def _expect_headers(self, timeout_ms: int) -> None:
+        self._expect_nothing()
+        self._deadline = self.loop.call_later(timeout_ms / 1000, self._too_slow)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing():
+            self.refuse(Problem("request-timeout", "The request did not arrive in time."))
+
+    # --- header bytes --------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, unless the header lines have become too long."""
+        if self._in_headers:
+            self._header_bytes += len(data)
+            # A body may follow in the same read; only what cannot be anything but header lines counts.
+            if self._header_bytes - len(data) > self.limits.http_max_header_bytes:
+                self.refuse(
+                    Problem(
+                        "header-too-large",
+                        "The header lines are too long.",
+                        extra={"limit": self.limits.http_max_header_bytes},
+                    )
+                )
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """A request begins: its header lines must be complete in time."""
+        super().on_message_begin()
+        if self._deadline is None:
+            self._expect_headers(self.limits.frame_timeout_ms)
+
+    def on_headers_complete(self) -> None:
+        """The header lines are complete."""
+        self._in_headers = False
+        self._expect_nothing()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The request is complete; the next bytes are header lines again."""
+        self._in_headers = True
+        self._header_bytes = 0
+        super().on_message_complete()
+
+    # --- refusals ------------------------------------------------------------------------------------------
+
+    def send_400_response(self, msg: str) -> None:
+        """What httptools cannot read, as a problem document."""
+        self.refuse(Problem("malformed-request", "This is not HTTP/1.1."))
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer a problem below the application, and close."""
+        body = render_problem(problem, "/").body
+        self.transport.write(
+            b"HTTP/1.1 %d \r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n"
+            b"connection: close\r\n\r\n%b" % (problem.status, len(body), body)
+        )
+        self.transport.close()

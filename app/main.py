@@ -1,0 +1,136 @@
+"""create_app: the broker, its TCP doors and the HTTP surfaces, put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from app import operations, problem_pages
+from app.dependencies import Gateway, known_parameters_only
+from app.errors import Problem
+from app.front import Front, refusal
+from app.native import cluster, topics
+from app.native.records import RecordRoutes
+from app.requests import Answer, Receive, Scope, Send
+from app.validation_errors import problem_of_http_error, problem_of_validation
+from app.version import VERSION
+from core.clock import Clock
+from core.config import Config
+from core.errors import BrokerError
+from core.server import Server
+
+NATIVE_PREFIX = "/api/v1"
+DESCRIPTION = (
+    "Sluice: a Kafka that you can curl. The native HTTP API of a broker that Kafka clients reach on its binary "
+    "port. Every refusal is a problem document (RFC 9457)."
+)
+
+
+class Application:
+    """The ASGI application, and the life of the server behind it.
+
+    An ASGI server that knows lifespans may run it as it is; `app.serving` runs `lifespan` itself, so that a
+    start that fails is one line and not a traceback.
+    """
+
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        clock = clock or Clock()
+        self.server = Server(config, clock)
+        self.gateway = Gateway(config, self.server.broker)
+        self.gateway.http_endpoints = [e for e in config.listeners if e.scheme == "http"]
+        self.fastapi = make_fastapi(self.gateway)
+        lean = RecordRoutes(config, self.gateway.current_broker).routes()
+        self._front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one ASGI connection."""
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+        else:
+            await self._front(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Start the server, and stop it cleanly in the end. Raises StartupError."""
+        await self.server.start()
+        self.gateway.endpoints = self.server.endpoints
+        try:
+            yield
+        finally:
+            await self.server.stop()
+
+    def drain(self) -> None:
+        """Answer everything that waits; the first half of a stop."""
+        self.server.drain()
+
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            async with self.lifespan():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+                self.drain()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def create_app(config: Config, clock: Clock | None = None) -> Application:
+    """The whole application over one configuration; nothing is opened before its lifespan begins."""
+    return Application(config, clock)
+
+
+def make_fastapi(gateway: Gateway) -> FastAPI:
+    """The FastAPI application with all routes that are not lean."""
+    from fastapi import Depends
+
+    app = FastAPI(
+        title="Sluice",
+        version=VERSION,
+        description=DESCRIPTION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers=_exception_handlers(),
+    )
+    app.state.gateway = gateway
+    strict = [Depends(known_parameters_only)]
+    app.include_router(operations.router)
+    app.include_router(problem_pages.router)
+    app.include_router(cluster.router, prefix=NATIVE_PREFIX, dependencies=strict)
+    app.include_router(topics.router, prefix=NATIVE_PREFIX, dependencies=strict)
+    return app
+
+
+def _exception_handlers() -> dict[Any, Any]:
+    async def refuse(request: Request, error: Problem | BrokerError) -> Response:
+        return _response(refusal(error, request.scope))
+
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return _response(refusal(problem_of_validation(error), request.scope))
+
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        return _response(refusal(problem_of_http_error(error, request), request.scope))
+
+    return {
+        Problem: refuse,
+        BrokerError: refuse,
+        RequestValidationError: invalid,
+        HTTPException: http_error,
+    }
+
+
+def _response(answer: Answer) -> Response:
+    response = Response(answer.body, answer.status, media_type=answer.media_type.decode())
+    for name, value in answer.headers:
+        response.headers[name.decode()] = value.decode("latin-1")
+    return response

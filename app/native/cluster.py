@@ -1,0 +1,68 @@
+"""The cluster: where a client begins, and the address for those who move on to the binary port."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from app.dependencies import BrokerDep, Gateway, GatewayDep
+from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview
+from app.version import VERSION
+
+router = APIRouter(tags=["cluster"])
+
+
+@router.get("", operation_id="getOverview", include_in_schema=False)
+@router.get("/", operation_id="getOverview")
+async def get_overview(gateway: GatewayDep, broker: BrokerDep) -> Overview:
+    """Versions, limits, links."""
+    config = gateway.config
+    return Overview(
+        name="sluice",
+        version=VERSION,
+        cluster_id=broker.cluster_id,
+        limits={
+            "body_bytes": config.http_max_body_bytes,
+            "records_per_write": config.http_max_records,
+            "records_per_read": config.http_max_limit,
+            "bytes_per_read": config.http_max_read_bytes,
+            "wait_ms": config.max_wait_ms,
+            "page_size": config.http_max_page_size,
+            "json_depth": config.http_max_json_depth,
+        },
+        links={
+            "cluster": "/api/v1/cluster",
+            "brokers": "/api/v1/brokers",
+            "topics": "/api/v1/topics",
+            "problems": "/problems",
+            "ready": "/readyz",
+        },
+    )
+
+
+@router.get("/cluster", operation_id="getCluster")
+async def get_cluster(gateway: GatewayDep, broker: BrokerDep) -> Cluster:
+    """The cluster's id, its brokers, how much it holds."""
+    topics = broker.topics(include_internal=True)
+    return Cluster(
+        cluster_id=broker.cluster_id,
+        controller_id=gateway.config.broker_id,
+        brokers=[_this_broker(gateway)],
+        topics=len(topics),
+        partitions=sum(topic.partitions for topic in topics),
+    )
+
+
+@router.get("/brokers", operation_id="listBrokers")
+async def list_brokers(gateway: GatewayDep) -> Brokers:
+    """The brokers, with the address for Kafka clients."""
+    return Brokers(items=[_this_broker(gateway)])
+
+
+def _this_broker(gateway: Gateway) -> BrokerDetail:
+    config = gateway.config
+    kafka = config.advertised or next((e for e in gateway.endpoints if e.scheme == "kafka"), None)
+    return BrokerDetail(
+        broker_id=config.broker_id,
+        kafka=None if kafka is None else str(kafka).partition("://")[2],
+        listeners=[str(endpoint) for endpoint in (*gateway.http_endpoints, *gateway.endpoints)],
+    )

@@ -1,0 +1,264 @@
+"""Bodies of produce requests → records: `{records:[…]}`, one bare record, NDJSON, raw bytes.
+
+The client's JSON bytes are kept: values are cut out of the body (`msgspec.Raw`), not parsed. Every refusal
+names the record's index and the field. This is the hot half of POST records; the rare cases stand below.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NoReturn
+
+import msgspec
+from msgspec import UNSET
+
+from app.errors import Problem, field_error
+from app.formats import FormatError, to_bytes
+from app.json_errors import Fault, fault_of, refuse_fault
+from app.native.record_schemas import HeaderToWrite, RecordsToWrite, RecordToWrite
+from core.records.record import NewRecord
+
+_decode_body = msgspec.json.Decoder(RecordsToWrite).decode
+_decode_record = msgspec.json.Decoder(RecordToWrite).decode
+_decode_raw_list = msgspec.json.Decoder(dict[str, msgspec.Raw | list[msgspec.Raw]]).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_MAX_TIMESTAMP = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# A record in a body takes at least the three bytes of `{},`.
+_SMALLEST_RECORD = 3
+
+
+class ProduceBody:
+    """Reads produce bodies under the limits of one configuration."""
+
+    def __init__(self, *, max_depth: int, max_records: int) -> None:
+        self._max_depth = max_depth
+        self._max_records = max_records
+
+    def from_json(self, body: bytes) -> list[NewRecord]:
+        """The records of a JSON body: `{records:[…]}` or one bare record. Raises Problem."""
+        if len(body) > _SMALLEST_RECORD * self._max_records:
+            self._check_count(body)
+        try:
+            if not body.isascii():
+                str(body, "utf-8")
+            shape = _decode_body(body)
+        except _UNREADABLE as error:
+            refuse_fault(fault_of(body, error))
+        items: Sequence[RecordToWrite]
+        if shape.records is UNSET:
+            items = (shape,)
+        else:
+            items = shape.records
+            self._check_list(shape)
+        return self._convert(items, body, bare=shape.records is UNSET)
+
+    def from_ndjson(self, body: bytes) -> list[NewRecord]:
+        """The records of newline-delimited JSON, one bare record a line; empty lines count for nothing."""
+        lines = [line for line in body.split(b"\n", self._max_records + 1) if line and not line.isspace()]
+        if not lines:
+            _refuse_list("The body holds no records.")
+        if len(lines) > self._max_records:
+            self._refuse_count()
+        records: list[NewRecord] = []
+        for index, line in enumerate(lines):
+            try:
+                if not line.isascii():
+                    str(line, "utf-8")
+                item = _decode_record(line)
+            except _UNREADABLE as error:
+                fault = fault_of(line, error)
+                refuse_fault(fault._replace(path=("records", index, *fault.path)))
+            records += self._convert((item,), line, first=index)
+        return records
+
+    def _check_count(self, body: bytes) -> None:
+        """Refuse too many records before each of them costs memory."""
+        if body.count(b"{") <= self._max_records:
+            return
+        try:
+            members = _decode_raw_list(body)
+        except _UNREADABLE:
+            return
+        records = members.get("records")
+        if isinstance(records, list) and len(records) > self._max_records:
+            self._refuse_count()
+
+    def _check_list(self, shape: RecordsToWrite) -> None:
+        assert shape.records is not UNSET
+        if not shape.records:
+            _refuse_list("The list of records is empty.")
+        if len(shape.records) > self._max_records:
+            self._refuse_count()
+        for name in RecordToWrite.__struct_fields__:
+            if getattr(shape, name) not in (UNSET, None):
+                refuse_fault(Fault(f"{name!r} belongs into a record, not beside 'records'.", (name,), False))
+
+    def _refuse_count(self) -> NoReturn:
+        raise Problem(
+            "payload-too-large",
+            f"A request takes at most {self._max_records} records.",
+            extra={"limit": self._max_records, "unit": "records"},
+        )
+
+    def _convert(
+        self, items: Sequence[RecordToWrite], body: bytes, *, bare: bool = False, first: int = 0
+    ) -> list[NewRecord]:
+        """The records in the broker's words, checked for members that stand twice in one object."""
+        max_depth = self._max_depth
+        keys = values = others = 0
+        records = []
+        for index, item in enumerate(items):
+            field = "key"
+            try:
+                key = value = partition = timestamp = None
+                headers: tuple[tuple[str, bytes | None], ...] = ()
+                raw = item.key
+                if raw is not UNSET:
+                    keys += 1
+                    key = to_bytes(bytes(raw), item.key_encoding, max_depth)
+                raw = item.value
+                if raw is not UNSET:
+                    field = "value"
+                    values += 1
+                    value = to_bytes(bytes(raw), item.value_encoding, max_depth)
+                if item.headers is not UNSET:
+                    others += 1
+                    field = "headers"
+                    headers = self._headers(item.headers or ())
+                if item.partition is not UNSET:
+                    others += 1
+                    partition = item.partition
+                if item.timestamp is not UNSET or item.timestamp_ms is not UNSET:
+                    others += 1
+                    field = "timestamp"
+                    timestamp = _timestamp(item)
+            except _HeaderError as error:
+                path = ("headers", error.index, "value")
+                _refuse_field(error.reason, path, bare, first + index)
+            except FormatError as error:
+                _refuse_field(str(error), (field,), bare, first + index)
+            records.append(NewRecord(key, value, headers, timestamp, partition))
+        if others or body.count(b'"value"') != values or (keys and body.count(b'"key"') != keys):
+            self._check_duplicates(items, body, keys, values, bare=bare, first=first)
+        return records
+
+    def _headers(self, items: Sequence[HeaderToWrite]) -> tuple[tuple[str, bytes | None], ...]:
+        headers = []
+        for index, item in enumerate(items):
+            try:
+                raw = item.value
+                value = None if raw is UNSET else to_bytes(bytes(raw), item.encoding, self._max_depth)
+            except FormatError as error:
+                raise _HeaderError(index, str(error)) from None
+            headers.append((item.name, value))
+        return tuple(headers)
+
+    def _check_duplicates(
+        self, items: Sequence[RecordToWrite], body: bytes, keys: int, values: int, *, bare: bool, first: int
+    ) -> None:
+        """Refuse a record, or a header, that has one member twice: which of them is meant nobody can know.
+
+        The counting above lets the usual body pass; this is the judge, which parses the body once more.
+        """
+        inside_keys = inside_values = 0
+        plain = True
+        for item in items:
+            plain = plain and item.headers is UNSET and item.timestamp is UNSET and item.partition is UNSET
+            for raw in (item.key, item.value):
+                if raw is not UNSET:
+                    text = bytes(raw)
+                    inside_keys += text.count(b'"key"')
+                    inside_values += text.count(b'"value"')
+        if (
+            plain
+            and body.count(b'"value"') - inside_values == values
+            and body.count(b'"key"') - inside_keys == keys
+        ):
+            return
+        top = json.loads(body, object_pairs_hook=_Pairs, parse_float=str, parse_int=str)
+        path = _duplicate(top)
+        if path:
+            where = path if bare or path[0] == "records" else ("records", first, *path)
+            refuse_fault(Fault(f"The member {path[-1]!r} stands there twice.", where, False))
+
+
+class _HeaderError(Exception):
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+        self.reason = reason
+
+
+class _Pairs(list[tuple[str, object]]):
+    """The members of a JSON object, with those that stand there twice."""
+
+
+def _duplicate(top: object) -> tuple[str | int, ...]:
+    """The path of a member that stands twice in the body, a record or a header; values are not looked into."""
+    path = _twice(top)
+    if path or not isinstance(top, _Pairs):
+        return path
+    for name, value in top:
+        if name in ("records", "headers") and isinstance(value, list):
+            for index, item in enumerate(value):
+                if path := _duplicate(item):
+                    return (name, index, *path)
+    return ()
+
+
+def _twice(value: object) -> tuple[str | int, ...]:
+    seen: set[str] = set()
+    for name, _ in value if isinstance(value, _Pairs) else ():
+        if name in seen:
+            return (name,)
+        seen.add(name)
+    return ()
+
+
+def _timestamp(item: RecordToWrite) -> int | None:
+    """The timestamp in milliseconds; None means the broker's now."""
+    given = item.timestamp if item.timestamp is not UNSET else None
+    in_ms = item.timestamp_ms if item.timestamp_ms is not UNSET else None
+    if given is None:
+        return None if in_ms is None else _check_ms(in_ms)
+    ms = parse_time(given) if isinstance(given, str) else _check_ms(given)
+    if in_ms is not None and in_ms != ms:
+        raise FormatError(f"timestamp and timestamp_ms differ ({ms} and {in_ms}); give one of them")
+    return ms
+
+
+def _check_ms(ms: int) -> int:
+    if not 0 <= ms <= _MAX_TIMESTAMP:
+        raise FormatError(f"milliseconds since 1970 lie between 0 and {_MAX_TIMESTAMP}; this is {ms}")
+    return ms
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970 from ISO 8601; UTC when no offset stands there. Raises FormatError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise FormatError(
+            f"{text[:40]!r} is no ISO 8601 time; write it like 2025-01-31T12:00:00.000Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        since = moment - _EPOCH
+    except OverflowError:
+        raise FormatError(f"{text[:40]!r} is out of range") from None
+    return _check_ms((since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000)
+
+
+def _refuse_field(reason: str, field: tuple[str | int, ...], bare: bool, index: int) -> NoReturn:
+    path = field if bare else ("records", index, *field)
+    refuse_fault(Fault(f"{reason[0].upper()}{reason[1:]}.", path, False))
+
+
+def _refuse_list(detail: str) -> NoReturn:
+    raise Problem(
+        "invalid-request", detail, errors=[field_error(detail, pointer="#/records", field="records")]
+    )

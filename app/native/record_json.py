@@ -1,0 +1,77 @@
+"""Records → JSON, the hot half of GET records."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from app.formats import Reader
+from app.native.record_schemas import HeaderRead, RecordPage, RecordRead
+from core.broker.records import ReadResult
+from core.records.record import LOG_APPEND_TIME, NO_TIMESTAMP, Record
+from core.types import TopicPartition
+
+_encode = msgspec.json.Encoder().encode
+# The first and last second that a datetime can hold.
+_MIN_SECOND, _MAX_SECOND = -62_135_596_800, 253_402_300_799
+
+
+def iso_time(ms: int) -> str | None:
+    """UTC in ISO 8601 with milliseconds; None for "no timestamp" and for what no calendar holds."""
+    second = ms // 1000
+    if ms == NO_TIMESTAMP or not _MIN_SECOND <= second <= _MAX_SECOND:
+        return None
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+
+
+def record_page(address: TopicPartition, result: ReadResult, reader: Reader) -> bytes:
+    """The answer of a read as JSON."""
+    start, high_watermark, _ = result.offsets
+    return _encode(
+        RecordPage(
+            records=_records(address, result.records, reader),
+            next_offset=result.next_offset,
+            log_start_offset=start,
+            high_watermark=high_watermark,
+            caught_up=result.next_offset >= high_watermark,
+        )
+    )
+
+
+def one_record(address: TopicPartition, record: Record, reader: Reader) -> bytes:
+    """One record as JSON."""
+    return _encode(_records(address, [record], reader)[0])
+
+
+def _records(address: TopicPartition, records: list[Record], reader: Reader) -> list[RecordRead]:
+    topic, partition = address
+    embed, embed_header = reader.embed, reader.embed_header
+    last_ms, iso = NO_TIMESTAMP, None
+    read = []
+    for record in records:
+        ms = record.timestamp
+        if ms != last_ms:
+            last_ms, iso = ms, iso_time(ms)
+        key, key_encoding = (None, None) if record.key is None else embed(record.key)
+        value, value_encoding = (None, None) if record.value is None else embed(record.value)
+        headers = []
+        for name, data in record.headers:
+            text, encoding = (None, None) if data is None else embed_header(data)
+            headers.append(HeaderRead(name, text, encoding))  # type: ignore[arg-type]
+        read.append(
+            RecordRead(
+                topic,
+                partition,
+                record.offset,
+                iso,
+                None if ms == NO_TIMESTAMP else ms,
+                "LogAppendTime" if record.timestamp_type == LOG_APPEND_TIME else "CreateTime",
+                key,
+                key_encoding,
+                value,
+                value_encoding,
+                headers,
+            )
+        )
+    return read

@@ -1,0 +1,325 @@
+"""The lean routes: write records, read the records of a partition, read one record.
+
+They run below FastAPI, on msgspec and the broker alone; `record_openapi` describes them as fully as FastAPI
+would have done. A long poll is one coroutine that waits in the broker; it holds no thread, and it ends when
+its client goes away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from app.errors import STATUS_OF, Problem, field_error, from_broker, slug_of
+from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
+from app.front import LeanRoute, check_charset
+from app.native.produce_body import ProduceBody, parse_time
+from app.native.record_json import iso_time, one_record, record_page
+from app.native.record_schemas import RecordError, RecordsWritten, RecordWritten
+from app.requests import Answer, ClientGoneError, Request, invalid_parameter, whole_number
+from core.broker.broker import Broker
+from core.broker.records import ProduceResult, ReadResult
+from core.config import Config
+from core.errors import BrokerError, ErrorCode
+from core.records.record import NewRecord
+from core.types import TopicPartition
+
+MAX_OFFSET = 2**63 - 1
+MAX_PARTITION = 2**31 - 1
+ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+HEADER_PREFIX = b"x-kafka-header-"
+JSON_TYPES = frozenset({b"application/json"})
+NDJSON_TYPES = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl"})
+
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+
+
+class RecordRoutes:
+    """The handlers, over one broker."""
+
+    def __init__(self, config: Config, broker: Callable[[], Broker]) -> None:
+        self._config = config
+        self._broker = broker
+        self._body = ProduceBody(max_depth=config.http_max_json_depth, max_records=config.http_max_records)
+        self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
+
+    def routes(self) -> list[LeanRoute]:
+        """What the front door asks before FastAPI."""
+        topic = ("topics", None)
+        return [
+            LeanRoute("POST", (*topic, "records"), self.produce),
+            LeanRoute("GET", (*topic, "partitions", None, "records"), self.read),
+            LeanRoute("GET", (*topic, "partitions", None, "records", None), self.read_one),
+        ]
+
+    # --- write ---------------------------------------------------------------------------------------------
+
+    async def produce(self, request: Request, segments: list[str]) -> Answer:
+        """POST /topics/{topic}/records."""
+        topic = segments[1]
+        essence, parameters = request.media_type()
+        acks = -1
+        if essence in JSON_TYPES or essence in NDJSON_TYPES:
+            if request.scope["query_string"]:
+                acks = _acks(request.query(("acks",)))
+            check_charset(parameters)
+            body = await request.body()
+            records = self._body.from_json(body) if essence in JSON_TYPES else self._body.from_ndjson(body)
+        else:
+            query = request.query(("acks", "key", "key_encoding", "partition", "timestamp"))
+            acks = _acks(query)
+            records = [self._raw_record(request, query, await request.body())]
+        results = await self._broker().produce(topic, records, acks=acks)
+        return _written(topic, results)
+
+    def _raw_record(self, request: Request, query: dict[str, str], body: bytes) -> NewRecord:
+        """The one record of a raw body: its key and partition from the query, its headers from the header."""
+        key = None
+        if (text := query.get("key")) is not None:
+            try:
+                key = to_bytes(
+                    _encode(text), query.get("key_encoding", "utf8"), self._config.http_max_json_depth
+                )
+            except FormatError as error:
+                raise invalid_parameter("key", f"The key cannot be taken: {error}.") from None
+        elif "key_encoding" in query:
+            raise invalid_parameter("key_encoding", "key_encoding needs a key.")
+        partition = None
+        if (number := query.get("partition")) is not None:
+            partition = whole_number("partition", number, 0, MAX_PARTITION)
+        timestamp = parse_moment("timestamp", query["timestamp"]) if "timestamp" in query else None
+        headers = tuple(
+            (name[len(HEADER_PREFIX) :].decode("latin-1"), value)
+            for name, value in request.scope["headers"]
+            if name.startswith(HEADER_PREFIX)
+        )
+        return NewRecord(key, body, headers, timestamp, partition)
+
+    # --- read ----------------------------------------------------------------------------------------------
+
+    async def read(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}/partitions/{partition}/records."""
+        config = self._config
+        address = _address(segments)
+        query = request.query(("offset", "timestamp", "limit", "max_bytes", "wait_ms", "encoding"))
+        reader = self._reader(query)
+        limit, max_bytes, wait_ms = config.http_default_limit, config.http_default_read_bytes, 0
+        if "limit" in query:
+            limit = whole_number("limit", query["limit"], 1, config.http_max_limit)
+        if "max_bytes" in query:
+            max_bytes = whole_number("max_bytes", query["max_bytes"], 1, config.http_max_read_bytes)
+        if "wait_ms" in query:
+            wait_ms = whole_number("wait_ms", query["wait_ms"], 0, config.max_wait_ms)
+        offset = self._start(address, query)
+        result = await self._read(request, address, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms)
+        return Answer(200, record_page(address, result, reader))
+
+    def _reader(self, query: dict[str, str]) -> Reader:
+        name = query.get("encoding", "auto")
+        reader = self._readers.get(name)
+        if reader is None:
+            raise invalid_parameter(
+                "encoding", f"encoding must be one of {', '.join(Reader.NAMES)}, not {name[:40]!r}."
+            )
+        return reader
+
+    def _start(self, address: TopicPartition, query: dict[str, str]) -> int:
+        """The offset to read from: `offset` (a number, earliest, latest), `timestamp`, or the earliest."""
+        broker = self._broker()
+        text = query.get("offset", "earliest")
+        if "timestamp" in query:
+            if "offset" in query:
+                raise invalid_parameter("timestamp", "Give an offset or a timestamp, not both.")
+            found = broker.offset_for_time(address, parse_moment("timestamp", query["timestamp"])).offset
+            return found if found >= 0 else broker.partition(address).offsets.high_watermark
+        if text == "earliest":
+            return broker.partition(address).offsets.log_start_offset
+        if text == "latest":
+            return broker.partition(address).offsets.high_watermark
+        if text[:1].isalpha():
+            raise invalid_parameter(
+                "offset", f"offset must be a number, earliest or latest, not {text[:40]!r}."
+            )
+        return whole_number("offset", text, 0, MAX_OFFSET)
+
+    async def _read(
+        self,
+        request: Request,
+        address: TopicPartition,
+        offset: int,
+        *,
+        limit: int,
+        max_bytes: int,
+        wait_ms: int,
+    ) -> ReadResult:
+        """What is there; where nothing is, what comes within `wait_ms`, or until the client goes."""
+        broker = self._broker()
+        try:
+            result = await broker.read(address, offset, max_bytes=max_bytes, max_records=limit)
+            if result.records or not wait_ms:
+                return result
+            return await while_connected(
+                request,
+                broker.read(address, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms),
+            )
+        except BrokerError as error:
+            raise from_broker(error, offset=offset) from None
+
+    # --- one record ----------------------------------------------------------------------------------------
+
+    async def read_one(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}/partitions/{partition}/records/{offset}: immutable, so it may be cached."""
+        address = _address(segments)
+        offset = whole_number("offset", segments[5], 0, MAX_OFFSET)
+        query = request.query(("encoding",))
+        reader = self._reader(query)
+        raw = wants_raw(request.headers.get(b"accept", b""))
+        broker = self._broker()
+        info = broker.topic(address.topic)
+        try:
+            result = await broker.read(address, offset, max_bytes=1, max_records=1)
+        except BrokerError as error:
+            raise _no_record(from_broker(error, offset=offset), offset) from None
+        if not result.records or result.records[0].offset != offset:
+            raise _no_record(None, offset, gone=bool(result.records))
+        form = "raw" if raw else query.get("encoding", "auto")
+        etag = f'"{info.topic_id.hex[:16]}-{address.partition}-{offset}-{form}"'.encode()
+        headers = (
+            (b"etag", etag),
+            (b"cache-control", b"private, max-age=31536000, immutable"),
+            (b"vary", b"accept"),
+        )
+        if etag in request.headers.get(b"if-none-match", b""):
+            return Answer(304, b"", b"application/json", headers)
+        if raw:
+            value = result.records[0].value
+            if value is None:
+                return Answer(204, b"", b"application/octet-stream", headers)
+            return Answer(200, value, b"application/octet-stream", headers)
+        return Answer(200, one_record(address, result.records[0], reader), b"application/json", headers)
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of `work`, which is given up as soon as the client closes its connection (ClientGoneError)."""
+    if not request.body_was_read:
+        await request.body()
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(request.disconnected())
+    try:
+        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGoneError
+    finally:
+        for one in (task, watch):
+            if not one.done():
+                one.cancel()
+
+
+def wants_raw(accept: bytes) -> bool:
+    """Whether a record is asked for as its bare bytes. Raises Problem when neither form is accepted."""
+    if not accept or b"application/json" in accept:
+        return False
+    if b"application/octet-stream" in accept:
+        return True
+    if b"*/*" in accept or b"application/*" in accept:
+        return False
+    raise Problem("not-acceptable", "A record can be had as application/json or application/octet-stream.")
+
+
+def _no_record(problem: Problem | None, offset: int, *, gone: bool = False) -> Problem:
+    """410 for what is no more, 404 for what is not yet."""
+    gone = gone or (problem is not None and problem.status == 410)
+    if problem is not None and problem.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        return problem
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+    bounds = problem.extra if problem is not None else {}
+    detail = f"The record at offset {offset} is " + ("no longer there." if gone else "not there yet.")
+    return Problem(slug_of(code), detail, status=410 if gone else 404, code=code, extra=bounds)
+
+
+def _address(segments: list[str]) -> TopicPartition:
+    return TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
+
+
+def _acks(query: dict[str, str]) -> int:
+    text = query.get("acks", "all")
+    if text not in ACKS:
+        raise invalid_parameter("acks", f"acks must be 0, 1 or all, not {text[:20]!r}.")
+    return ACKS[text]
+
+
+def parse_moment(name: str, text: str) -> int:
+    """A parameter that is a time: milliseconds since 1970, or ISO 8601. Raises Problem."""
+    if text.isascii() and text.isdigit() and len(text) > 4:
+        return whole_number(name, text, 0, MAX_OFFSET)
+    try:
+        # In a query, the plus sign of an offset arrives as a blank.
+        return parse_time(text.replace(" ", "+") if "T" in text else text)
+    except FormatError as error:
+        raise invalid_parameter(name, f"{name} must be milliseconds since 1970 or a time: {error}.") from None
+
+
+# --- the answer of a write ----------------------------------------------------------------------------------
+
+
+def _written(topic: str, results: Sequence[ProduceResult]) -> Answer:
+    """200 when all were taken, 207 when some were, the refusal when none was."""
+    failed = 0
+    last_ms, iso = -1, "null"
+    parts = []
+    for partition, offset, timestamp, error in results:
+        if error is not None:
+            failed += 1
+            continue
+        if timestamp != last_ms:
+            text = iso_time(timestamp)
+            last_ms, iso = timestamp, "null" if text is None else f'"{text}"'
+        parts.append(
+            f'{{"partition":{partition},"offset":{offset},"timestamp":{iso},"timestamp_ms":{timestamp}}}'
+        )
+    if not failed:
+        return Answer(200, f'{{"topic":"{topic}","records":[{",".join(parts)}]}}'.encode())
+    if failed == len(results):
+        raise _all_refused(results)
+    return Answer(207, _encode(RecordsWritten(topic, [_one_written(result) for result in results])))
+
+
+def _one_written(result: ProduceResult) -> RecordWritten:
+    error = result.error
+    if error is None:
+        return RecordWritten(
+            result.partition, result.offset, iso_time(result.timestamp), result.timestamp, UNSET
+        )
+    reason = RecordError(
+        STATUS_OF[error.code], error.message, error.code.name, int(error.code), error.code.retriable
+    )
+    return RecordWritten(result.partition, None, None, None, reason)
+
+
+def _all_refused(results: Sequence[ProduceResult]) -> Problem:
+    """One refusal for all records: that of the first, with each record's own in `errors`."""
+    errors = [
+        field_error(
+            r.error.message,
+            pointer=f"#/records/{index}",
+            record=index,
+            kafka_error=r.error.code.name,
+            kafka_error_code=int(r.error.code),
+        )
+        for index, r in enumerate(results)
+        if r.error is not None
+    ]
+    first = results[0].error
+    assert first is not None
+    problem = from_broker(first)
+    problem.errors = errors[:100]
+    return problem
+
+
+__all__ = ["ENCODING_NAMES", "RecordRoutes"]

@@ -1,0 +1,236 @@
+"""The shapes of the control routes: topics, cluster, pages. Records have their own, in `record_schemas`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+# A setting may be written as JSON has it; the broker keeps text.
+ConfigValue = StrictStr | StrictBool | StrictInt | StrictFloat | None
+# Offsets and times of Kafka are signed 64-bit numbers, partitions signed 32-bit ones.
+Offset = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+Partition = Annotated[StrictInt, Field(ge=0, lt=2**31)]
+PartitionCount = Annotated[StrictInt, Field(ge=1, lt=2**31)]
+
+
+class Shape(BaseModel):
+    """What all bodies have in common: an unknown member is refused, not ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+# --- problems -----------------------------------------------------------------------------------------------
+
+
+class ProblemError(BaseModel):
+    """One thing that was wrong, and where."""
+
+    model_config = ConfigDict(extra="allow")
+
+    detail: str
+    pointer: str | None = Field(
+        None, description="A JSON pointer into the body, such as `#/records/3/value`."
+    )
+    parameter: str | None = Field(default=None, description="The query or path parameter.")
+    record: int | None = Field(default=None, description="The index of the record.")
+    field: str | None = Field(default=None, description="The member of the record, or of the body.")
+
+
+class ProblemDocument(BaseModel):
+    """A refusal (RFC 9457). More members may stand here, such as `limit`, or the bounds of a partition."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [
+        {
+            "type": "/problems/unknown-topic-or-partition",
+            "title": "Unknown topic or partition",
+            "status": 404,
+            "detail": "There is no topic named 'orders'.",
+            "instance": "/api/v1/topics/orders",
+            "kafka_error": "UNKNOWN_TOPIC_OR_PARTITION",
+            "kafka_error_code": 3,
+            "retriable": True,
+        }
+    ]})  # fmt: skip
+
+    type: str = Field(description="A page that explains this kind of problem, relative to this server.")
+    title: str
+    status: int
+    detail: str
+    instance: str
+    kafka_error: str | None = None
+    kafka_error_code: int | None = None
+    retriable: bool
+    errors: list[ProblemError] = []
+
+
+# --- topics -------------------------------------------------------------------------------------------------
+
+
+class TopicToCreate(Shape):
+    """What a topic shall be. What is left out is the broker's default for a new topic, and not compared."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
+        {"partitions": 3, "configs": {"retention.ms": 3600000}}
+    ]})  # fmt: skip
+
+    partitions: PartitionCount | None = None
+    replication_factor: Annotated[StrictInt, Field(ge=-1, le=32767)] | None = None
+    configs: dict[str, ConfigValue] | None = Field(
+        default=None, description="Topic settings; null is the default."
+    )
+    validate_only: StrictBool = Field(default=False, description="Check everything and create nothing.")
+
+
+class TopicChange(Shape):
+    """A merge patch: only what stands here changes; a setting of null goes back to its default."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
+        {"partitions": 6, "configs": {"retention.ms": None}}
+    ]})  # fmt: skip
+
+    partitions: PartitionCount | None = None
+    configs: dict[str, ConfigValue] | None = None
+
+
+class TopicSummary(BaseModel):
+    """A topic as a list shows it."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    internal: bool
+    created: str | None
+    configs: dict[str, str] = Field(description="The settings that this topic sets itself.")
+    version: int = Field(description="Rises with each change; the ETag is made of it.")
+
+
+class TopicPage(BaseModel):
+    """One page of topics, by name."""
+
+    items: list[TopicSummary]
+    next_page_token: str | None = Field(description="Ask for the next page with it; null on the last page.")
+
+
+class PartitionDetail(BaseModel):
+    """One partition: its first offset, the next offset to be written, its size on disk."""
+
+    partition: int
+    earliest: int
+    latest: int
+    size_bytes: int
+
+
+class ConfigDetail(BaseModel):
+    """One setting that is in force, and where its value comes from."""
+
+    value: str
+    source: str = Field(description="`topic`, `broker` or `default`.")
+    type: str
+    doc: str
+
+
+class TopicDetail(TopicSummary):
+    """A topic with its partitions and all settings in force."""
+
+    partition_details: list[PartitionDetail]
+    effective_configs: dict[str, ConfigDetail]
+
+
+class PartitionOffset(BaseModel):
+    """The answer for one partition; null where no record is that young."""
+
+    partition: int
+    offset: int | None
+    timestamp: str | None
+    timestamp_ms: int | None
+
+
+class TopicOffsets(BaseModel):
+    """One offset for each partition."""
+
+    topic: str
+    at: str
+    partitions: list[PartitionOffset]
+
+
+class PartitionToTruncate(Shape):
+    """Delete the records of this partition below an offset; null means all there are now."""
+
+    partition: Partition
+    before_offset: Offset | None = None
+
+
+class Truncation(Shape):
+    """Which records shall go."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
+        {"partitions": [{"partition": 0, "before_offset": 42}], "dry_run": True}
+    ]})  # fmt: skip
+
+    partitions: list[PartitionToTruncate] = Field(min_length=1, max_length=10_000)
+    dry_run: StrictBool = Field(default=False, description="Say what would be deleted, and delete nothing.")
+
+
+class PartitionTruncated(BaseModel):
+    """What became of one partition. `deleted` counts offsets, which may be more than records."""
+
+    partition: int
+    earliest_before: int
+    earliest: int
+    latest: int
+    deleted: int
+
+
+class Truncated(BaseModel):
+    """What was deleted, or would be."""
+
+    topic: str
+    dry_run: bool
+    partitions: list[PartitionTruncated]
+
+
+# --- cluster ------------------------------------------------------------------------------------------------
+
+
+class Overview(BaseModel):
+    """Where a client begins: versions, limits, links."""
+
+    name: str
+    version: str
+    cluster_id: str
+    limits: dict[str, int]
+    links: dict[str, str]
+
+
+class BrokerDetail(BaseModel):
+    """One broker and its address for Kafka clients (null when it has no Kafka listener)."""
+
+    broker_id: int
+    kafka: str | None = Field(description="`host:port` for the `bootstrap.servers` of a Kafka client.")
+    listeners: list[str]
+
+
+class Brokers(BaseModel):
+    """The brokers of the cluster: one."""
+
+    items: list[BrokerDetail]
+
+
+class Cluster(BaseModel):
+    """The cluster and its brokers."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: list[BrokerDetail]
+    topics: int
+    partitions: int
+
+
+# --- operations ---------------------------------------------------------------------------------------------
+
+
+class Health(BaseModel):
+    """Whether the process does its work."""
+
+    status: Literal["ok", "starting or stopping"]

@@ -1,0 +1,210 @@
+"""Running the application: sockets, signals, and what is told about where it listens.
+
+The order of a stop. The first SIGTERM or Ctrl-C drains the broker, which answers every waiting poll; then the
+HTTP server finishes what is under way and closes; then the broker flushes and writes its clean-shutdown marker.
+A second signal ends the process at once, as a crash would: nothing acknowledged is lost by that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from app.http_protocol import HttpProtocol
+from app.main import Application, create_app
+from app.version import VERSION
+from core.config import Config, Endpoint
+from core.errors import StartupError
+
+LISTENERS_FILE = "listeners.json"
+BACKLOG = 2048
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn, with our own signals and no polling while nothing happens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Finish what is under way, take nothing new."""
+        self.should_exit = True
+        self._stopping.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are `serve`'s business."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Refresh the Date header once a second until `stop`."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), 1.0)
+
+
+def bind(endpoints: Sequence[Endpoint]) -> list[socket.socket]:
+    """Bind a listening socket for each endpoint. Raises StartupError when a port is taken or an address foreign."""
+    sockets: list[socket.socket] = []
+    try:
+        for endpoint in endpoints:
+            sockets.append(_bind_one(endpoint))
+    except StartupError:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+def _bind_one(endpoint: Endpoint) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(
+            endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        # A name may stand for IPv4 and IPv6; one socket is enough, and most clients try IPv4 first.
+        family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
+        one = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise StartupError(f"Cannot listen on {endpoint}: {error.strerror}.") from None
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.setblocking(False)
+        one.bind(address)
+        # Listening at once makes a second process fail at its bind, not later.
+        one.listen(BACKLOG)
+    except OSError as error:
+        one.close()
+        reason = error.strerror or str(error)
+        raise StartupError(
+            f"Cannot listen on {endpoint}: {reason}. Stop what listens there, or choose another address "
+            "with --listener."
+        ) from None
+    return one
+
+
+def real_endpoint(endpoint: Endpoint, bound: socket.socket) -> Endpoint:
+    """The endpoint with the port that the system has chosen."""
+    return Endpoint(endpoint.scheme, endpoint.host, bound.getsockname()[1])
+
+
+def write_listeners(data_dir: Path, endpoints: Sequence[Endpoint]) -> None:
+    """Write the URLs of all listeners to `listeners.json`, a JSON array; readers see the old file or the new."""
+    path = data_dir / LISTENERS_FILE
+    temporary = path.with_suffix(".tmp")
+    try:
+        temporary.write_text(json.dumps([str(e) for e in endpoints], indent=2) + "\n")
+        temporary.replace(path)
+    except OSError as error:
+        raise StartupError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def announcement(config: Config, endpoints: Sequence[Endpoint]) -> str:
+    """What is printed at the start: what listens where, and a line to try."""
+    lines = [f"Sluice {VERSION}, data in {config.data_dir}"]
+    lines += [f"  {_door(endpoint):6} {endpoint}" for endpoint in endpoints]
+    http = next((e for e in endpoints if e.scheme == "http"), None)
+    if http is not None:
+        lines.append(f"Try: curl -d 'Hello' {reachable(http)}/api/v1/topics/hello/records")
+    lines.append("Ctrl-C stops it.")
+    return "\n".join(lines)
+
+
+def _door(endpoint: Endpoint) -> str:
+    return {"http": "HTTP", "kafka": "Kafka"}.get(endpoint.scheme, endpoint.scheme)
+
+
+def reachable(endpoint: Endpoint) -> Endpoint:
+    """An address to connect to: a wildcard is no such address, loopback is."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
+    return Endpoint(endpoint.scheme, host, endpoint.port)
+
+
+async def serve(config: Config) -> None:
+    """Start everything, run until a signal, stop everything. Raises StartupError."""
+    http = [e for e in config.listeners if e.scheme == "http"]
+    sockets = bind(http)
+    try:
+        app = create_app(config)
+        server = HttpServer(_uvicorn_config(app, config))
+        with _signals(app, server):
+            async with app.lifespan():
+                bound = [real_endpoint(e, s) for e, s in zip(http, sockets, strict=True)]
+                app.gateway.http_endpoints = bound
+                endpoints = [*bound, *app.server.endpoints]
+                write_listeners(Path(config.data_dir), endpoints)
+                print(announcement(config, endpoints), flush=True)
+                await server.serve(sockets=sockets)
+                # What was told is no longer true.
+                (Path(config.data_dir) / LISTENERS_FILE).unlink(missing_ok=True)
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _uvicorn_config(app: Application, config: Config) -> uvicorn.Config:
+    HttpProtocol.limits = config
+    return uvicorn.Config(
+        app,
+        http=HttpProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=config.idle_timeout_ms // 1000,
+        timeout_graceful_shutdown=max(1, config.drain_timeout_ms // 1000),
+        backlog=BACKLOG,
+    )
+
+
+@contextlib.contextmanager
+def _signals(app: Application, server: HttpServer) -> Iterator[None]:
+    """The first signal stops in order, the second at once."""
+    loop = asyncio.get_running_loop()
+
+    def handle(number: signal.Signals) -> None:
+        if server.should_exit:
+            print("Stopped at once.", file=sys.stderr, flush=True)
+            os._exit(128 + number)
+        print("Stopping.", flush=True)
+        app.drain()
+        server.stop()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, handle, number)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def run(config: Config) -> int:
+    """Run until stopped; the exit code. A start that fails is one line on stderr."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(config))
+    except StartupError as error:
+        print(f"sluice: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

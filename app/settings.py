@@ -1,0 +1,264 @@
+"""Environment and flags → one core `Config`. A flag wins over the environment, the environment over the default.
+
+Every number and switch of `Config` can be set as `SLUICE_<NAME IN CAPITALS>`; the few that people set by hand
+have a flag as well. A setting that makes no sense stops the start with one line that says what would be right.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from core.config import Config, Endpoint
+from core.errors import BrokerError, StartupError
+from core.topic_config import parse_topic_config
+
+PREFIX = "SLUICE_"
+# Schemes of `--listener`: `http` is served here, the others by `core.server`, which knows its own.
+HTTP_SCHEME = "http"
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off", ""})
+# Numbers that may be 0. Every other limit of 0 would stop the broker from doing anything.
+_MAY_BE_ZERO = frozenset(
+    {
+        "broker_id",
+        "group_initial_rebalance_delay_ms",
+        "file_delete_delay_ms",
+        "max_waiting",
+        "drain_timeout_ms",
+    }
+)
+# What Kubernetes puts into the environment for a service that is called "sluice".
+_KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as the README's table shows it."""
+
+    variable: str
+    flag: str
+    default: str
+    meaning: str
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("SLUICE_DATA_DIR", "--data-dir", "./sluice-data", "Where logs and metadata are kept."),
+    Setting(
+        "SLUICE_LISTENERS",
+        "--listener",
+        "http://127.0.0.1:8082,kafka://127.0.0.1:9092",
+        "What listens where; repeat the flag, or separate by commas. Port 0 lets the system choose.",
+    ),
+    Setting(
+        "SLUICE_ADVERTISED",
+        "--advertised",
+        "the listener's own address",
+        "The address that Kafka clients are told to connect to, as `kafka://host:port`.",
+    ),
+    Setting(
+        "SLUICE_INSECURE",
+        "--insecure",
+        "off",
+        "Allow listeners that are not loopback, although there is no authentication yet.",
+    ),
+    Setting(
+        "SLUICE_ALLOWED_HOSTS",
+        "--allowed-host",
+        "none",
+        "Names by which browsers may reach the HTTP door, beside IP addresses, localhost and listeners.",
+    ),
+    Setting(
+        "SLUICE_ALLOWED_ORIGINS",
+        "--allowed-origin",
+        "none",
+        "Origins of other web pages that may write, such as `https://app.example.org`.",
+    ),
+    Setting(
+        "SLUICE_TOPIC_DEFAULTS",
+        "",
+        "none",
+        "Topic settings for topics that do not set their own: `retention.ms=3600000; compression.type=zstd`.",
+    ),
+)
+
+
+def load(
+    environ: Mapping[str, str],
+    *,
+    data_dir: str | None = None,
+    listeners: Sequence[str] = (),
+    advertised: str | None = None,
+    insecure: bool = False,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+) -> Config:
+    """The settings of this process from the environment and the flags.
+
+    Raises StartupError with one line that names the setting and what would be right.
+    """
+    values: dict[str, object] = dict(_numbers_and_switches(environ))
+    where = data_dir if data_dir is not None else environ.get("SLUICE_DATA_DIR", "")
+    if where:
+        values["data_dir"] = Path(where).expanduser()
+    texts = listeners or split_list(environ.get("SLUICE_LISTENERS", ""))
+    if texts:
+        values["listeners"] = _distinct([parse_listener(text) for text in texts])
+    address = advertised if advertised is not None else environ.get("SLUICE_ADVERTISED", "")
+    if address:
+        values["advertised"] = parse_advertised(address)
+    hosts = allowed_hosts or split_list(environ.get("SLUICE_ALLOWED_HOSTS", ""))
+    values["http_allowed_hosts"] = tuple(host.lower().rstrip(".") for host in hosts)
+    origins = allowed_origins or split_list(environ.get("SLUICE_ALLOWED_ORIGINS", ""))
+    values["http_allowed_origins"] = tuple(parse_origin(origin) for origin in origins)
+    values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
+    config = Config(**values)  # type: ignore[arg-type]
+    allowed = insecure or _parse_switch("SLUICE_INSECURE", environ.get("SLUICE_INSECURE", ""))
+    if not allowed:
+        refuse_open_listeners(config.listeners)
+    return config
+
+
+def split_list(text: str) -> list[str]:
+    """The parts of a comma-separated list, without blanks and empty parts."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Warnings about `SLUICE_…` variables that mean nothing, each with the nearest one that does.
+
+    They are no errors: Kubernetes sets such variables by itself when a service is called "sluice".
+    """
+    known = {s.variable for s in SETTINGS} | {variable_of(name) for name in plain_fields()}
+    warnings = []
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in known and not name.startswith(_KUBERNETES):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            warnings.append(f"{name} is not a setting of Sluice and is ignored.{hint}")
+    return warnings
+
+
+def variable_of(field_name: str) -> str:
+    """The environment variable of a field of `Config`."""
+    return PREFIX + field_name.upper()
+
+
+def plain_fields() -> dict[str, int | bool]:
+    """The numbers and switches of `Config`, with their defaults: those that have a variable by rule."""
+    return {f.name: f.default for f in fields(Config) if isinstance(f.default, (int, bool))}
+
+
+def _numbers_and_switches(environ: Mapping[str, str]) -> Iterable[tuple[str, int | bool]]:
+    for name, default in plain_fields().items():
+        variable = variable_of(name)
+        text = environ.get(variable, "").strip()
+        if not text:
+            continue
+        if isinstance(default, bool):
+            yield name, _parse_switch(variable, text)
+            continue
+        low = 0 if name in _MAY_BE_ZERO else 1
+        digits = text.replace("_", "")
+        if not (digits.isascii() and digits.isdigit() and low <= int(digits) < 2**63):
+            raise StartupError(f"{variable} must be a whole number from {low}, not {text!r}.")
+        yield name, int(digits)
+
+
+def _parse_switch(variable: str, text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in _TRUE or lowered in _FALSE:
+        return lowered in _TRUE
+    raise StartupError(f"{variable} must be true or false, not {text!r}.")
+
+
+def parse_listener(text: str) -> Endpoint:
+    """A listener from `scheme://host:port`; IPv6 in brackets, port 0 allowed. Raises StartupError."""
+    return _parse_endpoint(text, "listener", lowest_port=0)
+
+
+def parse_advertised(text: str) -> Endpoint:
+    """The advertised address from `kafka://host:port`. Raises StartupError."""
+    endpoint = _parse_endpoint(text, "advertised address", lowest_port=1)
+    if endpoint.scheme == HTTP_SCHEME:
+        raise StartupError(f"The advertised address must be kafka://host:port, not {text!r}.")
+    return endpoint
+
+
+def _parse_endpoint(text: str, what: str, *, lowest_port: int) -> Endpoint:
+    wanted = "scheme://host:port, for example kafka://127.0.0.1:9092"
+    try:
+        parts = urlsplit(text.strip())
+        port = parts.port
+    except ValueError:
+        raise StartupError(f"The {what} {text!r} is not {wanted}.") from None
+    host = parts.hostname or ""
+    if not parts.scheme or not host or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        raise StartupError(f"The {what} {text!r} is not {wanted}.")
+    if port is None:
+        raise StartupError(f"The {what} {text!r} names no port.")
+    if port < lowest_port:
+        raise StartupError(f"The {what} {text!r} must name a real port, not 0.")
+    if any(ord(c) <= 32 or ord(c) == 127 for c in host):
+        raise StartupError(f"The {what} {text!r} has an illegal host name.")
+    return Endpoint(parts.scheme, host, port)
+
+
+def _distinct(endpoints: list[Endpoint]) -> tuple[Endpoint, ...]:
+    for index, one in enumerate(endpoints):
+        for other in endpoints[:index]:
+            if one.port and (one.host, one.port) == (other.host, other.port):
+                raise StartupError(f"Two listeners want the same address: {other} and {one}.")
+    return tuple(endpoints)
+
+
+def parse_origin(text: str) -> str:
+    """An origin as browsers write it, `scheme://host[:port]`, in lower case. Raises StartupError."""
+    parts = urlsplit(text.strip().lower())
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise StartupError(f"The allowed origin {text!r} is not like https://app.example.org.")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def parse_topic_defaults(text: str) -> dict[str, str]:
+    """Topic settings from `name=value; name=value`, checked against the table of topic settings."""
+    values = {}
+    for part in filter(None, (p.strip() for p in text.split(";"))):
+        name, separator, value = part.partition("=")
+        if not separator:
+            raise StartupError(f"SLUICE_TOPIC_DEFAULTS must be like retention.ms=3600000, not {part!r}.")
+        values[name.strip()] = value.strip()
+    try:
+        parse_topic_config(values)
+    except BrokerError as error:
+        raise StartupError(f"SLUICE_TOPIC_DEFAULTS: {error.message}") from None
+    return values
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on `host`; a name counts by all its addresses."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    addresses = {str(info[4][0]).partition("%")[0] for info in found}
+    return bool(addresses) and all(ipaddress.ip_address(a).is_loopback for a in addresses)
+
+
+def refuse_open_listeners(listeners: Iterable[Endpoint]) -> None:
+    """Raise StartupError for a listener that other machines can reach."""
+    for endpoint in listeners:
+        if not is_loopback(endpoint.host):
+            raise StartupError(
+                f"The listener {endpoint} can be reached from other machines, and there is no authentication "
+                "yet. Listen on 127.0.0.1, or allow it with --insecure."
+            )
