@@ -46,6 +46,7 @@ __all__ = [
     "check_crc",
     "decode_all",
     "encode_batch",
+    "iter_records",
     "read_header",
     "read_records",
     "rebuild_batch",
@@ -58,6 +59,9 @@ WritableBuffer = bytearray | memoryview
 # What a record costs at least: length, attributes, two deltas, two lengths, header count. A count is believed
 # only as far as the bytes go.
 MIN_RECORD_SIZE = 7
+# Records in one batch. The largest setting of librdkafka's batch.num.messages; seven bytes each compress so well
+# that without a limit 60 KB could become nine million.
+MAX_RECORDS = 1_000_000
 NO_LIMIT = 2**63
 
 _BASE_OFFSET = Struct(">q")
@@ -214,13 +218,38 @@ def read_records(
 ) -> list[Record]:
     """The records of the batch at `position`, from `first_offset` on, at most `limit`.
 
+    Raises what `iter_records` raises.
+    """
+    return list(
+        iter_records(buffer, position, header, max_bytes=max_bytes, first_offset=first_offset, limit=limit)
+    )
+
+
+def iter_records(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    max_bytes: int,
+    first_offset: int = 0,
+    limit: int = NO_LIMIT,
+) -> Iterator[Record]:
+    """`read_records`, one by one: a batch may hold a million, and a list of them takes 130 MB.
+
     `max_bytes` bounds what the batch may decompress to. The checksum is not checked here. Raises BrokerError
-    CORRUPT_MESSAGE for a batch that is not what its header says, INVALID_RECORD for one beyond `max_bytes`.
+    CORRUPT_MESSAGE for a batch that is not what its header says, INVALID_RECORD for one beyond `max_bytes` or
+    `MAX_RECORDS`.
     """
     body = _record_bytes(buffer, position, header, max_bytes)
     count = header.record_count
     if not 0 <= count <= len(body) // MIN_RECORD_SIZE:
         raise _corrupt(position, f"it says it holds {count} records in {len(body)} bytes")
+    if count > MAX_RECORDS:
+        raise BrokerError(
+            ErrorCode.INVALID_RECORD,
+            f"The batch holds {count} records; {MAX_RECORDS} is the limit.",
+            limit=MAX_RECORDS,
+        )
     return decode_records(header, body, first_offset, limit)
 
 
@@ -240,7 +269,7 @@ def decode_all(
     """
     for at, header in batches(buffer, position, end):
         if header.last_offset >= first_offset and (control or not header.is_control):
-            yield from read_records(buffer, at, header, max_bytes=max_bytes, first_offset=first_offset)
+            yield from iter_records(buffer, at, header, max_bytes=max_bytes, first_offset=first_offset)
 
 
 def _record_bytes(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> Buffer:

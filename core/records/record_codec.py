@@ -15,7 +15,7 @@ What the extension would do by itself, and is kept from:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 
 from aiokafka.errors import CorruptRecordException
@@ -77,14 +77,45 @@ def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> byte
     return body
 
 
-def decode_records(header: BatchHeader, body: Buffer, first_offset: int, limit: int) -> list[Record]:
+def decode_records(header: BatchHeader, body: Buffer, first_offset: int, limit: int) -> Iterator[Record]:
     """The records that `body`, already decompressed, holds, from `first_offset` on, at most `limit`.
 
-    Raises BrokerError CORRUPT_MESSAGE for anything that is not `header.record_count` whole records with
-    rising offsets within the batch's own. What lies behind the last record asked for is not looked at.
+    Raises BrokerError CORRUPT_MESSAGE at the first that is not whole, or whose offset does not rise within the
+    batch's own, and when there are not `header.record_count`. What lies behind the last record asked for is not
+    looked at.
     """
     if not EXTENSION:
-        return decode_records_pure(header, body, first_offset, limit)
+        yield from decode_records_pure(header, body, first_offset, limit)
+        return
+    timestamp_type, previous, last_offset = header.timestamp_type, header.base_offset - 1, header.last_offset
+    try:
+        for record in _Batch(_readable(header, body)):
+            offset = record.offset
+            if not previous < offset <= last_offset:
+                raise offsets_disagree(header, offset)
+            if offset >= first_offset:
+                if not limit:
+                    return
+                limit -= 1
+                timestamp, headers = record.timestamp, record.headers
+                yield Record(
+                    offset,
+                    NO_TIMESTAMP if timestamp is None else timestamp,
+                    timestamp_type,
+                    record.key,
+                    record.value,
+                    tuple(headers) if headers else (),
+                )
+            previous = offset
+    except UnicodeDecodeError:
+        # A header name that is not UTF-8: the extension gives up, the pure reader replaces the bad bytes.
+        yield from decode_records_pure(header, body, max(first_offset, previous + 1), limit)
+    except (CorruptRecordException, ValueError, OverflowError, MemoryError) as error:
+        raise cannot_decode(header, error) from None
+
+
+def _readable(header: BatchHeader, body: Buffer) -> memoryview:
+    """A batch as the extension's reader takes it: not compressed, and with zeros behind it."""
     front = _READER_HEADER.pack(
         header.base_offset,
         header.magic,
@@ -94,40 +125,4 @@ def decode_records(header: BatchHeader, body: Buffer, first_offset: int, limit: 
         header.max_timestamp,
         header.record_count,
     )
-    data = memoryview(b"".join((front, body, _PADDING)))[: HEADER_SIZE + len(body)]
-    try:
-        return _decode(header, data, first_offset, limit)
-    except UnicodeDecodeError:
-        # A header name that is not UTF-8: the extension gives up, the pure reader replaces the bad bytes.
-        return decode_records_pure(header, body, first_offset, limit)
-    except (CorruptRecordException, ValueError, OverflowError, MemoryError) as error:
-        raise cannot_decode(header, error) from None
-
-
-def _decode(header: BatchHeader, data: memoryview, first_offset: int, limit: int) -> list[Record]:
-    records: list[Record] = []
-    append = records.append
-    timestamp_type, previous, last_offset = header.timestamp_type, header.base_offset - 1, header.last_offset
-    left = limit
-    for record in _Batch(data):
-        offset = record.offset
-        if not previous < offset <= last_offset:
-            raise offsets_disagree(header, offset)
-        previous = offset
-        if offset < first_offset:
-            continue
-        if not left:
-            break
-        left -= 1
-        timestamp, headers = record.timestamp, record.headers
-        append(
-            Record(
-                offset,
-                NO_TIMESTAMP if timestamp is None else timestamp,
-                timestamp_type,
-                record.key,
-                record.value,
-                tuple(headers) if headers else (),
-            )
-        )
-    return records
+    return memoryview(b"".join((front, body, _PADDING)))[: HEADER_SIZE + len(body)]

@@ -7,7 +7,7 @@ The rules are those of Kafka's broker for magic 2, and they are checked here onc
     not larger than max.message.bytes, after recompression too           MESSAGE_TOO_LARGE
     a codec that exists                                                  UNSUPPORTED_COMPRESSION_TYPE
     no control batch, no delete horizon: only brokers write these        INVALID_RECORD
-    record count = last offset delta + 1, and at least 1                 INVALID_RECORD
+    record count = last offset delta + 1, from 1 to `MAX_RECORDS`        INVALID_RECORD
     a producer id comes with an epoch and a sequence                     INVALID_RECORD
     the producer's time, within the topic's bounds around now            INVALID_TIMESTAMP, per record
     a key for every record of a compacted topic                          INVALID_RECORD, per record
@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from core.errors import BrokerError, ErrorCode
-from core.records.batch import check_crc, read_records, recompress, set_log_append_time
+from core.records.batch import MAX_RECORDS, check_crc, iter_records, recompress, set_log_append_time
 from core.records.compression import CODECS, ZSTD
 from core.records.header import (
     CONTROL_BIT,
@@ -110,7 +110,7 @@ def _check_header(records: Buffer, config: TopicConfig) -> BatchHeader:
     if batch_size != size:
         raise _wrong_size(records, batch_size)
     _check_size(batch_size, config)
-    if header.last_offset_delta + 1 != count or count < 1:
+    if header.last_offset_delta + 1 != count or not 1 <= count <= MAX_RECORDS:
         raise _invalid(
             f"it says it holds {count} records, but its last offset delta is {header.last_offset_delta}"
         )
@@ -177,7 +177,7 @@ def _check_records(
     late: list[tuple[int, str]] = []
     keyless: list[tuple[int, str]] = []
     for index, record in enumerate(
-        read_records(records, 0, header._replace(base_offset=0), max_bytes=max_bytes)
+        iter_records(records, 0, header._replace(base_offset=0), max_bytes=max_bytes)
     ):
         timestamp = record.timestamp
         if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
