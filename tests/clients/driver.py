@@ -26,9 +26,12 @@ class Message(NamedTuple):
 
 
 class RefusedError(Exception):
-    """The broker said no; `code` is Kafka's error number, as the client passed it on."""
+    """The broker said no; `code` is Kafka's error number, as the client passed it on.
 
-    def __init__(self, code: int, message: str = "") -> None:
+    None where the client, or the HTTP door, refused it by a rule of its own that Kafka has no number for.
+    """
+
+    def __init__(self, code: int | None, message: str = "") -> None:
         super().__init__(f"error {code}: {message}")
         self.code = code
 
@@ -45,6 +48,8 @@ class Driver:
     binary_safe = True
     #: Whether it can tell "" from null when it writes.
     writes_empty = True
+    #: Whether it can write a header whose value is null.
+    writes_null_headers = True
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker

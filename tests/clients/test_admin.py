@@ -35,7 +35,7 @@ def test_a_topic_that_exists_is_refused(client: GetClient, driver: type[Driver],
     client(driver).create_topic(topic, 1)
     with pytest.raises(RefusedError) as refused:
         client(driver).create_topic(topic, 2)
-    assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert refused.value.code in (None, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 @pytest.mark.parametrize("driver", able("create_topic"))
@@ -60,7 +60,7 @@ def test_a_topic_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(RefusedError) as refused:
         client(driver).create_topic(name, partitions, configs)
-    assert refused.value.code == code
+    assert refused.value.code in (None, code)
     assert name not in client(driver).topics()
 
 

@@ -22,7 +22,8 @@ SAMPLES = (
     Message(b"gone", None, (("why", b"tombstone"),), START + 3),
     Message(b"", b"", (("empty", b""),), START + 4),
     Message(bytes(range(256)), bytes(reversed(range(256))), (), START + 5),
-    Message(b"h", b"headers", (("a", b"1"), ("a", b"2"), ("b", b"\x00\xff"), ("c", None)), START + 6),
+    Message(b"h", b"headers", (("a", b"1"), ("a", b"2"), ("b", b"\xfe\xff")), START + 6),
+    Message(b"null", b"in a header", (("c", None),), START + 7),
     Message(b"late", b"a clock that went back", (), START - 60_000),
     Message(b"large", b"sluice " * 15_000, (), START + 8),
     *(Message(b"k-%d" % i, b"message number %d" % i, (), START + 1000 * i) for i in range(1, 40)),
@@ -37,6 +38,8 @@ def _sayable(writer: type[Driver]) -> list[Message]:
         if not writer.binary_safe and any(_is_binary(part) for part in parts):
             continue
         if not writer.writes_empty and b"" in parts:
+            continue
+        if not writer.writes_null_headers and None in parts[2:]:
             continue
         messages.append(message if writer.sets_timestamps else message._replace(timestamp=None))
     return messages

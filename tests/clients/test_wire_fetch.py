@@ -16,9 +16,9 @@ from tests.clients.wire import FETCH, NOW, Wire, batch, fetch_request
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest, wire: Wire) -> str:
+def topic(wire: Wire) -> str:
     """A topic of this test's own, with one partition."""
-    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
+    name = f"topic-{uuid.uuid4().hex}"
     wire.create_topic(name)
     return name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+import uuid
 
 import pytest
 from aiokafka.record import MemoryRecords
@@ -17,9 +18,9 @@ from tests.clients.wire import FETCH, METADATA, NOW, PRODUCE, Wire, batch, fetch
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest, wire: Wire) -> str:
+def topic(wire: Wire) -> str:
     """A topic of this test's own, with one partition."""
-    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
+    name = f"topic-{uuid.uuid4().hex}"
     wire.create_topic(name)
     return name
 

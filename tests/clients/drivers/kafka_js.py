@@ -24,6 +24,7 @@ class KafkaJs(Driver):
 
     name = "kafkajs"
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    writes_null_headers = False
 
     def __init__(self, broker: BrokerProcess) -> None:
         super().__init__(broker)
@@ -65,7 +66,7 @@ class KafkaJs(Driver):
         answer = json.loads(line)
         if "error" in answer:
             code = answer["error"].get("code")
-            raise RefusedError(code if isinstance(code, int) else -1, answer["error"]["message"])
+            raise RefusedError(code if isinstance(code, int) else None, answer["error"]["message"])
         return answer["result"]
 
     def write(self, topic: str, partition: int, messages: Sequence[Message], codec: str = "none") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ class KafkaPython(Driver):
 
     name = "kafka-python"
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    writes_null_headers = False
 
     def __init__(self, broker: BrokerProcess) -> None:
         super().__init__(broker)
@@ -128,8 +130,9 @@ class KafkaPython(Driver):
     def set_config(self, name: str, key: str, value: str) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, name, configs={key: value})
         result = _wait(lambda: self.admin.alter_configs([resource], raise_on_unknown=False))["topic"][name]
-        if isinstance(result, KafkaError):
-            raise RefusedError(result.errno, str(result))
+        # The library answers "OK", or the error as text.
+        if found := re.match(r"\[Error (\d+)\]", result):
+            raise RefusedError(int(found[1]), result)
 
     def delete_records(self, name: str, partition: int, before: int) -> int:
         asked = TopicPartition(name, partition)
@@ -143,4 +146,4 @@ def _wait(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except KafkaError as error:
-        raise RefusedError(getattr(error, "errno", -1), str(error)) from error
+        raise RefusedError(getattr(error, "errno", None), str(error)) from error

@@ -33,7 +33,7 @@ class Kcat(Driver):
             timeout=CALL_SECONDS,
         )
         if done.returncode:
-            raise RefusedError(-1, done.stderr.decode(errors="replace"))
+            raise RefusedError(None, done.stderr.decode(errors="replace"))
         return done.stdout
 
     def write(self, topic: str, partition: int, messages: Sequence[Message], codec: str = "none") -> None:

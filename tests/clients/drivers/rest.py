@@ -30,7 +30,7 @@ class Rest(Driver):
             return answer.json() if answer.content else None
         problem = answer.json()
         assert answer.headers["content-type"].startswith("application/problem+json"), answer.text
-        raise RefusedError(int(problem.get("kafka_error_code", -1)), answer.text)
+        raise RefusedError(problem.get("kafka_error_code"), answer.text)
 
     def write(self, topic: str, partition: int, messages: Sequence[Message], codec: str = "none") -> None:
         records = [{**_record(message), "partition": partition} for message in messages]
@@ -56,11 +56,11 @@ class Rest(Driver):
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int | None:
         answer = self._call("GET", f"/topics/{topic}/offsets", params={"at": str(timestamp)})
         offset = next(p for p in answer["partitions"] if p["partition"] == partition)["offset"]
-        return None if offset is None or offset < 0 else int(offset)
+        return None if offset is None else int(offset)
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         answer = self._call("GET", f"/topics/{topic}")
-        found = next(p for p in answer["partitions"] if p["partition"] == partition)
+        found = answer["partition_details"][partition]
         return found["earliest"], found["latest"]
 
     def create_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> None:
@@ -81,15 +81,16 @@ class Rest(Driver):
         self._call("PATCH", f"/topics/{name}", json={"partitions": total})
 
     def configs(self, name: str) -> dict[str, str | None]:
-        return dict(self._call("GET", f"/topics/{name}")["configs"])
+        shown = self._call("GET", f"/topics/{name}")["effective_configs"]
+        return {key: entry["value"] for key, entry in shown.items()}
 
     def set_config(self, name: str, key: str, value: str) -> None:
         self._call("PATCH", f"/topics/{name}", json={"configs": {key: value}})
 
     def delete_records(self, name: str, partition: int, before: int) -> int:
-        offsets = [{"partition": partition, "before_offset": before}]
+        offsets = [{"partition": partition, "before_offset": None if before < 0 else before}]
         answer = self._call("POST", f"/topics/{name}:truncate", json={"partitions": offsets})
-        return int(answer["partitions"][0]["log_start_offset"])
+        return int(answer["partitions"][0]["earliest"])
 
     def delete_topic(self, name: str) -> None:
         self._call("DELETE", f"/topics/{name}")
