@@ -318,14 +318,14 @@ class RecordVerbs(TopicVerbs):
 
     def check_leader_epoch(self, log: Log, epoch: int) -> None:
         """Refuse a client whose idea of the leader epoch is old or from the future (KIP-320); −1 is none."""
-        if 0 <= epoch < log.leader_epoch:
+        current = current_epoch(log)
+        if 0 <= epoch < current:
             raise BrokerError(
-                ErrorCode.FENCED_LEADER_EPOCH, f"Leader epoch {epoch} is over; now it is {log.leader_epoch}."
+                ErrorCode.FENCED_LEADER_EPOCH, f"Leader epoch {epoch} is over; now it is {current}."
             )
-        if epoch > log.leader_epoch:
+        if epoch > current:
             raise BrokerError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"Leader epoch {epoch} is not known; now it is {log.leader_epoch}.",
+                ErrorCode.UNKNOWN_LEADER_EPOCH, f"Leader epoch {epoch} is not known; now it is {current}."
             )
 
     # --- bounds --------------------------------------------------------------------------------------------
