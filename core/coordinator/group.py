@@ -127,13 +127,14 @@ class Group(Rounds):
                 break
         return self._effects()
 
-    def abandon_sync(self, waiter: object, now: Moment) -> None:
+    def abandon_sync(self, waiter: object, now: Moment) -> Effects:
         """The client behind a waiting sync has gone; `waiter` gets no answer, the session runs again."""
         for member in self._members.values():
             if member.sync_waiter is waiter:
                 member.sync_waiter = None
                 self._touch(member, now.monotonic)
                 break
+        return self._effects()
 
     def _has_room_for(self, member_id: str) -> bool:
         """Whether the size limit lets this member join (KIP-389)."""

@@ -315,20 +315,23 @@ class Rounds:
         metadata = (member.metadata(self.protocol) for member in self._members.values())
         self.subscribed_topics = subscribed_topics(self.protocol_type, metadata)
 
-    def _effects(self) -> Effects:
-        answers, self._answers = self._answers, []
-        if not self._must_save:
-            return Effects(None, answers)
-        saved, removed = self.roster.take_changes(self.group_id)
-        row = StoredGroup(
+    def stored(self, state: State | None = None) -> StoredGroup:
+        """The group's row as it is kept, in `state` or the one it is in."""
+        return StoredGroup(
             self.group_id,
-            self.state.value,
+            (state or self.state).value,
             self.protocol_type,
             self.generation,
             self.protocol,
             self.roster.leader_id,
             self.empty_since_ms,
         )
-        change = GroupChange(row, saved, removed, self._rewrite)
+
+    def _effects(self) -> Effects:
+        answers, self._answers = self._answers, []
+        if not self._must_save:
+            return Effects(None, answers)
+        saved, removed = self.roster.take_changes(self.group_id)
+        change = GroupChange(self.stored(), saved, removed, self._rewrite)
         self._must_save = self._rewrite = False
         return Effects(change, answers)
