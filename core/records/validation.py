@@ -24,6 +24,7 @@ that its records do not have. It harms readers of that topic alone, and no reade
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from core.errors import BrokerError, ErrorCode
@@ -76,22 +77,76 @@ def validate_produce(
         raise BrokerError(
             ErrorCode.CORRUPT_MESSAGE, f"The batch's checksum is not {header.crc:#010x}, as it states."
         )
-    own_time = config.message_timestamp_type == "CreateTime"
-    if config.compacted or (own_time and not _surely_in_bounds(header, config, now_ms)):
-        _check_records(records, header, config, now_ms, max_decompressed_bytes)
+    if must_see_records(header.max_timestamp, config, now_ms):
+        _check_inside(records, header, config, now_ms, max_decompressed_bytes)
     buffer = records
     if config.compression_type != "producer":
         codec = CODECS[config.compression_type]
         if codec != header.codec:
             buffer = recompress(records, 0, header, codec, max_bytes=max_decompressed_bytes)
             header = read_header(buffer)
-            _check_size(header.size, config)
+            check_size(header.size, config)
     if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):
         buffer = bytearray(buffer)
-    if own_time:
+    if config.message_timestamp_type == "CreateTime":
         return ProduceBatches(buffer, (header,))
     set_log_append_time(buffer, 0, now_ms)
     return ProduceBatches(buffer, (read_header(buffer),), now_ms)
+
+
+def must_see_records(max_timestamp: int, config: TopicConfig, now_ms: int) -> bool:
+    """Whether a rule of the topic can only be checked record by record, with this time as the latest."""
+    if config.message_timestamp_type == "CreateTime" and (
+        max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        or config.message_timestamp_before_max_ms != LONG_MAX
+    ):
+        return True
+    return config.compacted
+
+
+def check_records(records: Iterable[tuple[int, bytes | None]], config: TopicConfig, now_ms: int) -> None:
+    """Check the rules for single records, each given as (timestamp, key).
+
+    Raises BrokerError INVALID_TIMESTAMP or INVALID_RECORD with `record_errors` in its details, as Kafka does
+    from Produce v8 on; the timestamps win when both are wrong.
+    """
+    own_time = config.message_timestamp_type == "CreateTime"
+    earliest = now_ms - config.message_timestamp_before_max_ms if own_time else -LONG_MAX
+    latest = now_ms + config.message_timestamp_after_max_ms if own_time else LONG_MAX
+    compacted = config.compacted
+    errors: list[tuple[int, str]] = []
+    refused = late = index = 0
+    for index, (timestamp, key) in enumerate(records):
+        out_of_bounds = not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP
+        if not out_of_bounds and (key is not None or not compacted):
+            continue
+        refused += 1
+        late += out_of_bounds
+        if len(errors) < MAX_RECORD_ERRORS:
+            why = f"has timestamp {timestamp}, which is not between {earliest} and {latest}"
+            errors.append(
+                (
+                    index,
+                    f"Record {index} {why if out_of_bounds else 'has no key; a compacted topic needs one'}.",
+                )
+            )
+    if errors:
+        raise BrokerError(
+            ErrorCode.INVALID_TIMESTAMP if late else ErrorCode.INVALID_RECORD,
+            f"{refused} of {index + 1} records were refused, the first because: {errors[0][1]}",
+            record_errors=errors,
+        )
+
+
+def check_size(size: int, config: TopicConfig) -> None:
+    """Raise BrokerError MESSAGE_TOO_LARGE for a batch of more bytes than the topic's max.message.bytes."""
+    if size > config.max_message_bytes:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch has {size} bytes; max.message.bytes is {config.max_message_bytes}.",
+            size=size,
+            limit=config.max_message_bytes,
+        )
 
 
 def _check_header(records: Buffer, config: TopicConfig) -> BatchHeader:
@@ -109,7 +164,7 @@ def _check_header(records: Buffer, config: TopicConfig) -> BatchHeader:
     batch_size = header.batch_length + LENGTH_OVERHEAD
     if batch_size != size:
         raise _wrong_size(records, batch_size)
-    _check_size(batch_size, config)
+    check_size(batch_size, config)
     if header.last_offset_delta + 1 != count or not 1 <= count <= MAX_RECORDS:
         raise _invalid(
             f"it says it holds {count} records, but its last offset delta is {header.last_offset_delta}"
@@ -140,16 +195,6 @@ def _wrong_size(records: Buffer, batch_size: int) -> BrokerError:
     return _corrupt(f"{size - batch_size} bytes follow it")
 
 
-def _check_size(size: int, config: TopicConfig) -> None:
-    if size > config.max_message_bytes:
-        raise BrokerError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch has {size} bytes; max.message.bytes is {config.max_message_bytes}.",
-            size=size,
-            limit=config.max_message_bytes,
-        )
-
-
 def _refused_attributes(attributes: int) -> BrokerError:
     if attributes & TIMESTAMP_TYPE_BIT:
         return BrokerError(
@@ -159,42 +204,13 @@ def _refused_attributes(attributes: int) -> BrokerError:
     return _invalid("clients may not write control batches or delete horizons")
 
 
-def _surely_in_bounds(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
-    """Whether the header alone shows that no timestamp is out of bounds."""
-    return (
-        header.max_timestamp - now_ms <= config.message_timestamp_after_max_ms
-        and config.message_timestamp_before_max_ms == LONG_MAX
-    )
-
-
-def _check_records(
+def _check_inside(
     records: Buffer, header: BatchHeader, config: TopicConfig, now_ms: int, max_bytes: int
 ) -> None:
-    own_time = config.message_timestamp_type == "CreateTime"
-    earliest = now_ms - config.message_timestamp_before_max_ms if own_time else -LONG_MAX
-    latest = now_ms + config.message_timestamp_after_max_ms if own_time else LONG_MAX
-    compacted = config.compacted
-    late: list[tuple[int, str]] = []
-    keyless: list[tuple[int, str]] = []
-    for index, record in enumerate(
-        iter_records(records, 0, header._replace(base_offset=0), max_bytes=max_bytes)
-    ):
-        timestamp = record.timestamp
-        if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
-            late.append(
-                (index, f"Timestamp {timestamp} of record {index} is not between {earliest} and {latest}.")
-            )
-        if compacted and record.key is None:
-            keyless.append((index, f"Record {index} has no key, which a compacted topic needs."))
-    # Kafka names the timestamps when both are wrong.
-    errors = late or keyless
-    if errors:
-        raise BrokerError(
-            ErrorCode.INVALID_TIMESTAMP if late else ErrorCode.INVALID_RECORD,
-            f"{len(errors)} of {header.record_count} records were refused, the first because: {errors[0][1]}",
-            record_errors=sorted(late + keyless)[:MAX_RECORD_ERRORS],
-        )
-    if header.max_timestamp > latest:
+    inside = iter_records(records, 0, header._replace(base_offset=0), max_bytes=max_bytes)
+    check_records(((record.timestamp, record.key) for record in inside), config, now_ms)
+    latest = now_ms + config.message_timestamp_after_max_ms
+    if header.max_timestamp > latest and config.message_timestamp_type == "CreateTime":
         raise BrokerError(
             ErrorCode.INVALID_TIMESTAMP,
             f"The batch's max timestamp {header.max_timestamp} is above {latest}, but no record has it.",
