@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from core.protocol import primitives
 from core.protocol.encoding import FEW
-from core.protocol.frame import MAX_STRING, MAX_TAGS
+from core.protocol.frame import MAX_BYTES, MAX_STRING, MAX_TAGS
 from core.protocol.schema import Field, Kind, fields_of
 from core.protocol.source import FORMATS, Compiled, Source, fixed_size, smallest
 
@@ -134,6 +134,8 @@ class _Decoder:
                         source.line(f'raise ProtocolError(f"a string of {{{count}}} bytes")')
                 source.line(f'{value} = str(buffer[position:{end}], "utf-8")')
             elif kind is Kind.BYTES:
+                with source.block(f"if {count} > {MAX_BYTES}:"):
+                    source.line(f'raise ProtocolError(f"{{{count}}} bytes in one field")')
                 source.line(f"{value} = bytes(buffer[position:{end}])")
             else:
                 source.line(f"{value} = buffer[position:{end}]")

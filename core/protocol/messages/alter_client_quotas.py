@@ -43,7 +43,7 @@ class AlterClientQuotasResponseEntryData(Message):
     """An entry of `AlterClientQuotasResponse.entries`."""
 
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     entity: Annotated[list[EntityData], F("0+")] = []
 
 

@@ -37,7 +37,7 @@ class ReassignablePartitionResponse(Message):
 
     partition_index: Annotated[Int32, F("0+")] = 0
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
 
 
 class ReassignableTopicResponse(Message):
@@ -53,5 +53,5 @@ class AlterPartitionReassignmentsResponse(Message):
     throttle_time_ms: Annotated[Int32, F("0+")] = 0
     allow_replication_factor_change: Annotated[bool, F("1+")] = True
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     responses: Annotated[list[ReassignableTopicResponse], F("0+")] = []

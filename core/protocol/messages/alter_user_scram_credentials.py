@@ -39,7 +39,7 @@ class AlterUserScramCredentialsResult(Message):
 
     user: Annotated[str, F("0+")] = ""
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
 
 
 class AlterUserScramCredentialsResponse(Message):

@@ -34,7 +34,7 @@ class AclCreationResult(Message):
     """An entry of `CreateAclsResponse.results`."""
 
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
 
 
 class CreateAclsResponse(Message):

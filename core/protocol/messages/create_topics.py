@@ -63,7 +63,7 @@ class CreatableTopicResult(Message):
     name: Annotated[str, F("0+")] = ""
     topic_id: Annotated[UUID, F("7+")] = NIL
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("1+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("1+", nullable="0+")] = None
     topic_config_error_code: Annotated[Int16, F("5+", tag=0)] = 0
     num_partitions: Annotated[Int32, F("5+")] = -1
     replication_factor: Annotated[Int16, F("5+")] = -1

@@ -34,7 +34,7 @@ class DeleteAclsMatchingAcl(Message):
     """An entry of `DeleteAclsFilterResult.matching_acls`."""
 
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     resource_type: Annotated[Int8, F("0+")] = 0
     resource_name: Annotated[str, F("0+")] = ""
     pattern_type: Annotated[Int8, F("1+")] = 3
@@ -48,7 +48,7 @@ class DeleteAclsFilterResult(Message):
     """An entry of `DeleteAclsResponse.filter_results`."""
 
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     matching_acls: Annotated[list[DeleteAclsMatchingAcl], F("0+")] = []
 
 

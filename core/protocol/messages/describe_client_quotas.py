@@ -51,5 +51,5 @@ class DescribeClientQuotasResponse(Message):
 
     throttle_time_ms: Annotated[Int32, F("0+")] = 0
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     entries: Annotated[list[EntryData] | None, F("0+", nullable="0+")] = []

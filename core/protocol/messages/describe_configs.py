@@ -48,14 +48,14 @@ class DescribeConfigsResourceResult(Message):
     is_sensitive: Annotated[bool, F("0+")] = False
     synonyms: Annotated[list[DescribeConfigsSynonym], F("1+")] = []
     config_type: Annotated[Int8, F("3+")] = 0
-    documentation: Annotated[str | None, F("3+", nullable="0+")] = ""
+    documentation: Annotated[str | None, F("3+", nullable="0+")] = None
 
 
 class DescribeConfigsResult(Message):
     """An entry of `DescribeConfigsResponse.results`."""
 
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     resource_type: Annotated[Int8, F("0+")] = 0
     resource_name: Annotated[str, F("0+")] = ""
     configs: Annotated[list[DescribeConfigsResourceResult], F("0+")] = []

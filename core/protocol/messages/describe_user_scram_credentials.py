@@ -34,7 +34,7 @@ class DescribeUserScramCredentialsResult(Message):
 
     user: Annotated[str, F("0+")] = ""
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     credential_infos: Annotated[list[CredentialInfo], F("0+")] = []
 
 
@@ -43,5 +43,5 @@ class DescribeUserScramCredentialsResponse(Message):
 
     throttle_time_ms: Annotated[Int32, F("0+")] = 0
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     results: Annotated[list[DescribeUserScramCredentialsResult], F("0+")] = []

@@ -30,7 +30,7 @@ class PartitionResult(Message):
 
     partition_id: Annotated[Int32, F("0+")] = 0
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
 
 
 class ReplicaElectionResult(Message):

@@ -28,7 +28,7 @@ class Coordinator(Message):
     host: Annotated[str, F("4+")] = ""
     port: Annotated[Int32, F("4+")] = 0
     error_code: Annotated[Int16, F("4+")] = 0
-    error_message: Annotated[str | None, F("4+", nullable="4+")] = ""
+    error_message: Annotated[str | None, F("4+", nullable="4+")] = None
 
 
 class FindCoordinatorResponse(Message):
@@ -36,7 +36,7 @@ class FindCoordinatorResponse(Message):
 
     throttle_time_ms: Annotated[Int32, F("1+")] = 0
     error_code: Annotated[Int16, F("0-3")] = 0
-    error_message: Annotated[str | None, F("1-3", nullable="1-3")] = ""
+    error_message: Annotated[str | None, F("1-3", nullable="1-3")] = None
     node_id: Annotated[Int32, F("0-3")] = 0
     host: Annotated[str, F("0-3")] = ""
     port: Annotated[Int32, F("0-3")] = 0

@@ -39,7 +39,7 @@ class AlterConfigsResourceResponse(Message):
     """An entry of `IncrementalAlterConfigsResponse.responses`."""
 
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     resource_type: Annotated[Int8, F("0+")] = 0
     resource_name: Annotated[str, F("0+")] = ""
 

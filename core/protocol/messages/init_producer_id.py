@@ -15,7 +15,7 @@ from core.protocol.schema import F, Int16, Int32, Int64, Message
 class InitProducerIdRequest(Message):
     """InitProducerId request."""
 
-    transactional_id: Annotated[str | None, F("0+", nullable="0+")] = ""
+    transactional_id: Annotated[str | None, F("0+", nullable="0+")] = None
     transaction_timeout_ms: Annotated[Int32, F("0+")] = 0
     producer_id: Annotated[Int64, F("3+")] = -1
     producer_epoch: Annotated[Int16, F("3+")] = -1

@@ -32,7 +32,7 @@ class MemberResponse(Message):
     """An entry of `LeaveGroupResponse.members`."""
 
     member_id: Annotated[str, F("3+")] = ""
-    group_instance_id: Annotated[str | None, F("3+", nullable="3+")] = ""
+    group_instance_id: Annotated[str | None, F("3+", nullable="3+")] = None
     error_code: Annotated[Int16, F("3+")] = 0
 
 

@@ -45,5 +45,5 @@ class ListPartitionReassignmentsResponse(Message):
 
     throttle_time_ms: Annotated[Int32, F("0+")] = 0
     error_code: Annotated[Int16, F("0+")] = 0
-    error_message: Annotated[str | None, F("0+", nullable="0+")] = ""
+    error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     topics: Annotated[list[OngoingTopicReassignment], F("0+")] = []
