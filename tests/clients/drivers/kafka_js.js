@@ -2,7 +2,7 @@
 'use strict'
 const readline = require('node:readline')
 const zlib = require('node:zlib')
-const lz4 = require('lz4js')
+const lz4 = require('lz4-napi')
 const snappy = require('snappyjs')
 const { Kafka, Partitioners, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = require('kafkajs')
 
@@ -25,8 +25,8 @@ CompressionCodecs[CompressionTypes.Snappy] = () => ({
   decompress: async data => unsnappy(data)
 })
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async encoder => Buffer.from(lz4.compress(encoder.buffer)),
-  decompress: async data => Buffer.from(lz4.decompress(data))
+  compress: async encoder => lz4.compressFrame(encoder.buffer),
+  decompress: async data => lz4.decompressFrame(data)
 })
 CompressionCodecs[CompressionTypes.ZSTD] = () => ({
   compress: async encoder => zlib.zstdCompressSync(encoder.buffer),
@@ -183,6 +183,8 @@ const verbs = {
   },
 
   async delete_records ({ topic, partition, before }) {
+    // It looks for the leader in what it knows, and does not know a topic that it has not asked for.
+    await (await admin()).fetchTopicOffsets(topic)
     await (await admin()).deleteTopicRecords({ topic, partitions: [{ partition, offset: String(before) }] })
     return null
   },
@@ -193,10 +195,15 @@ const verbs = {
   }
 }
 
-function shown (error) {
-  const inner = (error.errors && error.errors[0]) || (error.partitions && error.partitions[0].error) || error
-  return { code: inner.code ?? inner.cause?.code ?? error.code, message: String(inner.message) }
+// Kafka's error number lies somewhere inside: in the error, in one of several, in its cause.
+function codeOf (error) {
+  if (!error) return null
+  if (typeof error.code === 'number') return error.code
+  const inner = [...(error.errors || []), ...(error.partitions || []).map(p => p.error), error.cause]
+  return inner.map(codeOf).find(code => code !== null) ?? null
 }
+
+const shown = error => ({ code: codeOf(error), message: String(error.message) })
 
 async function main () {
   for await (const line of readline.createInterface({ input: process.stdin })) {
