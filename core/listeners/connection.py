@@ -39,6 +39,8 @@ RECEIVE_BUFFER_BYTES = 256 * 1024
 _FIRST_BYTES = 4096
 # Bytes read from a file and handed to the transport at once.
 _CHUNK_BYTES = 512 * 1024
+# Answers that wait for the others of the same read, as pieces; a write takes as many at once.
+_MAX_CORKED_PIECES = 64
 
 
 class RefusedError(Exception):
@@ -98,6 +100,8 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: bytearray | None = None
         self._task: asyncio.Task[Answer] | None = None
         self._out: deque[Piece] = deque()
+        # Answers to requests that came in one read leave in one write.
+        self._corked = False
         self._write_paused = False
         self._read_paused = False
         self._draining = False
@@ -139,9 +143,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def refuse(self, reason: str) -> None:
         """Close at once, with one line in the log."""
-        log.warning("%s: closed: %s", self._peer, reason)
         if self._transport is not None:
-            self._transport.abort()
+            log.warning("%s: closed: %s", self._peer, reason)
+            transport, self._transport = self._transport, None
+            transport.abort()
 
     def drain(self) -> None:
         """Close as soon as the request under way is answered."""
@@ -201,23 +206,36 @@ class Connection(asyncio.BufferedProtocol):
             self.grow()
 
     def _consume(self, data: memoryview) -> None:
+        self._corked = True
+        position = self._handle_whole(data)
+        self._corked = False
+        if self._out:
+            self._pump()
+        if position < len(data) and self._transport is not None:
+            self._keep(data, position)
+
+    def _handle_whole(self, data: memoryview) -> int:
+        """Handle the frames that have arrived whole, while none must wait; gives where it stopped."""
         position, end = 0, len(data)
         limit = self._shared.config.max_frame_bytes
         while end - position >= 4 and not self._busy():
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= limit:
                 self.refuse(f"a frame of {size} bytes; 0 to {limit} are allowed")
-                return
+                break
             if end - position - 4 < size:
-                self._begin_frame(size, data[position + 4 :])
-                return
+                break
             self._handle(data[position + 4 : position + 4 + size])
             position += 4 + size
-        if position == end or self._transport is None:
-            return
+        return position
+
+    def _keep(self, data: memoryview, position: int) -> None:
+        """Keep what cannot be handled yet: requests that must wait, a frame or a size that is incomplete."""
         if self._busy():
             self._backlog = bytearray(data[position:])
             self._pause()
+        elif len(data) - position >= 4:
+            self._begin_frame(_SIZE.unpack_from(data, position)[0], data[position + 4 :])
         else:
             self._head = bytes(data[position:])
             self._set_deadline(self._shared.config.frame_timeout_ms)
@@ -316,7 +334,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, pieces: list[Piece]) -> None:
         self._out.extend(pieces)
-        self._pump()
+        if not self._corked or len(self._out) > _MAX_CORKED_PIECES or isinstance(pieces[-1], FileSlice):
+            self._pump()
 
     def _pump(self) -> None:
         while self._out and not self._write_paused and self._transport is not None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-# First version that carries each record format ("magic"), per API.
-_PRODUCE_MAGIC = ((3, 2), (2, 1), (0, 0))
-_FETCH_MAGIC = ((4, 2), (2, 1), (0, 0))
+# The record format ("magic") of the first versions; all later ones carry 2.
+_PRODUCE_MAGIC = (0, 0, 1)
+_FETCH_MAGIC = (0, 0, 1, 1)
+_NEWEST_MAGIC = 2
 
 
 def produce_magic(version: int) -> int:
     """The newest record format that a Produce request of this version may carry."""
-    return next(magic for first, magic in _PRODUCE_MAGIC if version >= first)
+    return _PRODUCE_MAGIC[version] if version < len(_PRODUCE_MAGIC) else _NEWEST_MAGIC
 
 
 def fetch_magic(version: int) -> int:
     """The newest record format that the client of a Fetch of this version understands."""
-    return next(magic for first, magic in _FETCH_MAGIC if version >= first)
+    return _FETCH_MAGIC[version] if version < len(_FETCH_MAGIC) else _NEWEST_MAGIC
 
 
 def fetch_sends_oversized_batch(version: int) -> bool:
