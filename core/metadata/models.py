@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 
 metadata = MetaData()
 
@@ -31,4 +31,48 @@ topics = Table(
     Column("configs", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("version", Integer, nullable=False),
+)
+
+# One row a group that has had members. `empty_since_ms` is −1 while it has some.
+groups = Table(
+    "groups",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("state", String(32), nullable=False),
+    Column("protocol_type", String),
+    Column("generation", Integer, nullable=False),
+    Column("protocol", String),
+    Column("leader_id", String),
+    Column("empty_since_ms", BigInteger, nullable=False),
+)
+
+# One row a member. `protocols` is a MessagePack array of [name, metadata].
+group_members = Table(
+    "group_members",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("member_id", String, primary_key=True),
+    Column("group_instance_id", String),
+    Column("client_id", String, nullable=False),
+    Column("client_host", String, nullable=False),
+    Column("session_timeout_ms", Integer, nullable=False),
+    Column("rebalance_timeout_ms", Integer, nullable=False),
+    Column("protocols", LargeBinary, nullable=False),
+    Column("assignment", LargeBinary, nullable=False),
+)
+
+# One row a committed offset; a group need not have a row of its own for it. The rows lie in the order of their
+# key, for a commit writes neighbours.
+committed_offsets = Table(
+    "committed_offsets",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("topic", String, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("committed_offset", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("metadata", Text, nullable=False),
+    Column("commit_ms", BigInteger, nullable=False),
+    Column("expire_ms", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
 )
