@@ -44,7 +44,12 @@ ENCODING_NAMES = ", ".join(sorted(_ALIASES))
 
 
 class FormatError(ValueError):
-    """An embedded value that does not stand for bytes; the text says why and what would be right."""
+    """An embedded value that does not stand for bytes; the text says why and what would be right.
+
+    `path` leads to it within its record, where that is not the field itself.
+    """
+
+    path: tuple[str | int, ...] = ()
 
 
 # --- writing: JSON → bytes ----------------------------------------------------------------------------------
@@ -146,11 +151,21 @@ def is_clean_json(data: bytes, max_depth: int) -> bool:
             str(data, "utf-8")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return not depth_exceeds(data, max_depth)
+    return len(data) <= 2 * max_depth or not depth_exceeds(data, max_depth)
 
 
-def _base64(data: bytes) -> tuple[Embedded, Encoding | None]:
+Embed = Callable[[bytes], tuple[Embedded, Encoding]]
+
+
+def _base64(data: bytes) -> tuple[Embedded, Encoding]:
     return binascii.b2a_base64(data, newline=False).decode("ascii"), "base64"
+
+
+def _text(data: bytes) -> tuple[Embedded, Encoding]:
+    try:
+        return str(data, "utf-8"), "utf8"
+    except UnicodeDecodeError:
+        return _base64(data)
 
 
 class Reader:
@@ -162,29 +177,22 @@ class Reader:
     NAMES = ("auto", "json", "text", "utf8", "base64")
 
     def __init__(self, name: str, max_depth: int) -> None:
-        self._max_depth = max_depth
-        ways: dict[str, Callable[[bytes], tuple[Embedded, Encoding | None]]] = {
-            "auto": self._auto,
-            "json": self._json,
-            "text": self._text,
-            "utf8": self._text,
+        ways = {
+            "auto": _json_or(_text, max_depth),
+            "json": _json_or(_base64, max_depth),
+            "text": _text,
+            "utf8": _text,
             "base64": _base64,
         }
         self.embed = ways[name]
-        self.embed_header = _base64 if name == "base64" else self._text
+        self.embed_header = _base64 if name == "base64" else _text
 
-    def _auto(self, data: bytes) -> tuple[Embedded, Encoding | None]:
-        if is_clean_json(data, self._max_depth):
+
+def _json_or(other: Embed, max_depth: int) -> Embed:
+    def embed(data: bytes) -> tuple[Embedded, Encoding]:
+        # The first byte is asked here already: most keys are told from JSON by it, without another call.
+        if data and data[0] in _JSON_FIRST and is_clean_json(data, max_depth):
             return msgspec.Raw(data), "json"
-        return self._text(data)
+        return other(data)
 
-    def _json(self, data: bytes) -> tuple[Embedded, Encoding | None]:
-        if is_clean_json(data, self._max_depth):
-            return msgspec.Raw(data), "json"
-        return _base64(data)
-
-    def _text(self, data: bytes) -> tuple[Embedded, Encoding | None]:
-        try:
-            return str(data, "utf-8"), "utf8"
-        except UnicodeDecodeError:
-            return _base64(data)
+    return embed

@@ -24,6 +24,7 @@ JSON_MEDIA_TYPE = b"application/json"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Parameters of one query: more than any route takes, few enough to be parsed without a thought.
 _MAX_PARAMETERS = 64
+_ONE_PLAIN_PARAMETER = re.compile(rb"[A-Za-z0-9_]+=[A-Za-z0-9_.:-]*")
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -165,10 +166,16 @@ def invalid_parameter(name: str, detail: str) -> Problem:
 
 def parse_query(text: bytes, known: Iterable[str]) -> dict[str, str]:
     """The parameters of a query string; one that is not known, or stands twice, is refused."""
+    pairs: list[tuple[str, str]]
     try:
-        pairs = parse_qsl(
-            text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
-        )
+        if _ONE_PLAIN_PARAMETER.fullmatch(text):
+            # Nothing to unescape; parse_qsl would take 5 µs for it.
+            name, _, value = text.decode("ascii").partition("=")
+            pairs = [(name, value)]
+        else:
+            pairs = parse_qsl(
+                text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
+            )
     except (UnicodeDecodeError, ValueError):
         raise Problem(
             "malformed-request", "The query string cannot be read: it must be percent-encoded UTF-8."

@@ -17,14 +17,16 @@ from msgspec import UNSET
 from app.errors import Problem, field_error
 from app.formats import FormatError, to_bytes
 from app.json_errors import Fault, fault_of, refuse_fault
-from app.native.record_schemas import HeaderToWrite, RecordsToWrite, RecordToWrite
-from core.records.record import NewRecord
+from app.native.record_schemas import RecordsToWrite, RecordToWrite
+from core.records.record import Headers, NewRecord
 
 _decode_body = msgspec.json.Decoder(RecordsToWrite).decode
 _decode_record = msgspec.json.Decoder(RecordToWrite).decode
 _decode_raw_list = msgspec.json.Decoder(dict[str, msgspec.Raw | list[msgspec.Raw]]).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+Path = tuple[str | int, ...]
 _MAX_TIMESTAMP = 2**63 - 1
+_QUOTE, _BACKSLASH = 0x22, 0x5C
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A record in a body takes at least the three bytes of `{},`.
 _SMALLEST_RECORD = 3
@@ -53,7 +55,7 @@ class ProduceBody:
         else:
             items = shape.records
             self._check_list(shape)
-        return self._convert(items, body, bare=shape.records is UNSET)
+        return self._convert(items, body, () if shape.records is UNSET else None)
 
     def from_ndjson(self, body: bytes) -> list[NewRecord]:
         """The records of newline-delimited JSON, one bare record a line; empty lines count for nothing."""
@@ -71,7 +73,7 @@ class ProduceBody:
             except _UNREADABLE as error:
                 fault = fault_of(line, error)
                 refuse_fault(fault._replace(path=("records", index, *fault.path)))
-            records += self._convert((item,), line, first=index)
+            records += self._convert((item,), line, ("records", index))
         return records
 
     def _check_count(self, body: bytes) -> None:
@@ -104,92 +106,99 @@ class ProduceBody:
         )
 
     def _convert(
-        self, items: Sequence[RecordToWrite], body: bytes, *, bare: bool = False, first: int = 0
+        self, items: Sequence[RecordToWrite], body: bytes, path: Path | None = None
     ) -> list[NewRecord]:
-        """The records in the broker's words, checked for members that stand twice in one object."""
+        """The records in the broker's words, checked for members that stand twice in one object.
+
+        `path` leads to the record where `body` holds one alone, else it is a list in `records`.
+        """
+        wrapped = path is None
         max_depth = self._max_depth
-        keys = values = others = 0
+        keys = values = size = 0
+        plain = True
         records = []
         for index, item in enumerate(items):
+            key = value = partition = timestamp = None
+            headers: Headers = ()
             field = "key"
             try:
-                key = value = partition = timestamp = None
-                headers: tuple[tuple[str, bytes | None], ...] = ()
                 raw = item.key
                 if raw is not UNSET:
                     keys += 1
-                    key = to_bytes(bytes(raw), item.key_encoding, max_depth)
+                    data = bytes(raw)
+                    size += len(data)
+                    if data[0] == _QUOTE and item.key_encoding is None and _BACKSLASH not in data:
+                        # The usual key, without the call.
+                        key = data[1:-1]
+                    else:
+                        key = to_bytes(data, item.key_encoding, max_depth)
+                field = "value"
                 raw = item.value
                 if raw is not UNSET:
-                    field = "value"
                     values += 1
-                    value = to_bytes(bytes(raw), item.value_encoding, max_depth)
-                if item.headers is not UNSET:
-                    others += 1
+                    data = bytes(raw)
+                    size += len(data)
+                    value = to_bytes(data, item.value_encoding, max_depth)
+                if (
+                    item.headers is not UNSET
+                    or item.partition is not UNSET
+                    or item.timestamp is not UNSET
+                    or item.timestamp_ms is not UNSET
+                ):
+                    plain = False
+                    partition = item.partition if item.partition is not UNSET else None
                     field = "headers"
-                    headers = self._headers(item.headers or ())
-                if item.partition is not UNSET:
-                    others += 1
-                    partition = item.partition
-                if item.timestamp is not UNSET or item.timestamp_ms is not UNSET:
-                    others += 1
+                    headers = self._headers(item)
                     field = "timestamp"
                     timestamp = _timestamp(item)
-            except _HeaderError as error:
-                path = ("headers", error.index, "value")
-                _refuse_field(error.reason, path, bare, first + index)
             except FormatError as error:
-                _refuse_field(str(error), (field,), bare, first + index)
+                _refuse_field(error, field, ("records", index) if path is None else path)
             records.append(NewRecord(key, value, headers, timestamp, partition))
-        if others or body.count(b'"value"') != values or (keys and body.count(b'"key"') != keys):
-            self._check_duplicates(items, body, keys, values, bare=bare, first=first)
+        # The length of this body if nothing but these members stood in it, without blanks. Only where there is
+        # room for one more can a member stand there twice; this spares most bodies another look.
+        count = len(items)
+        length = size + keys * len('"key":,') + values * len('"value":,') + count * len("{},") - count - 1
+        if wrapped:
+            length += len('{"records":[]}')
+        if not plain or len(body) - length >= len('"key":0,'):
+            _check_duplicates(items, body, keys, values, path)
         return records
 
-    def _headers(self, items: Sequence[HeaderToWrite]) -> tuple[tuple[str, bytes | None], ...]:
+    def _headers(self, item: RecordToWrite) -> Headers:
         headers = []
-        for index, item in enumerate(items):
+        for index, one in enumerate(item.headers or ()):
             try:
-                raw = item.value
-                value = None if raw is UNSET else to_bytes(bytes(raw), item.encoding, self._max_depth)
+                raw = one.value
+                value = None if raw is UNSET else to_bytes(bytes(raw), one.encoding, self._max_depth)
             except FormatError as error:
-                raise _HeaderError(index, str(error)) from None
-            headers.append((item.name, value))
+                error.path = ("headers", index, "value")
+                raise
+            headers.append((one.name, value))
         return tuple(headers)
 
-    def _check_duplicates(
-        self, items: Sequence[RecordToWrite], body: bytes, keys: int, values: int, *, bare: bool, first: int
-    ) -> None:
-        """Refuse a record, or a header, that has one member twice: which of them is meant nobody can know.
 
-        The counting above lets the usual body pass; this is the judge, which parses the body once more.
-        """
-        inside_keys = inside_values = 0
-        plain = True
-        for item in items:
-            plain = plain and item.headers is UNSET and item.timestamp is UNSET and item.partition is UNSET
+def _check_duplicates(
+    items: Sequence[RecordToWrite], body: bytes, keys: int, values: int, path: Path | None
+) -> None:
+    """Refuse a record, or a header, that has one member twice: which of them is meant nobody can know.
+
+    Counting the names of members, but for those inside of keys and values, lets most bodies pass; the judge,
+    for the others, parses the body once more.
+    """
+    more_keys, more_values = body.count(b'"key"') - keys, body.count(b'"value"') - values
+    plain = True
+    for item in items:
+        plain = plain and item.headers is UNSET and item.timestamp is UNSET and item.partition is UNSET
+        if more_keys or more_values:
             for raw in (item.key, item.value):
-                if raw is not UNSET:
-                    text = bytes(raw)
-                    inside_keys += text.count(b'"key"')
-                    inside_values += text.count(b'"value"')
-        if (
-            plain
-            and body.count(b'"value"') - inside_values == values
-            and body.count(b'"key"') - inside_keys == keys
-        ):
-            return
-        top = json.loads(body, object_pairs_hook=_Pairs, parse_float=str, parse_int=str)
-        path = _duplicate(top)
-        if path:
-            where = path if bare or path[0] == "records" else ("records", first, *path)
-            refuse_fault(Fault(f"The member {path[-1]!r} stands there twice.", where, False))
-
-
-class _HeaderError(Exception):
-    def __init__(self, index: int, reason: str) -> None:
-        super().__init__(reason)
-        self.index = index
-        self.reason = reason
+                text = b"" if raw is UNSET else bytes(raw)
+                more_keys -= text.count(b'"key"')
+                more_values -= text.count(b'"value"')
+    if plain and more_keys == 0 and more_values == 0:
+        return
+    twice = _duplicate(json.loads(body, object_pairs_hook=_Pairs, parse_float=str, parse_int=str))
+    if twice:
+        refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", (*(path or ()), *twice), False))
 
 
 class _Pairs(list[tuple[str, object]]):
@@ -253,9 +262,9 @@ def parse_time(text: str) -> int:
     return _check_ms((since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000)
 
 
-def _refuse_field(reason: str, field: tuple[str | int, ...], bare: bool, index: int) -> NoReturn:
-    path = field if bare else ("records", index, *field)
-    refuse_fault(Fault(f"{reason[0].upper()}{reason[1:]}.", path, False))
+def _refuse_field(error: FormatError, field: str, record: Path) -> NoReturn:
+    reason = str(error)
+    refuse_fault(Fault(f"{reason[0].upper()}{reason[1:]}.", (*record, *(error.path or (field,))), False))
 
 
 def _refuse_list(detail: str) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -17,12 +18,18 @@ _encode = msgspec.json.Encoder().encode
 _MIN_SECOND, _MAX_SECOND = -62_135_596_800, 253_402_300_799
 
 
+@lru_cache(maxsize=256)
+def _second(second: int) -> str:
+    """A second in ISO 8601, without its end. Records that are read together share their seconds."""
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
 def iso_time(ms: int) -> str | None:
     """UTC in ISO 8601 with milliseconds; None for "no timestamp" and for what no calendar holds."""
     second = ms // 1000
     if ms == NO_TIMESTAMP or not _MIN_SECOND <= second <= _MAX_SECOND:
         return None
-    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    return f"{_second(second)}.{ms % 1000:03d}Z"
 
 
 def record_page(address: TopicPartition, result: ReadResult, reader: Reader) -> bytes:

@@ -271,18 +271,17 @@ def parse_moment(name: str, text: str) -> int:
 def _written(topic: str, results: Sequence[ProduceResult]) -> Answer:
     """200 when all were taken, 207 when some were, the refusal when none was."""
     failed = 0
-    last_ms, iso = -1, "null"
+    last_ms, end = -1, '"timestamp":null,"timestamp_ms":-1}'
     parts = []
     for partition, offset, timestamp, error in results:
         if error is not None:
             failed += 1
             continue
         if timestamp != last_ms:
-            text = iso_time(timestamp)
-            last_ms, iso = timestamp, "null" if text is None else f'"{text}"'
-        parts.append(
-            f'{{"partition":{partition},"offset":{offset},"timestamp":{iso},"timestamp_ms":{timestamp}}}'
-        )
+            iso = iso_time(timestamp)
+            text = "null" if iso is None else f'"{iso}"'
+            last_ms, end = timestamp, f'"timestamp":{text},"timestamp_ms":{timestamp}}}'
+        parts.append(f'{{"partition":{partition},"offset":{offset},{end}')
     if not failed:
         return Answer(200, f'{{"topic":"{topic}","records":[{",".join(parts)}]}}'.encode())
     if failed == len(results):
