@@ -115,6 +115,8 @@ class Config:
     # How often one background step (retention, compaction, file deletion) may run, and its share of bytes.
     background_interval_ms: int = 1_000
     compaction_step_bytes: int = 4 * MIB
+    # Kafka's log.cleaner.min.cleanable.ratio: a log is compacted when this share of it is new since the last time.
+    compaction_min_dirty_ratio: float = 0.5
     # Deduplication map of one compaction pass: keys at most (about 100 bytes each).
     compaction_max_keys: int = 500_000
     # Deleted segments and topics stay on disk this long, for readers that still hold them.

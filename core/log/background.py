@@ -5,19 +5,27 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
+from core.errors import BrokerError
 from core.log import files
+from core.log.cleaner import CleanerPass, dirty_ratio
 from core.log.context import LogContext
+from core.log.directories import DELETE_SUFFIX
 from core.log.entry import LogEntry
+from core.log.flush import FlushTask
 from core.log.log import Log
+from core.log.retention import SettledTime, apply_retention, next_check_ms
 from core.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 # Files removed in one chore: a directory of a large partition is gone in a few.
 REMOVALS_PER_CHORE = 100
+# A step ends when this much time has passed, or so many partitions were looked at.
+STEP_SECONDS = 0.004
+PARTITIONS_PER_STEP = 500
 
 
 class Chore(Protocol):
@@ -38,7 +46,7 @@ class Removal:
         """Remove them."""
         for path in self._paths:
             with contextlib.suppress(FileNotFoundError):
-                if path.endswith("-delete"):
+                if path.endswith(DELETE_SUFFIX):
                     with os.scandir(path) as entries:
                         inside = [entry.path for entry in entries]
                     for name in inside:
@@ -49,7 +57,11 @@ class Removal:
 
 
 class Background:
-    """The turns of background work over all logs."""
+    """The turns of background work over all logs.
+
+    A sweep goes over all partitions, a few at a time: retention, and who needs compaction. Those are compacted
+    one after the other. Logs that were not open are opened for it, and closed again.
+    """
 
     def __init__(
         self,
@@ -60,32 +72,119 @@ class Background:
         self._context = context
         self._entries = entries
         self._open = open_log
+        self._time = SettledTime(context.clock)
         self._outstanding: Chore | None = None
-        self.pending = False
+        self._chore_error: OSError | None = None
+        config = context.config
+        self._interval = min(config.retention_check_interval_ms, config.compaction_interval_ms) / 1000
+        self._next_sweep = context.clock.monotonic() + self._interval
+        self._sweep: list[TopicPartition] = []
+        # Partitions that wait for compaction, the longest waiting first.
+        self._dirty: dict[TopicPartition, None] = {}
+        self._pass: CleanerPass | None = None
+        self._cleaning: LogEntry | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether the next step has something to do at once."""
+        return self._outstanding is None and bool(self._sweep or self._dirty or self._pass)
 
     def step(self) -> Chore | None:
         """One step; see `LogManager.background_step`."""
         if self._outstanding is not None:
             return None
         now = self._context.clock.monotonic()
+        deadline = now + STEP_SECONDS
         if paths := self._context.trash.take(now, REMOVALS_PER_CHORE):
             self._outstanding = Removal(paths)
-            return self._outstanding
-        return None
+        elif self._pass is not None or self._dirty:
+            self._outstanding = self._compact(deadline)
+        if self._outstanding is None:
+            if not self._sweep and now >= self._next_sweep:
+                self._sweep = list(self._entries)[::-1]
+                self._next_sweep = now + self._interval
+            self._sweep_some(deadline)
+        return self._outstanding
 
     def finish(self, chore: Chore, error: OSError | None) -> None:
         """A chore is done."""
-        assert chore is self._outstanding
+        if chore is not self._outstanding:
+            return
         self._outstanding = None
-        if error is not None:
-            logger.error("Background work failed: %s", error)
+        if isinstance(chore, FlushTask):
+            self._chore_error = error
+        elif error is not None:
+            logger.error("Files could not be removed: %s", error)
 
     def forget(self, entry: LogEntry) -> None:
-        """The partition is deleted."""
-
-    def busy(self) -> Iterable[LogEntry]:
-        """Partitions that are being worked on."""
-        return ()
+        """The partition is deleted, or closed."""
+        if entry is self._cleaning:
+            self._stop()
 
     def close(self) -> None:
         """Stop where it is."""
+        self._stop()
+        self._sweep.clear()
+        self._dirty.clear()
+
+    # --- retention -----------------------------------------------------------------------------------------
+
+    def _sweep_some(self, deadline: float) -> None:
+        for _ in range(PARTITIONS_PER_STEP):
+            if not self._sweep:
+                return
+            tp = self._sweep.pop()
+            entry = self._entries.get(tp)
+            if entry is not None and (entry.log is not None or entry.due_ms <= self._time.now_ms()):
+                try:
+                    self._look_after(tp, entry)
+                except (BrokerError, OSError) as error:
+                    logger.error("%s could not be looked after: %s", tp, error)
+            if self._context.clock.monotonic() >= deadline:
+                return
+
+    def _look_after(self, tp: TopicPartition, entry: LogEntry) -> None:
+        was_open = entry.log is not None
+        log = entry.log or self._open(tp, entry)
+        if log.failure is None and not log.cleaning:
+            apply_retention(log, self._time.now_ms())
+            if log.config.compacted and not entry.uncleanable:
+                ratio = dirty_ratio(log, entry.cleaned_offset, self._time.now_ms())
+                if ratio > 0 and ratio >= self._context.config.compaction_min_dirty_ratio:
+                    self._dirty[tp] = None
+        silent_ms = self._context.config.producer_id_expiration_ms
+        log.producers.expire(int(self._context.clock.monotonic() * 1000) - silent_ms)
+        if not was_open and not log.unflushed and tp not in self._dirty:
+            entry.due_ms = next_check_ms(log)
+            entry.unload()
+
+    # --- compaction ----------------------------------------------------------------------------------------
+
+    def _compact(self, deadline: float) -> Chore | None:
+        if self._pass is None:
+            tp = next(iter(self._dirty))
+            del self._dirty[tp]
+            entry = self._entries.get(tp)
+            if entry is None:
+                return None
+            try:
+                log = entry.log or self._open(tp, entry)
+            except BrokerError:
+                return None
+            self._cleaning = entry
+            self._pass = CleanerPass(self._context, log, entry.cleaned_offset, self._time.now_ms())
+        error, self._chore_error = self._chore_error, None
+        chore = self._pass.step(deadline, error)
+        if self._pass.finished and self._cleaning is not None:
+            self._cleaning.cleaned_offset = self._pass.cleaned_offset
+            self._cleaning.uncleanable = self._pass.failure is not None
+            self._pass = self._cleaning = None
+        return chore
+
+    def _stop(self) -> None:
+        if self._pass is not None:
+            self._pass.abort()
+        self._pass = self._cleaning = None
+        if isinstance(self._outstanding, FlushTask):
+            self._outstanding = None
+        self._chore_error = None

@@ -13,6 +13,7 @@ class LogEntry:
 
     __slots__ = (
         "checked", "cleaned_offset", "config", "due_ms", "log", "log_start_offset", "recovery_point", "topic_id",
+        "uncleanable",
     )  # fmt: skip
 
     def __init__(
@@ -34,11 +35,14 @@ class LogEntry:
         self.checked = False
         # When retention has to look again, in wall milliseconds.
         self.due_ms = 0
+        # Whether compaction met something that it cannot read; until the config changes, or a restart.
+        self.uncleanable = False
 
     def set_config(self, config: TopicConfig) -> None:
         """Take another config, for the log too if it is open."""
         self.config = config
         self.due_ms = 0
+        self.uncleanable = False
         if self.log is not None:
             self.log.config = config
 

@@ -23,11 +23,12 @@ from core.log import files
 from core.log.context import LogContext
 from core.log.epochs import LeaderEpochs
 from core.log.flush import FlushTask, Unflushed
+from core.log.numbering import assign_all, note_all
 from core.log.producer_state import ProducerState, ProducerStates, RememberedBatch, Snapshots
-from core.log.segment import DELETED_SUFFIX, INT32_MAX, Segment
+from core.log.segment import DELETED_SUFFIX, INT32_MAX, SWAP_SUFFIX, Segment
 from core.log.segments import Segments
 from core.records.batch import assign
-from core.records.header import LENGTH_OVERHEAD, BatchHeader
+from core.records.header import BatchHeader
 from core.topic_config import TopicConfig
 from core.types import AppendResult, LogOffsets, LogRead, TimestampOffset, TopicPartition
 
@@ -43,7 +44,7 @@ class Log:
 
     __slots__ = (
         "_context", "_end", "_producers", "_segments", "_snapshot_size", "_snapshots",
-        "_start", "_unflushed", "config", "damage", "directory", "epochs", "failure", "topic_id",
+        "_start", "_unflushed", "cleaning", "config", "damage", "directory", "epochs", "failure", "topic_id",
         "topic_partition",
     )  # fmt: skip
 
@@ -73,6 +74,8 @@ class Log:
         self.failure: str | None = None
         # What recovery found broken below the recovery point; None if nothing.
         self.damage: str | None = None
+        # Whether compaction is at work: meanwhile no segment is removed.
+        self.cleaning = False
         self.epochs = epochs
         self._segments = Segments(segments)
         self._start = log_start_offset
@@ -97,6 +100,11 @@ class Log:
     def flushed_offset(self) -> int:
         """Everything below is on the disk."""
         return self._unflushed.offset
+
+    @property
+    def unflushed(self) -> bool:
+        """Whether there is something that is not on the disk."""
+        return bool(self._unflushed)
 
     @property
     def size(self) -> int:
@@ -152,7 +160,7 @@ class Log:
             last = base + first.last_offset_delta
             max_timestamp = first.max_timestamp
         else:
-            last, max_timestamp = _assign_all(buffer, headers, base, leader_epoch)
+            last, max_timestamp = assign_all(buffer, headers, base, leader_epoch)
         active = self._segments.active
         config = self.config
         if active.size and (
@@ -174,7 +182,7 @@ class Log:
         if len(headers) == 1:
             active.note(position, last, size, max_timestamp)
         else:
-            _note_all(active, headers, base, position)
+            note_all(active, headers, base, position)
         if first.producer_id >= 0:
             self._producers.update(first, base, int(self._context.clock.monotonic() * 1000))
         unflushed = self._unflushed
@@ -421,14 +429,11 @@ class Log:
 
     def remove_segments(self, count: int) -> None:
         """Remove the oldest `count` sealed segments; their files go after a delay. Stops where the disk refuses."""
-        now = self._context.clock.monotonic()
+        if self.cleaning:
+            return
         for segment in self._segments.all[:-1][:count]:
-            segment.close()
             try:
-                for path in segment.paths():
-                    with contextlib.suppress(FileNotFoundError):
-                        files.rename(path, path + DELETED_SUFFIX)
-                        self._context.trash.add(path + DELETED_SUFFIX, now)
+                self._remove_files(segment)
             except OSError as error:
                 logger.error("%s: segment %d stays: %s", self.topic_partition, segment.base_offset, error)
                 return
@@ -437,6 +442,37 @@ class Log:
             self._snapshots.remove(segment.base_offset)
             self._start = max(self._start, self._segments.first_offset)
             self.epochs.truncate_prefix(self._start)
+
+    def _remove_files(self, segment: Segment) -> None:
+        """Take a segment's files out of the log's sight. Raises OSError."""
+        segment.close()
+        now = self._context.clock.monotonic()
+        for path in segment.paths():
+            with contextlib.suppress(FileNotFoundError):
+                files.rename(path, path + DELETED_SUFFIX)
+                self._context.trash.add(path + DELETED_SUFFIX, now)
+
+    def swap_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """Put the compacted segment `new` in the place of `old`; its log is there as a durable .swap file.
+
+        Whoever still reads an old file can go on. If the disk refuses in the middle, the log has failed: what
+        lies there is for recovery to put in order. Raises OSError.
+        """
+        try:
+            for segment in old:
+                if segment.base_offset != new.base_offset:
+                    self._remove_files(segment)
+                    self._snapshots.remove(segment.base_offset)
+            old[0].close()
+            files.remove_if_present(new.offsets.path)
+            files.remove_if_present(new.times.path)
+            files.rename(new.log.path + SWAP_SUFFIX, new.log.path)
+        except OSError as error:
+            self._fail(f"compaction could not put its segment in place: {error}")
+            raise
+        new.seal()
+        self._segments.replace(old, [new])
+        self._unflushed.drop(old)
 
     # --- failure -------------------------------------------------------------------------------------------
 
@@ -451,29 +487,3 @@ class Log:
 
     def _storage_error(self, message: str, error: OSError | None = None) -> BrokerError:
         return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, message, errno=error.errno if error else None)
-
-
-def _assign_all(
-    buffer: bytearray | memoryview, headers: Sequence[BatchHeader], base: int, leader_epoch: int
-) -> tuple[int, int]:
-    """Number all batches from `base` on; (last offset, largest timestamp)."""
-    position, last, max_timestamp = 0, base - 1, -1
-    for header in headers:
-        if header.producer_id >= 0 and len(headers) > 1:
-            raise BrokerError(
-                ErrorCode.INVALID_RECORD, "An idempotent producer sends one batch per partition at a time."
-            )
-        assign(buffer, position, base_offset=last + 1, leader_epoch=leader_epoch)
-        position += header.batch_length + LENGTH_OVERHEAD
-        last += header.last_offset_delta + 1
-        max_timestamp = max(max_timestamp, header.max_timestamp)
-    return last, max_timestamp
-
-
-def _note_all(segment: Segment, headers: Sequence[BatchHeader], base: int, position: int) -> None:
-    """Index all batches of an append."""
-    for header in headers:
-        size = header.batch_length + LENGTH_OVERHEAD
-        base += header.last_offset_delta + 1
-        segment.note(position, base - 1, size, header.max_timestamp)
-        position += size

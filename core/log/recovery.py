@@ -35,6 +35,7 @@ from core.log.segment import (
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
+    Reached,
     Segment,
 )
 from core.topic_config import TopicConfig
@@ -61,7 +62,7 @@ class _Directory:
     """The files of a partition by kind, each by its base offset."""
 
     logs: dict[int, int] = field(default_factory=dict)
-    swaps: list[int] = field(default_factory=list)
+    swaps: dict[int, int] = field(default_factory=dict)
     indexes: dict[str, int] = field(default_factory=dict)
     snapshots: list[int] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
@@ -99,13 +100,15 @@ class _Opening:
         self._segments: list[Segment] = []
         self._end = 0
         self._damage: str | None = None
-        # Whether the last segment must not be appended to, because it was a sealed one.
-        self._cut_in_sealed = False
+        # Whether the last segment must not be appended to: it was a sealed one, or is damaged.
+        self._needs_segment = False
 
     def open(self, topic_id: uuid.UUID) -> Log:
         """All steps in their order."""
         found = _list_directory(self._directory)
-        _tidy(self._directory, found)
+        _tidy(found)
+        for base in sorted(found.swaps):
+            self._finish_swap(base, found)
         self._segments = [self._segment(base, size) for base, size in sorted(found.logs.items())]
         self._find_end()
         start = self._find_start()
@@ -145,6 +148,33 @@ class _Opening:
             size=size,
         )
 
+    def _finish_swap(self, base: int, found: _Directory) -> None:
+        """Let a compacted segment take the place of those it was made of: step 4 of `core.log.cleaner`.
+
+        Old segments behind its last offset hold nothing that is not superseded; they may stay. Raises OSError.
+        """
+        compacted = self._segment(base, found.swaps[base])
+        path = compacted.log.path
+        compacted.log.path = path + SWAP_SUFFIX
+        end = base + 1
+        try:
+            for _, header in compacted.walk():
+                end = header.next_offset
+        except BrokerError:
+            self._report(f"the compacted segment {base} is torn and was not taken")
+            if base in found.logs:
+                files.unlink(path + SWAP_SUFFIX)
+                return
+        compacted.close()
+        logger.warning("%s: the compaction of the segment %d is completed", self._name, base)
+        for old in [old for old in found.logs if base <= old < end]:
+            for stale in self._segment(old).paths():
+                if stale != path:
+                    files.remove_if_present(stale)
+            del found.logs[old]
+        files.rename(path + SWAP_SUFFIX, path)
+        found.logs[base] = found.swaps[base]
+
     # --- the end of the log --------------------------------------------------------------------------------
 
     def _find_end(self) -> None:
@@ -166,6 +196,8 @@ class _Opening:
             position = active.last_anchor()
             for _, header in active.walk(position):
                 self._end = header.next_offset
+            if active.damaged:
+                return False
         except BrokerError:
             logger.error("%s does not end with a whole batch after a clean shutdown", self._name)
             return False
@@ -200,16 +232,17 @@ class _Opening:
             if not last:
                 segment.seal()
 
-    def _resume_at(self, segment: Segment, point: int) -> tuple[int, int]:
+    def _resume_at(self, segment: Segment, point: int) -> Reached:
         """Where the batch of the recovery point begins, and which offset is expected there."""
         if point <= segment.base_offset:
             segment.forget(0)
-            return 0, segment.base_offset
-        try:
-            return segment.load_until(point), point
-        except BrokerError as error:
-            self._report(f"below its recovery point {point}: {error.message}")
-            raise
+            return Reached(0, segment.base_offset)
+        reached = segment.load_until(point)
+        if segment.damaged:
+            self._report(f"batches of the segment {segment.base_offset} below {point} cannot be read")
+            # Appending behind bytes that cannot be walked over would make the new ones hard to find.
+            self._needs_segment = segment is self._segments[-1]
+        return reached
 
     def _cut(self, index: int, result: Scan) -> None:
         """Let the log end within segment `index`; the segments behind it go."""
@@ -223,7 +256,7 @@ class _Opening:
             later.close()
             for path in later.paths():
                 files.remove_if_present(path)
-        self._cut_in_sealed = index < len(self._segments) - 1
+        self._needs_segment = self._needs_segment or index < len(self._segments) - 1
         del self._segments[index + 1 :]
         segment.size = result.position
         if files.size_of(segment.log.path) > segment.size:
@@ -261,7 +294,7 @@ class _Opening:
         if max(self._end, start) < point:
             self._report(f"it ends at {self._end}, but was flushed up to {point}; these records are lost")
         floor = max(point, start, self._end)
-        if self._segments and self._end == floor and not self._cut_in_sealed:
+        if self._segments and self._end == floor and not self._needs_segment:
             return
         self._end = floor
         if self._segments:
@@ -335,14 +368,14 @@ def _classify(entry: os.DirEntry[str], found: _Directory) -> None:
     elif suffix == LOG_SUFFIX:
         found.logs[base] = entry.stat().st_size
     elif suffix == LOG_SUFFIX + SWAP_SUFFIX:
-        found.swaps.append(base)
+        found.swaps[base] = entry.stat().st_size
     elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
         found.indexes[entry.path] = base
     elif suffix == SNAPSHOT_SUFFIX:
         found.snapshots.append(base)
 
 
-def _tidy(directory: str, found: _Directory) -> None:
+def _tidy(found: _Directory) -> None:
     """Remove what a crash left half done. What the disk does not let go stays for the next start."""
     with contextlib.suppress(OSError):
         for path in found.leftovers:

@@ -9,6 +9,7 @@ if it does not, the indexes are built anew from the batches, and the log goes on
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
+from core.log.damage import find_batch
 from core.log.files import FilePool, FileSlot
 from core.log.index import OffsetIndex, TimeIndex
 from core.records.batch import read_records
@@ -39,6 +41,8 @@ WALK_WINDOW = 4096
 # Remembered (offset → position) pairs per segment: one per reader that follows the log.
 HINTS = 16
 NO_TIMESTAMP = -1
+# Damaged places of a segment that are written to our log.
+REPORTS = 8
 # An offset above all others.
 ALL = 2**63 - 1
 
@@ -55,12 +59,19 @@ class Cut(NamedTuple):
     next_offset: int
 
 
+class Reached(NamedTuple):
+    """How far a segment was loaded: the position, and the offset that comes next there."""
+
+    position: int
+    next_offset: int
+
+
 class Segment:
     """A run of batches from `base_offset` on. The log appends to its last one, the others are sealed."""
 
     __slots__ = (
-        "_hints", "_interval", "_loaded", "base_offset", "created_ms", "first_timestamp", "log", "max_timestamp",
-        "max_timestamp_offset", "offsets", "since_entry", "size", "stem", "times",
+        "_hints", "_interval", "_loaded", "_reported", "base_offset", "created_ms", "damaged", "first_timestamp",
+        "log", "max_timestamp", "max_timestamp_offset", "offsets", "since_entry", "size", "stem", "times",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +102,9 @@ class Segment:
         self.since_entry = 0
         self._interval = interval
         self._hints: dict[int, int] = {}
+        self._reported: set[int] = set()
+        # Whether batches are missing below the place up to which the segment was loaded.
+        self.damaged = False
         self._loaded = size == 0
 
     # --- writing -------------------------------------------------------------------------------------------
@@ -176,8 +190,10 @@ class Segment:
             position += size
 
     def corrupt(self, position: int, why: str) -> BrokerError:
-        """The error for damage that lies at `position`: for the reader, and in our log."""
-        logger.error("%s is damaged at byte %d of %d: %s", self.log.path, position, self.size, why)
+        """The error for damage that lies at `position`: for the reader, and once in our log."""
+        if position not in self._reported and len(self._reported) < REPORTS:
+            self._reported.add(position)
+            logger.error("%s is damaged at byte %d of %d: %s", self.log.path, position, self.size, why)
         return BrokerError(
             ErrorCode.CORRUPT_MESSAGE,
             f"The log is damaged in the segment {self.base_offset} at byte {position}: {why}.",
@@ -188,17 +204,44 @@ class Segment:
     # --- finding -------------------------------------------------------------------------------------------
 
     def locate(self, offset: int) -> int:
-        """Where the batch begins that holds `offset`, or the first one behind it; `size` if there is none."""
+        """Where the batch begins that holds `offset`, or the first one behind it; `size` if there is none.
+
+        Raises CORRUPT_MESSAGE if that batch is lost in damage.
+        """
         hint = self._hints.get(offset)
         if hint is not None:
             return hint
-        found = self.size
-        for position, header in self.walk(self._anchor(offset - self.base_offset, 0)):
+        found, damage = self.size, None
+        for position, header, damage in self._walk_over(self._anchor(offset - self.base_offset, 0)):
             if header.base_offset + header.last_offset_delta >= offset:
                 found = position
+                if header.base_offset <= offset:
+                    damage = None
                 break
+        if damage is not None:
+            raise damage
         self.remember(offset, found)
         return found
+
+    def _walk_over(self, position: int) -> Iterator[tuple[int, BatchHeader, BrokerError | None]]:
+        """Like `walk`, but goes on behind damage; says with the first batch behind it what the damage was.
+
+        Raises CORRUPT_MESSAGE where no batch comes behind the damage.
+        """
+        damage: BrokerError | None = None
+        minimum = self.base_offset
+        while True:
+            try:
+                for at, header in self.walk(position):
+                    yield at, header, damage
+                    damage, minimum = None, header.next_offset
+                    position = at + header.batch_length + LENGTH_OVERHEAD
+                return
+            except BrokerError as error:
+                found = find_batch(self.log.reading().fd, position, self.size, minimum)
+                if found is None:
+                    raise
+                damage, position = error, found
 
     def remember(self, offset: int, position: int) -> None:
         """Keep where a reader will go on, so that followers of the log need no search."""
@@ -212,11 +255,12 @@ class Segment:
         if limit >= self.size:
             return Cut(self.size, -1)
         at, next_offset = max(position, self._anchor(limit, 1)), -1
-        for start, header in self.walk(at):
-            end = start + header.batch_length + LENGTH_OVERHEAD
-            if end > limit:
-                return Cut(start, header.base_offset)
-            at, next_offset = end, header.next_offset
+        with contextlib.suppress(BrokerError):  # what is damaged ends the read in front of it
+            for start, header in self.walk(at):
+                end = start + header.batch_length + LENGTH_OVERHEAD
+                if end > limit:
+                    return Cut(start, header.base_offset)
+                at, next_offset = end, header.next_offset
         return Cut(at, next_offset)
 
     def first_batch(self, position: int) -> BatchHeader:
@@ -267,13 +311,14 @@ class Segment:
         for position, header in self.walk(self.locate(max(after, start_offset))):
             if header.max_timestamp < timestamp or header.is_control:
                 continue
-            data = self._read_batch(position, header)
+            data = self.read_batch(position, header)
             for record in read_records(data, 0, header, max_bytes=max_bytes, first_offset=start_offset):
                 if record.timestamp >= timestamp:
                     return record.timestamp, record.offset, header.leader_epoch
         return None
 
-    def _read_batch(self, position: int, header: BatchHeader) -> bytes:
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        """All bytes of a batch. Raises CORRUPT_MESSAGE if the file ends within it."""
         size = header.batch_length + LENGTH_OVERHEAD
         data = os.pread(self.log.reading().fd, size, position)
         if len(data) != size:
@@ -287,35 +332,35 @@ class Segment:
         if not self._loaded:
             self.load_until(ALL)
 
-    def load_until(self, until: int) -> int:
-        """Open the indexes as far as they tell of offsets below `until`; where the batch of `until` begins.
+    def load_until(self, until: int) -> Reached:
+        """Open the indexes as far as they tell of offsets below `until`, and take the batches up to there.
 
         Recovery calls it with its recovery point: what lies behind is not to be trusted, and is not looked at.
         """
-        position = None
+        reached = None
         if self.times.load() and self.offsets.load():
             if until < ALL:
                 self.forget(until)
-            position = self._resume(until)
-        if position is None:
-            position = self._build(until, "an index is missing or does not fit")
+            reached = self._resume(until)
+        if reached is None:
+            reached = self._build(until, "an index is missing or does not fit")
         self._loaded = True
         self.times.close()
         self.offsets.close()
-        return position
+        return reached
 
     def rebuild_indexes(self, why: str) -> None:
         """Build both indexes from the batches. The files are written if the disk lets us."""
         self._build(ALL, why)
         self.flush_indexes()
 
-    def _build(self, until: int, why: str) -> int:
+    def _build(self, until: int, why: str) -> Reached:
         if self.size and until > self.base_offset:
             logger.warning("%s: %s, the indexes are built anew", self.log.path, why)
         self.forget(0)
         return self._take(0, until)
 
-    def _resume(self, until: int) -> int | None:
+    def _resume(self, until: int) -> Reached | None:
         """Take what lies behind the last index entry. None if the indexes do not fit the batches.
 
         The time index is never behind the offset index, so what it may lack lies in this tail.
@@ -338,21 +383,28 @@ class Segment:
             self.first_timestamp = self.first_batch(0).max_timestamp
         return reached
 
-    def _take(self, position: int, until: int, *, indexed: bool = False) -> int:
+    def _take(self, position: int, until: int, *, indexed: bool = False) -> Reached:
         """Note the batches from `position` on whose offsets are below `until`; where that ends.
 
-        `indexed` says that the first of them is the one that the last index entry names.
+        `indexed` says that the first of them is the one that the last index entry names. Damage on the way is
+        passed by, and noted in `damaged`.
         """
-        for at, header in self.walk(position):
-            if header.base_offset >= until:
-                return at
-            size = header.batch_length + LENGTH_OVERHEAD
-            if indexed:
-                self.since_entry, indexed = size, False
-            else:
-                self.note(at, header.last_offset, size, header.max_timestamp)
-            position = at + size
-        return position
+        next_offset = self.base_offset
+        try:
+            for at, header, damage in self._walk_over(position):
+                self.damaged = self.damaged or damage is not None
+                if header.base_offset >= until:
+                    return Reached(at, header.base_offset if damage else max(next_offset, until))
+                size = header.batch_length + LENGTH_OVERHEAD
+                if indexed:
+                    self.since_entry, indexed = size, False
+                else:
+                    self.note(at, header.last_offset, size, header.max_timestamp)
+                position, next_offset = at + size, header.next_offset
+        except BrokerError:
+            self.damaged = True
+            return Reached(self.size, next_offset)
+        return Reached(position, next_offset)
 
     def forget(self, offset: int) -> None:
         """Drop what indexes and hints say of `offset` and all behind it; the caller notes the rest again."""

@@ -1,0 +1,289 @@
+"""Compaction: of all records with one key, the newest stays. One pass over one log, in bounded steps.
+
+    1  map      read the dirty part: key → offset of its newest record
+    2  copy     per group of sealed segments: the records that stay, into <base>.log.cleaned; fsync (thread)
+    3  commit   rename to <base>.log.swap; fsync the directory (thread)
+    4  swap     the old segments' files go, <base>.log.swap becomes <base>.log
+
+Before the commit a crash leaves the old segments, and the .cleaned file is thrown away. From the commit on the
+.swap file counts: recovery does step 4 again (`core.log.recovery`). At no instruction is a record lost that
+should stay.
+
+What stays (KIP-58, KIP-534, and Kafka's cleaner): offsets, always; a record unless a newer one has its key; a
+tombstone until `delete.retention.ms` after it was first compacted, the moment being written into its batch;
+the last batch of each idempotent producer, emptied if need be, because it carries the sequence number. The
+active segment is never touched, nor what is not fsynced: the newer record must not be lost after the older one
+was dropped for it. Records without a key are dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import logging
+import os
+from collections.abc import Generator, Iterable
+
+from core.errors import BrokerError, ErrorCode
+from core.log import files
+from core.log.context import LogContext
+from core.log.flush import FlushTask
+from core.log.log import Log
+from core.log.retention import newest_ms
+from core.log.segment import CLEANED_SUFFIX, INT32_MAX, LOG_SUFFIX, SWAP_SUFFIX, Segment, file_stem
+from core.records.batch import check_crc, read_header, read_records, rebuild_batch
+from core.records.header import LENGTH_OVERHEAD, BatchHeader
+from core.records.record import Record
+
+logger = logging.getLogger(__name__)
+
+# A key below this length is its own fingerprint, all others are hashed to just this length.
+FINGERPRINT_SIZE = 16
+# Output is written in portions of this size.
+WRITE_SIZE = 1024 * 1024
+
+
+def dirty_segments(log: Log, cleaned_offset: int, now_ms: int) -> list[Segment]:
+    """The sealed, durable, old enough segments that hold something compaction has not seen."""
+    found = []
+    youngest_ms = now_ms - log.config.min_compaction_lag_ms
+    for segment, end in log.segments.after(cleaned_offset):
+        if end > log.flushed_offset:
+            break
+        if log.config.min_compaction_lag_ms and newest_ms(segment) > youngest_ms:
+            break
+        found.append(segment)
+    return found
+
+
+def dirty_ratio(log: Log, cleaned_offset: int, now_ms: int) -> float:
+    """The share of what could be compacted that is new, from 0 to 1."""
+    dirty = dirty_segments(log, cleaned_offset, now_ms)
+    if not dirty:
+        return 0.0
+    total = sum(s.size for s in log.segments.all if s.base_offset <= dirty[-1].base_offset)
+    return sum(segment.size for segment in dirty) / total if total else 0.0
+
+
+class CleanerPass:
+    """One pass over one log. `step` until `finished`; `cleaned_offset` is then the first offset not seen."""
+
+    def __init__(self, context: LogContext, log: Log, cleaned_offset: int, now_ms: int) -> None:
+        self._context = context
+        self._log = log
+        self._now_ms = now_ms
+        self._newest: dict[bytes, int] = {}
+        self._spent = 0
+        self._deadline = 0.0
+        self._started = False
+        self._run = self._whole_pass()
+        self._output: _Output | None = None
+        self.cleaned_offset = cleaned_offset
+        self.finished = False
+        # Why the log cannot be compacted; None if it can.
+        self.failure: str | None = None
+        log.cleaning = True
+
+    def step(self, deadline: float, error: OSError | None = None) -> FlushTask | None:
+        """Go on until about `deadline` (monotonic) or the bytes of one step are through.
+
+        A task that is given back is run in a thread, and its outcome handed to the next step as `error`.
+        """
+        self._spent = 0
+        self._deadline = deadline
+        try:
+            if self._started:
+                return self._run.send(error)
+            self._started = True
+            return next(self._run)
+        except StopIteration:
+            self._end()
+        except (OSError, BrokerError) as failure:
+            self._end()
+            # A full disk is empty again one day; a batch that cannot be read stays so.
+            if isinstance(failure, BrokerError) and failure.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                self.failure = str(failure)
+            logger.error("%s: compaction stopped: %s", self._log.topic_partition, failure)
+        return None
+
+    def abort(self) -> None:
+        """Stop here; the group that was at work stays as it was."""
+        self._run.close()
+        self._end()
+
+    def _end(self) -> None:
+        self.finished = True
+        self._log.cleaning = False
+        self._newest.clear()
+        if self._output is not None:
+            self._output.discard()
+            self._output = None
+
+    def _whole_pass(self) -> Generator[FlushTask | None, OSError | None, None]:
+        log = self._log
+        dirty = dirty_segments(log, self.cleaned_offset, self._now_ms)
+        if not dirty:
+            return
+        end_offset = yield from self._map(dirty)
+        keep = set(log.producers.last_offsets().values())
+        for group in _groups(log, end_offset):
+            yield from self._copy(group, end_offset, keep)
+        self.cleaned_offset = end_offset
+
+    # --- map -----------------------------------------------------------------------------------------------
+
+    def _map(self, dirty: Iterable[Segment]) -> Generator[FlushTask | None, OSError | None, int]:
+        """Fill the map from the dirty segments; the offset up to which it speaks for all records."""
+        newest = self._newest
+        limit = self._context.config.compaction_max_keys
+        end_offset = self.cleaned_offset
+        for segment in dirty:
+            for position, header in segment.walk(segment.locate(self.cleaned_offset)):
+                if len(newest) >= limit:
+                    return end_offset
+                if not header.is_control:
+                    for record in self._read(segment, position, header)[1]:
+                        if record.key is not None:
+                            newest[fingerprint(record.key)] = record.offset
+                end_offset = header.next_offset
+                if self._tired(header):
+                    yield None
+            end_offset = max(end_offset, self._end_of(segment))
+        return end_offset
+
+    def _end_of(self, segment: Segment) -> int:
+        following = self._log.segments.after(segment.base_offset)
+        return following[0][1] if following else segment.base_offset
+
+    def _tired(self, header: BatchHeader) -> bool:
+        self._spent += header.batch_length
+        return (
+            self._spent >= self._context.config.compaction_step_bytes
+            or self._context.clock.monotonic() >= self._deadline
+        )
+
+    def _read(self, segment: Segment, position: int, header: BatchHeader) -> tuple[bytes, list[Record]]:
+        data = segment.read_batch(position, header)
+        if not check_crc(data, 0, header):
+            raise segment.corrupt(position, "a batch has a wrong checksum")
+        if header.record_count == 0:
+            return data, []
+        return data, read_records(data, 0, header, max_bytes=self._context.config.max_decompressed_bytes)
+
+    # --- copy ----------------------------------------------------------------------------------------------
+
+    def _copy(
+        self, group: list[Segment], end_offset: int, keep: set[int]
+    ) -> Generator[FlushTask | None, OSError | None, None]:
+        """Write what stays of some segments into one, and put it in their place."""
+        log = self._log
+        output = self._output = _Output(log, group[0].base_offset)
+        for segment in group:
+            for position, header in segment.walk():
+                data, records = self._read(segment, position, header)
+                batch = (
+                    data if header.base_offset >= end_offset else self._filter(header, data, records, keep)
+                )
+                if batch is not None:
+                    output.add(batch)
+                if self._tired(header):
+                    yield None
+        output.write()
+        error = yield FlushTask([output.file], [], 0, 0)
+        if error is None:
+            output.commit(files.modified(group[-1].log.path))
+            error = yield FlushTask([], [log.directory], 0, 0)
+        if error is not None:
+            raise error
+        self._output = None
+        log.swap_segments(group, output.segment)
+
+    def _filter(
+        self, header: BatchHeader, data: bytes, records: list[Record], keep: set[int]
+    ) -> bytes | bytearray | None:
+        """What stays of a batch; None if nothing does."""
+        if header.is_control:
+            return data
+        newest, horizon = self._newest, header.delete_horizon
+        tombstones_over = horizon is not None and horizon <= self._now_ms
+        staying = [
+            record
+            for record in records
+            if record.key is not None
+            and newest.get(fingerprint(record.key), -1) <= record.offset
+            and not (record.value is None and tombstones_over)
+        ]
+        if not staying:
+            return rebuild_batch(header, []) if header.last_offset in keep else None
+        if horizon is None and any(record.value is None for record in staying):
+            horizon = self._now_ms + self._log.config.delete_retention_ms
+            return rebuild_batch(header, staying, delete_horizon=horizon)
+        return data if len(staying) == len(records) else rebuild_batch(header, staying)
+
+
+class _Output:
+    """The segment that compaction writes: its file under other names until it counts, its indexes in memory."""
+
+    def __init__(self, log: Log, base_offset: int) -> None:
+        self._stem = file_stem(log.directory, base_offset) + LOG_SUFFIX
+        fd = files.open_file(self._stem + CLEANED_SUFFIX, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        self.file = files.OpenFile(fd, writable=True)
+        self.segment = log.new_segment(base_offset)
+        self.segment.forget(0)
+        self._buffer = bytearray()
+
+    def add(self, batch: bytes | bytearray) -> None:
+        """Append a batch. Raises OSError."""
+        segment = self.segment
+        header = read_header(batch)
+        size = header.batch_length + LENGTH_OVERHEAD
+        if segment.size + size > INT32_MAX:
+            raise OSError(errno.EFBIG, "the compacted segment is too large")
+        segment.note(segment.size, header.last_offset, size, header.max_timestamp)
+        segment.size += size
+        self._buffer += batch
+        if len(self._buffer) >= WRITE_SIZE:
+            self.write()
+
+    def write(self) -> None:
+        """Write what waits. Raises OSError."""
+        view = memoryview(bytes(self._buffer))
+        while view:
+            view = view[files.write(self.file.fd, view) :]
+        self._buffer.clear()
+
+    def commit(self, modified: float) -> None:
+        """From here on the file counts, after a crash too. It is as old as the youngest that it replaces."""
+        files.set_modified(self._stem + CLEANED_SUFFIX, modified)
+        files.rename(self._stem + CLEANED_SUFFIX, self._stem + SWAP_SUFFIX)
+
+    def discard(self) -> None:
+        """Remove the file, under either of its names; the old segments are all there."""
+        with contextlib.suppress(OSError):
+            files.remove_if_present(self._stem + SWAP_SUFFIX)
+            files.remove_if_present(self._stem + CLEANED_SUFFIX)
+
+
+def fingerprint(key: bytes) -> bytes:
+    """What stands for a key in the map: short keys themselves, others a hash that nobody can collide."""
+    if len(key) < FINGERPRINT_SIZE:
+        return key
+    return hashlib.blake2b(key, digest_size=FINGERPRINT_SIZE).digest()
+
+
+def _groups(log: Log, end_offset: int) -> list[list[Segment]]:
+    """The sealed segments below `end_offset`, side by side as many as one segment may hold."""
+    groups: list[list[Segment]] = []
+    size = 0
+    for segment, end in log.segments.after(-1):
+        if segment.base_offset >= end_offset:
+            break
+        fits = groups and size + segment.size <= log.config.segment_bytes
+        if fits and end - groups[-1][0].base_offset <= INT32_MAX:
+            groups[-1].append(segment)
+            size += segment.size
+        else:
+            groups.append([segment])
+            size = segment.size
+    return groups
