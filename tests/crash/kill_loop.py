@@ -56,7 +56,12 @@ class Ledger:
         """Note an answer of the broker; the same place for two values is a failure at once."""
         before = self.acknowledged.setdefault(place, value)
         if before != value:
-            self.failures.append(f"{place} was given to {before!r} and to {value!r}")
+            self.fail(f"{place} was given to {before!r} and to {value!r}")
+
+    def fail(self, what: str) -> None:
+        """Note a broken promise; it ends the loop."""
+        self.failures.append(what)
+        self.stop.set()
 
 
 def produce_idempotent(broker: BrokerProcess, ledger: Ledger) -> None:
@@ -64,7 +69,7 @@ def produce_idempotent(broker: BrokerProcess, ledger: Ledger) -> None:
 
     def delivered(error: KafkaError | None, message: Delivered) -> None:
         if error is not None:
-            ledger.failures.append(f"the idempotent producer gave up on {message.value()!r}: {error}")
+            ledger.fail(f"the idempotent producer gave up on {message.value()!r}: {error}")
         else:
             place = (message.topic(), message.partition(), message.offset())
             ledger.acknowledge(place, message.value())
@@ -88,9 +93,9 @@ def produce_idempotent(broker: BrokerProcess, ledger: Ledger) -> None:
             )
             number += 1
         producer.poll(0 if number % 10 else PAUSE)
-    left = producer.flush(60)
-    if left:
-        ledger.failures.append(f"{left} messages of the idempotent producer were never answered")
+    left = producer.flush(0 if ledger.failures else 60)
+    if left and not ledger.failures:
+        ledger.fail(f"{left} messages of the idempotent producer were never answered")
 
 
 def produce_plain(broker: BrokerProcess, ledger: Ledger) -> None:
@@ -110,7 +115,7 @@ def produce_plain(broker: BrokerProcess, ledger: Ledger) -> None:
             time.sleep(0.02)
             continue
         if answer.error_code:
-            ledger.failures.append(f"plain produce was refused: {answer.error_code}")
+            ledger.fail(f"plain produce was refused: {answer.error_code}")
             continue
         for i, value in enumerate(values):
             ledger.acknowledge(("plain", partition, answer.base_offset + i), value)
@@ -135,7 +140,7 @@ def produce_rest(broker: BrokerProcess, ledger: Ledger) -> None:
             if answer.status_code == 503:  # it is stopping or starting and says so
                 continue
             if answer.status_code != 200:
-                ledger.failures.append(f"REST produce: {answer.status_code} {answer.text}")
+                ledger.fail(f"REST produce: {answer.status_code} {answer.text}")
                 continue
             for value, written in zip(values, answer.json()["records"], strict=True):
                 ledger.acknowledge(("rest", written["partition"], written["offset"]), value.encode())
@@ -149,11 +154,8 @@ def shown_settings(broker: BrokerProcess) -> Any:
     """Every topic with its id, partitions and settings, as REST shows them."""
     with httpx.Client(base_url=f"{broker.http}/api/v1", timeout=30, trust_env=False) as http:
         shown = {topic: http.get(f"/topics/{topic}").raise_for_status().json() for topic in TOPICS}
-    kept = ("name", "topic_id", "configs", "overrides")
-    return {
-        topic: {key: answer[key] for key in kept if key in answer} | {"count": len(answer["partitions"])}
-        for topic, answer in shown.items()
-    }
+    kept = ("name", "topic_id", "partitions", "configs", "effective_configs", "created")
+    return {topic: {key: answer[key] for key in kept} for topic, answer in shown.items()}
 
 
 def read_from(broker: BrokerProcess, start: dict[tuple[str, int], int]) -> dict[Place, bytes]:
@@ -220,7 +222,7 @@ def kill_loop(directory: Path, rounds: int, seed: int) -> str:
         for thread in threads:
             thread.start()
         for number in range(1, rounds + 1):
-            time.sleep(chance.uniform(0.2, 3.0) if rounds > 1 else 1.0)
+            ledger.stop.wait(chance.uniform(0.2, 3.0))
             broker.kill()
             start = time.monotonic()
             broker.start()
@@ -229,7 +231,7 @@ def kill_loop(directory: Path, rounds: int, seed: int) -> str:
             since = recent(ledger)
             known = Ledger(acknowledged=dict(ledger.acknowledged), seen=ledger.seen)
             compare(known, read_from(broker, since), since)
-            assert not ledger.failures, ledger.failures
+            assert not ledger.failures, (ledger.failures, broker.read_log()[-5000:])
             print(
                 f"round {number}: ready in {ready:.2f} s, {len(ledger.acknowledged)} acknowledged", flush=True
             )
@@ -237,7 +239,7 @@ def kill_loop(directory: Path, rounds: int, seed: int) -> str:
         for thread in threads:
             thread.join()
         check_everything(ledger, found := read_from(broker, {}))
-        assert not ledger.failures, ledger.failures
+        assert not ledger.failures, (ledger.failures, broker.read_log()[-5000:])
         assert "Traceback" not in broker.read_log(), broker.read_log()[-5000:]
         assert slowest <= READY_SECONDS, f"the slowest start took {slowest:.2f} s"
     finally:
