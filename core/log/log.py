@@ -167,6 +167,7 @@ class Log:
             active.size + size > config.segment_bytes
             or max_timestamp - active.first_timestamp > config.segment_ms
             or last - active.base_offset > INT32_MAX
+            or active.first_timestamp < 0
         ):
             active = self._roll_if_due(size, last, max_timestamp)
         elif size > config.segment_bytes:
@@ -262,8 +263,7 @@ class Log:
     def _write_failed(self, error: OSError) -> BrokerError:
         """Cut off what a failed write left behind; the log goes on if that works."""
         try:
-            if self._segments.active.log.file is not None:
-                self._segments.active.cut_back()
+            self._segments.active.cut_back()
         except OSError as second:
             self._fail(f"a failed write could not be cut off: {second}")
         logger.error("%s: write failed: %s", self.topic_partition, error)

@@ -287,4 +287,4 @@ class Snapshots:
         """Remove one snapshot file, if the disk lets us."""
         with contextlib.suppress(OSError):
             files.remove_if_present(self.path(offset))
-            self._offsets.remove(offset)
+            self._offsets = [known for known in self._offsets if known != offset]

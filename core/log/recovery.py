@@ -259,8 +259,7 @@ class _Opening:
         self._needs_segment = self._needs_segment or index < len(self._segments) - 1
         del self._segments[index + 1 :]
         segment.size = result.position
-        if files.size_of(segment.log.path) > segment.size:
-            segment.cut_back()
+        segment.cut_back()
         segment.mark_loaded()
         if segment.indexed_end > result.next_offset:
             segment.rebuild_indexes("it was cut in front of a batch that had been taken for good")

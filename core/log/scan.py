@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from core.log.epochs import LeaderEpochs
+from core.log.epochs import UNKNOWN, LeaderEpochs
 from core.log.segment import Segment
 from core.records.batch import check_crc
 from core.records.header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader
@@ -86,6 +86,8 @@ def _order_reason(
         return f"offset {base} where {next_offset} is next"
     if limit is not None and header.last_offset >= limit:
         return f"offset {header.last_offset} where the segment ends before {limit}"
-    if epochs is not None and header.leader_epoch != epochs.epoch_for(base):
-        return f"leader epoch {header.leader_epoch} in the epoch {epochs.epoch_for(base)}"
+    epoch = epochs.epoch_for(base) if epochs is not None else UNKNOWN
+    # Below the log start the epochs are forgotten, while batches may still be there.
+    if epoch not in (UNKNOWN, header.leader_epoch):
+        return f"leader epoch {header.leader_epoch} in the epoch {epoch}"
     return None

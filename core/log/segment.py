@@ -140,7 +140,9 @@ class Segment:
 
     def cut_back(self) -> None:
         """Remove what a failed write left behind the last good batch. Raises OSError."""
-        files.truncate(self.log.appending().fd, self.size)
+        with contextlib.suppress(FileNotFoundError):
+            if files.size_of(self.log.path) > self.size:
+                files.truncate(self.log.appending().fd, self.size)
 
     def flush_indexes(self) -> bool:
         """Write index entries that wait in memory; False if the disk refuses, and then they go on waiting.
