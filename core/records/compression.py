@@ -42,6 +42,9 @@ _KEPT = 16 * 1024 * 1024
 _GZIP_INPUT = 64 * 1024
 # Members or frames behind one another. A client writes one; each costs a new decompressor.
 _MAX_FRAMES = 1024
+# Blocks inside a stream, which we walk over in Python. A zstd block becomes up to 128 KiB, a block of Java's
+# snappy 32 KiB, so a real batch has some hundred; a megabyte of empty ones would take half a second.
+_MAX_BLOCKS = 16_384
 # zstd frames may ask for a window of up to 2 GiB. Level 22 of today's clients asks for 128 MiB.
 _ZSTD_MAX_WINDOW = 128 * 1024 * 1024
 # A decompressor keeps the largest window it has seen, so one that has seen more than the levels up to 19 use is
@@ -193,7 +196,7 @@ def _check_zstd_frames(data: memoryview) -> int:
 
     Gives the largest window that a frame asks for.
     """
-    position, end, window = 0, len(data), 0
+    position, end, window, blocks = 0, len(data), 0, 0
     try:
         while position < end:
             magic, length = _FRAME_START.unpack_from(data, position)
@@ -208,8 +211,9 @@ def _check_zstd_frames(data: memoryview) -> int:
             while not last:
                 block = data[position] | data[position + 1] << 8 | data[position + 2] << 16
                 last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
-                if kind == _RESERVED_BLOCK:
-                    raise _damaged(ZSTD, "a block is of an unknown kind")
+                blocks += 1
+                if kind == _RESERVED_BLOCK or blocks > _MAX_BLOCKS:
+                    raise _damaged(ZSTD, f"block {blocks} is of an unknown kind, or one too many")
                 position += 3 + (1 if kind == _RLE_BLOCK else size)
             position += 4 if parameters.has_checksum else 0
     except (IndexError, zstandard.ZstdError, struct_error) as error:
@@ -238,6 +242,8 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytearray:
         if total > max_bytes:
             raise _too_large(SNAPPY, len(data), max_bytes)
         blocks.append((block, size))
+        if len(blocks) > _MAX_BLOCKS:
+            raise _damaged(SNAPPY, f"it has more than {_MAX_BLOCKS} blocks")
     out = bytearray(total)
     target, position = memoryview(out), 0
     for block, size in blocks:
