@@ -246,6 +246,11 @@ class Log:
         )
 
     def _assign_epoch(self, epoch: int) -> None:
+        if epoch < self.epochs.latest:
+            raise BrokerError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"Leader epoch {epoch} of {self.topic_partition} is over; now it is {self.epochs.latest}.",
+            )
         try:
             self.epochs.assign(epoch, self._end)
         except OSError as error:

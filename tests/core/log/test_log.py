@@ -311,7 +311,9 @@ def test_leader_epochs_are_kept_and_told(shelf: Shelf) -> None:
     expected = {-1: (-1, -1), 0: (0, 2), 1: (0, 2), 3: (3, 3), 4: (3, 3), 5: (5, 7), 6: (-1, -1)}
     assert {epoch: log.end_offset_for_epoch(epoch) for epoch in expected} == expected
     assert (shelf.directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n3 2\n5 3\n"
-    assert shelf.open().end_offset_for_epoch(4) == (3, 3)
+    log = shelf.open()
+    assert log.end_offset_for_epoch(4) == (3, 3)
+    refused(lambda: append(log, records("x"), epoch=4), ErrorCode.FENCED_LEADER_EPOCH)
 
 
 # --- flush -------------------------------------------------------------------------------------------------
@@ -492,7 +494,7 @@ def test_delete_records_moves_the_start_and_removes_whole_segments(tmp_path: Pat
     refused(lambda: log.read(4, 100, min_one=True), ErrorCode.OFFSET_OUT_OF_RANGE)
     refused(lambda: log.truncate_prefix(11), ErrorCode.OFFSET_OUT_OF_RANGE)
     assert log.truncate_prefix(10) == 10
-    assert append(log, records("next")).base_offset == 10
+    assert append(log, records("next"), epoch=2).base_offset == 10
     assert any(name.endswith(".deleted") for name in os.listdir(shelf.directory))
     log = shelf.open(log_start=10)
     assert (log.offsets, values(log)) == (LogOffsets(10, 11, 11), [b"next"])
