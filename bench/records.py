@@ -9,7 +9,7 @@ import time
 from bench import yardstick
 from bench.case import Figure, case, median_of
 from bench.load import Connection, batch_of, fetch_frame, produce_frame
-from bench.server import broker, measured_cpu
+from bench.server import broker, measured_cpu, on_other_cores
 from tests.broker_process import BrokerProcess
 
 MICRO = 1e6
@@ -93,26 +93,29 @@ def _round_trips(connection: socket.socket, request: bytes, answer_size: int, co
 
 @case
 def round_trip(repeats: int) -> list[Figure]:
-    """One record of 100 B, acks=1, one at a time: p50 against an echo on the same kind of loop, turn by turn."""
+    """One record of 100 B, acks=1, one at a time: p50, against an echo on the same kind of loop, turn by turn."""
     request = produce_frame("bench", batch_of(170, 1))
-    ours, echoes, ratios = [], [], []
-    with broker() as server, yardstick.echo_server() as address:
+    ours, echoes = [], []
+    with (
+        broker() as server,
+        yardstick.echo_server() as (echo_pid, echo_address),
+        on_other_cores(server.pid, echo_pid),
+    ):
         connection = Connection(server.kafka_address)
         connection.create_topic("bench")
         connection.socket.sendall(request)
         answer_size = 4 + len(connection.receive())
-        echo = socket.create_connection(address)
-        echo.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        echo = Connection(echo_address)
         for repeat in range(repeats + 1):
             one = _round_trips(connection.socket, request, answer_size, 1000)
-            other = _round_trips(echo, request, len(request), 1000)
+            other = _round_trips(echo.socket, request, len(request), 1000)
             if repeat:
                 ours.append(one)
                 echoes.append(other)
-                ratios.append(one / other)
         echo.close()
         connection.close()
+    ratios = [one / other for one, other in zip(ours, echoes, strict=True)]
     return [
-        median_of("one record, round trip p50, times an echo", ratios, "x", 2),
+        median_of("one record, round trip p50, in echoes", ratios, "x", 2),
         median_of("one record, round trip p50", ours, "µs", floor=statistics.median(echoes)),
     ]

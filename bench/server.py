@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,6 +31,28 @@ def resident_bytes(pid: int) -> int:
 def descriptors(pid: int) -> int:
     """Open file descriptors of a process."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+@contextmanager
+def on_other_cores(*pids: int) -> Iterator[None]:
+    """Keep this process on one core and those on the others, as a client elsewhere would be.
+
+    Left to itself the scheduler puts a client and a server that take turns on one core or on two, as it
+    likes; waking a core that sleeps costs more than all else in a round trip.
+    """
+    cores = os.sched_getaffinity(0)
+    if len(cores) < 2:
+        yield
+        return
+    own = min(cores)
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores - {own})
+    os.sched_setaffinity(0, {own})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 @contextmanager

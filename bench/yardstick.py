@@ -75,10 +75,10 @@ def _child(kind: str) -> Iterator[tuple[int, tuple[str, int]]]:
 
 
 @contextmanager
-def echo_server() -> Iterator[tuple[str, int]]:
-    """An echo server in a process of its own; gives its address."""
-    with _child("echo") as (_, address):
-        yield address
+def echo_server() -> Iterator[tuple[int, tuple[str, int]]]:
+    """An echo server in a process of its own; gives its pid and address."""
+    with _child("echo") as found:
+        yield found
 
 
 def sink_us(size: int, answer_size: int, count: int) -> float:
