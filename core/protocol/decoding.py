@@ -21,7 +21,7 @@ from core.protocol import primitives
 from core.protocol.encoding import FEW
 from core.protocol.frame import MAX_BYTES, MAX_STRING, MAX_TAGS
 from core.protocol.schema import Field, Kind, fields_of
-from core.protocol.source import FORMATS, Compiled, Source, fixed_size, smallest
+from core.protocol.source import FORMATS, Compiled, Part, Source, fixed_size, smallest, span
 
 
 def compile_decoder(message: type[Struct], version: int, flexible: bool) -> Compiled:
@@ -43,7 +43,7 @@ class _Decoder:
                 "unpack_from": unpack_from,
             },
         )
-        self.run: list[tuple[str, str]] = []  # formats and variables still to be read together
+        self.run: list[Part] = []  # still to be read together
         self.readers: dict[str, tuple[str, int]] = {}
 
     def compile(self) -> Compiled:
@@ -55,17 +55,20 @@ class _Decoder:
 
     def fixed(self, format_: str, prefix: str) -> str:
         variable = self.source.new(prefix)
-        self.run.append((format_, variable))
+        self.run.append(Part(format_, variable, self.source.path))
         return variable
 
     def flush(self) -> None:
         """Reads the run."""
-        if not self.run:
-            return
+        if self.run:
+            with self.source.field(span(self.run)):
+                self.read_run()
+            self.run = []
+
+    def read_run(self) -> None:
         line = self.source.line
-        formats = ">" + "".join(format_ for format_, _ in self.run)
-        variables = ", ".join(variable for _, variable in self.run)
-        self.run = []
+        formats = ">" + "".join(part.format for part in self.run)
+        variables = ", ".join(part.expression for part in self.run)
         if formats == ">B":
             line(f"{variables} = buffer[position]")
             line("position += 1")

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from core.protocol import primitives
 from core.protocol.schema import Field, Kind, Piece, fields_of
-from core.protocol.source import FORMATS, Compiled, Source
+from core.protocol.source import FORMATS, Compiled, Part, Source, span
 from core.types import FileSlice
 
 SMALL = 512
@@ -70,7 +70,7 @@ class _Encoder:
             },
         )
         self.out = "out"
-        self.run: list[tuple[str, str]] = []  # formats and expressions still to be written together
+        self.run: list[Part] = []  # still to be written together
         self.writers: dict[str, str] = {}
 
     def compile(self) -> Compiled:
@@ -84,19 +84,23 @@ class _Encoder:
 
     # --- runs of fixed size ------------------------------------------------------------------------------
 
-    def written(self, *more: tuple[str, str]) -> None:
+    def part(self, format_: str, expression: str) -> Part:
+        return Part(format_, expression, self.source.path)
+
+    def written(self, *more: Part) -> None:
         """Writes the run and `more`, without forgetting the run: for the two branches of an if."""
         run = [*self.run, *more]
         if not run:
             return
-        if not any(expression for _, expression in run):  # nothing but empty tag sections
+        if not any(part.expression for part in run):  # nothing but empty tag sections
             self.source.line(f"{self.out} += {bytes(len(run))!r}")
             return
-        formats = ">" + "".join(format_ for format_, _ in run)
+        formats = ">" + "".join(part.format for part in run)
         if formats not in self.writers:
             self.writers[formats] = self.source.constant("p", Layout(formats).pack)
-        values = ", ".join(expression for _, expression in run if expression)
-        self.source.line(f"{self.out} += {self.writers[formats]}({values})")
+        values = ", ".join(part.expression for part in run if part.expression)
+        with self.source.field(span(run)):
+            self.source.line(f"{self.out} += {self.writers[formats]}({values})")
 
     def flush(self) -> None:
         """Writes the run."""
@@ -117,9 +121,9 @@ class _Encoder:
         """Writes the code that writes one value."""
         with self.source.field(path):
             if kind is Kind.UUID:
-                self.run.append((FORMATS[kind], f"{expression}.bytes"))
+                self.run.append(self.part(FORMATS[kind], f"{expression}.bytes"))
             elif kind in FORMATS:
-                self.run.append((FORMATS[kind], expression))
+                self.run.append(self.part(FORMATS[kind], expression))
             elif kind is Kind.STRUCT and not nullable:
                 assert struct is not None
                 self.struct(struct, expression, path)
@@ -144,9 +148,9 @@ class _Encoder:
         if kind is Kind.STRUCT:
             assert struct is not None
             with source.block(f"if {value} is None:"):
-                self.written(("b", "-1"))
+                self.written(self.part("b", "-1"))
             with source.block("else:"):
-                self.written(("b", "1"))
+                self.written(self.part("b", "1"))
                 self.run = []
                 self.struct(struct, value, path)
                 self.flush()
@@ -156,7 +160,8 @@ class _Encoder:
             self.run = []
             return
         with source.block(f"if {value} is None:"):
-            self.written(("B", "0") if self.flexible else ("h" if kind is Kind.STRING else "i", "-1"))
+            null = "h" if kind is Kind.STRING else "i"
+            self.written(self.part("B", "0") if self.flexible else self.part(null, "-1"))
         with source.block("else:"):
             self.sized(kind, element, struct, value, path)
             self.run = []
@@ -187,14 +192,14 @@ class _Encoder:
     def length(self, expression: str, format_: str, widest: int = 1) -> None:
         """Writes the run and a length; as a varint of up to `widest` bytes by the same `pack`."""
         if not self.flexible:
-            self.written((format_, expression))
+            self.written(self.part(format_, expression))
             return
         count = self.source.new("n")
         self.source.line(f"{count} = {expression} + 1")
         for width in range(1, widest + 1):
-            lower = [("B", f"{count} >> {7 * n} & 127 | 128") for n in range(width - 1)]
+            lower = [self.part("B", f"{count} >> {7 * n} & 127 | 128") for n in range(width - 1)]
             with self.source.block(f"{'if' if width == 1 else 'elif'} {count} < {1 << 7 * width}:"):
-                self.written(*lower, ("B", f"{count} >> {7 * width - 7}"))
+                self.written(*lower, self.part("B", f"{count} >> {7 * width - 7}"))
         with self.source.block("else:"):
             self.written()
             self.source.line(f"{self.out} += uvarint({count})")
@@ -218,10 +223,10 @@ class _Encoder:
         source = self.source
         count = source.new("n")
         source.line(f"{count} = len({value})")
-        before = ">" + "".join(format_ for format_, _ in self.run) + ("B" if self.flexible else "i")
+        before = ">" + "".join(part.format for part in self.run) + ("B" if self.flexible else "i")
         few = source.constant("p", tuple(Layout(f"{before}{n}{format_}").pack for n in range(FEW)))
         told = f"{count} + 1" if self.flexible else count
-        values = ", ".join([*(expression for _, expression in self.run if expression), told])
+        values = ", ".join([*(part.expression for part in self.run if part.expression), told])
         with source.block(f"if {count} < {FEW}:"):
             source.line(f"{self.out} += {few}[{count}]({values}, *{value})")
         with source.block("else:"):
@@ -264,7 +269,7 @@ class _Encoder:
     def tags(self, tagged: list[Field], expression: str, prefix: str) -> None:
         """The tag section: only what differs from its default, in the order of the tags."""
         if not tagged:
-            self.run.append(("x", ""))
+            self.run.append(self.part("x", ""))
             return
         source = self.source
         defaults = {field.name: source.constant("D", field.default) for field in tagged}
@@ -273,7 +278,7 @@ class _Encoder:
             for name, default in defaults.items()
         )
         with source.block(f"if {usual}:"):
-            self.written(("x", ""))
+            self.written(self.part("x", ""))
         with source.block("else:"):
             self.flush()
             outer, section, count = self.out, source.new("o"), source.new("n")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from struct import calcsize
 from types import FunctionType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -54,6 +54,20 @@ def smallest(kind: Kind, message: type[Struct] | None, version: int, flexible: b
     if flexible:
         return 1
     return 2 if kind is Kind.STRING else 4
+
+
+class Part(NamedTuple):
+    """A value of fixed size that waits to be read or written together with its neighbours."""
+
+    format: str
+    expression: str
+    path: str
+
+
+def span(run: list[Part]) -> str:
+    """Which fields a run is: the first and the last."""
+    first, last = run[0].path, run[-1].path
+    return first if first == last else f"{first} … {last}"
 
 
 class Source:

@@ -1,0 +1,15 @@
+"""The table of what versions mean."""
+
+from __future__ import annotations
+
+from core.protocol import traits
+
+
+def test_record_formats_follow_the_versions_of_produce_and_fetch() -> None:
+    assert [traits.produce_magic(version) for version in (0, 1, 2, 3, 13)] == [0, 0, 1, 2, 2]
+    assert [traits.fetch_magic(version) for version in (0, 1, 2, 3, 4, 18)] == [0, 0, 1, 1, 2, 2]
+
+
+def test_topics_go_by_id_from_version_13_of_produce_and_fetch_alone() -> None:
+    assert traits.names_topics_by_id(0, 13) and traits.names_topics_by_id(1, 13)
+    assert not traits.names_topics_by_id(0, 12) and not traits.names_topics_by_id(3, 13)
