@@ -41,3 +41,48 @@ def list_offsets_old_style(version: int) -> bool:
 def api_versions_names_software(version: int) -> bool:
     """Whether ApiVersions carries the name and version of the client's software (KIP-511)."""
     return version >= 3
+
+
+def join_gives_the_id_first(version: int) -> bool:
+    """Whether JoinGroup answers a new member MEMBER_ID_REQUIRED and is repeated with the id (KIP-394)."""
+    return version >= 4
+
+
+def join_may_skip_assignment(version: int) -> bool:
+    """Whether the client understands that its leader need not assign (KIP-814)."""
+    return version >= 9
+
+
+def refused_join_protocol(version: int) -> str | None:
+    """The protocol's name in a refused JoinGroup: null where it may be."""
+    return None if version >= 7 else ""
+
+
+def refused_join_generation(version: int) -> int:
+    """The generation in a refused JoinGroup; brokers that had version 0 alone said 0."""
+    return -1 if version > 0 else 0
+
+
+def heartbeat_is_refused_before_sync(version: int) -> bool:
+    """Whether a heartbeat between join and sync hears REBALANCE_IN_PROGRESS, as clients of 0.9 knew it."""
+    return version == 0
+
+
+def leave_names_many(version: int) -> bool:
+    """Whether LeaveGroup carries a list of members, and answers for each (KIP-345)."""
+    return version >= 3
+
+
+def commit_knows_missing_groups(version: int) -> bool:
+    """Whether OffsetCommit says GROUP_ID_NOT_FOUND; before it was ILLEGAL_GENERATION (KIP-848)."""
+    return version >= 9
+
+
+def offsets_of_zookeeper(version: int) -> bool:
+    """Whether OffsetCommit and OffsetFetch of this version mean the offsets that stood in ZooKeeper."""
+    return version == 0
+
+
+def describe_knows_missing_groups(version: int) -> bool:
+    """Whether DescribeGroups says GROUP_ID_NOT_FOUND; before, a missing group was a dead one (KIP-1043)."""
+    return version >= 6
