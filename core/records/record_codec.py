@@ -62,11 +62,12 @@ def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> byte
     records = records if isinstance(records, (list, tuple)) else list(records)
     builder = _Builder(2, 0, 0, -1, -1, -1, _NO_SIZE_LIMIT)
     append = builder.append
+    no_headers: list[object] = []
     try:
         # Deltas count from the first record's time. This one is only there to set it, and is cut off below.
         first = append(0, base_timestamp, None, None, [])
         for offset_delta, timestamp, key, value, headers in records:
-            append(offset_delta, timestamp, key, value, list(headers))
+            append(offset_delta, timestamp, key, value, list(headers) if headers else no_headers)
     except (UnicodeEncodeError, OverflowError) as error:
         raise cannot_encode(error) from None
     body: bytearray = builder.build()
