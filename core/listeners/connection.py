@@ -176,7 +176,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _busy(self) -> bool:
         """Whether a request is under way, or an answer, or the connection is gone: nothing new is begun."""
-        return self._task is not None or bool(self._out) or self._write_paused or self._transport is None
+        stuck = bool(self._out) and not self._corked
+        return self._task is not None or stuck or self._write_paused or self._transport is None
 
     # --- in ------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from struct import Struct
+from types import CoroutineType
 from typing import Any
 
 from core.broker.broker import Broker
@@ -121,7 +122,7 @@ class KafkaSession:
             raise RefusedError(f"malformed request: {error}") from None
         self.cacheable = False
         answer = handler.function(self, request)
-        if isinstance(answer, Coroutine):
+        if type(answer) is CoroutineType:
             return self._later(header, answer)
         return self._encode(header, answer, question)
 
