@@ -1,0 +1,118 @@
+"""core.broker.topics: durable before visible, one change of a topic at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from core.broker.broker import Broker
+from core.broker.topics import check_topic_name
+from core.clock import ManualClock
+from core.config import Config
+from core.errors import BrokerError, ErrorCode
+from core.records.record import NewRecord
+from core.types import TopicPartition
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    opened = Broker(Config(data_dir=tmp_path, max_partitions_per_topic=10, max_partitions=20), ManualClock())
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "_"])
+def test_legal_names_are_taken(name: str) -> None:
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a\x00"])
+def test_illegal_names_are_refused(name: str) -> None:
+    with pytest.raises(BrokerError) as refused:
+        check_topic_name(name)
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_of_many_that_create_the_same_topic_one_succeeds(broker: Broker) -> None:
+    outcomes = await asyncio.gather(*(broker.create_topic("t") for _ in range(5)), return_exceptions=True)
+    refusals = [o for o in outcomes if isinstance(o, BrokerError)]
+    assert len(refusals) == 4 and {r.code for r in refusals} == {ErrorCode.TOPIC_ALREADY_EXISTS}
+
+
+async def test_a_caller_that_goes_away_does_not_stop_a_change(broker: Broker) -> None:
+    task = asyncio.create_task(broker.create_topic("t", partitions=3))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    for _ in range(100):
+        if broker.topics():
+            break
+        await asyncio.sleep(0.01)
+    assert broker.topic("t").partitions == 3 and not broker._changing
+
+
+async def test_a_change_on_an_old_view_is_refused(broker: Broker) -> None:
+    await broker.create_topic("t")
+    changes = [broker.alter_configs("t", {"retention.ms": str(n)}) for n in (1, 2)]
+    outcomes = await asyncio.gather(*changes, return_exceptions=True)
+    assert sum(isinstance(o, BrokerError) for o in outcomes) == 1
+    assert broker.topic("t").version == 2
+
+
+async def test_the_version_rises_with_each_change_and_not_without_one(broker: Broker) -> None:
+    await broker.create_topic("t")
+    await broker.alter_configs("t", {"retention.ms": "5"})
+    await broker.alter_configs("t", {"retention.ms": "5"})
+    assert broker.topic("t").version == 2
+    await broker.create_partitions("t", 3)
+    assert broker.topic("t").version == 3
+    assert (await broker.alter_configs("t", {"retention.ms": None}, validate_only=True)).overrides == {}
+    assert broker.topic("t").overrides == {"retention.ms": "5"}
+
+
+async def test_limits_on_partitions_hold_per_topic_and_in_all(broker: Broker) -> None:
+    for partitions in (0, -2, 11):
+        with pytest.raises(BrokerError) as refused:
+            await broker.create_topic("t", partitions=partitions)
+        assert refused.value.code is ErrorCode.INVALID_PARTITIONS
+    await broker.create_topic("a", partitions=10)
+    await broker.create_topic("b", partitions=9)
+    with pytest.raises(BrokerError, match="at most 20"):
+        await broker.create_topic("c", partitions=2)
+    await broker.create_partitions("b", 10)
+
+
+async def test_internal_topics_are_hidden_and_kept(broker: Broker) -> None:
+    await broker.create_topic("__consumer_offsets")
+    assert broker.topics() == [] and len(broker.topics(include_internal=True)) == 1
+    with pytest.raises(BrokerError):
+        await broker.delete_topic("__consumer_offsets")
+
+
+async def test_a_topic_made_again_is_empty_and_another_one(broker: Broker) -> None:
+    first = await broker.create_topic("t")
+    await broker.produce("t", [NewRecord(value=b"old")])
+    await broker.delete_topic("t")
+    second = await broker.create_topic("t")
+    assert second.topic_id != first.topic_id
+    assert broker.partition(TopicPartition("t", 0)).offsets.log_end_offset == 0
+    with pytest.raises(BrokerError):
+        broker.topic_name(first.topic_id)
+
+
+async def test_a_disk_that_refuses_leaves_no_topic(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_exception(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "full"))
+        return future
+
+    monkeypatch.setattr(broker.store, "submit", refuse)
+    with pytest.raises(BrokerError):
+        await broker.create_topic("t")
+    assert broker.topics() == []
+    monkeypatch.undo()
+    await broker.create_topic("t")
