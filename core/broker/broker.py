@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from core.broker.groups import Groups
 from core.broker.records import RecordVerbs
 from core.clock import Clock
 from core.config import Config
@@ -29,7 +30,12 @@ DATABASE = "metadata.db"
 
 
 class Broker(RecordVerbs):
-    """One broker over one data directory. Open it on the event loop that will use it."""
+    """One broker over one data directory. Open it on the event loop that will use it.
+
+    `groups` is there once the broker is open.
+    """
+
+    groups: Groups
 
     def __init__(self, config: Config, clock: Clock) -> None:
         data_dir = Path(config.data_dir)
@@ -55,14 +61,21 @@ class Broker(RecordVerbs):
             for topic in self._topics.values()
             for partition in range(topic.partitions)
         )
+        self.groups = Groups(self)
+        await self.groups.open()
         self._background = [
             asyncio.create_task(self._every(self.config.background_interval_ms, self._background_step)),
             asyncio.create_task(self._every(self.config.checkpoint_interval_ms, self._checkpoint)),
+            asyncio.create_task(
+                self._every(self.config.offsets_retention_check_interval_ms, self.groups.expire)
+            ),
         ]
         self.ready = True
 
     def drain(self) -> None:
         """Answer everything that waits; nothing waits afterwards. The first half of a stop."""
+        if self.ready:
+            self.groups.drain()
         self.ready = False
         self.purgatory.drain()
 
@@ -79,6 +92,11 @@ class Broker(RecordVerbs):
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.flusher.close)
         self.logs.close()
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records and its committed offsets. Raises as `TopicVerbs.delete_topic`."""
+        await super().delete_topic(name)
+        await self.groups.topic_deleted(name)
 
     async def _reserve_producer_ids(self, count: int) -> int:
         first = self._next_producer_id

@@ -42,7 +42,7 @@ class OffsetVerbs(GroupRegistry):
         be, and is refused while the group has members. A group that is not there and a generation do not go
         together: GROUP_ID_NOT_FOUND. `retention_ms` (v2–v4) is −1 for the broker's own.
         """
-        error = self.refusal(group_id)
+        error = self._closed
         entry = self._entries.get(group_id)
         if not error and entry is None:
             if generation >= 0:
@@ -76,7 +76,7 @@ class OffsetVerbs(GroupRegistry):
         Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP for a group with members that are no consumers. A topic
         that members read is GROUP_SUBSCRIBED_TO_TOPIC.
         """
-        self.require(group_id)
+        self.require_name(group_id)
         entry = self._entries.get(group_id)
         if entry is None or entry.group.state is State.DEAD:
             raise BrokerError(
@@ -101,6 +101,10 @@ class OffsetVerbs(GroupRegistry):
             if error:
                 return [error if result is ErrorCode.NONE else result for result in results]
         return results
+
+    def committed_topics(self) -> set[str]:
+        """All topics for which any group has committed offsets."""
+        return {topic for entry in self._entries.values() for topic in entry.offsets.topics()}
 
     async def forget_topic(self, topic: str) -> None:
         """A topic has been deleted: its offsets go from all groups, lest a new topic of that name inherit them."""

@@ -106,7 +106,7 @@ class GroupCoordinator(OffsetVerbs):
 
         Raises what concerns the request as a whole: INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE.
         """
-        self.require(group_id)
+        self.require_name(group_id)
         entry = self._entries.get(group_id)
         if entry is None:
             return [LeaveReply(*leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in leavers]
@@ -130,8 +130,8 @@ class GroupCoordinator(OffsetVerbs):
     # --- admin -------------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupView | None:
-        """The group as it is; None if there is none. Raises INVALID_GROUP_ID and the like."""
-        self.require(group_id)
+        """The group as it is; None if there is none."""
+        self.require_open()
         entry = self._entries.get(group_id)
         if entry is None or entry.group.state is State.DEAD:
             return None
@@ -147,8 +147,7 @@ class GroupCoordinator(OffsetVerbs):
 
         A name that nobody knows matches nothing.
         """
-        if self._closed is not ErrorCode.NONE:
-            self.require("")
+        self.require_open()
         wanted_states = {state.lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
         return [
@@ -163,7 +162,7 @@ class GroupCoordinator(OffsetVerbs):
 
         Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP while it has members.
         """
-        self.require(group_id)
+        self.require_open()
         entry = self._entries.get(group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if entry is None else entry.group.delete()
         if error is ErrorCode.NON_EMPTY_GROUP:

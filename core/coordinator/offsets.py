@@ -13,7 +13,7 @@ How long, as in Kafka (KIP-211, guide section "Offset Commit Request"). An offse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -84,6 +84,10 @@ class GroupOffsets:
         """The committed offset of a partition; None if there is none."""
         partitions = self._topics.get(topic)
         return None if partitions is None else partitions.get(partition)
+
+    def topics(self) -> Iterable[str]:
+        """The topics that have committed offsets."""
+        return self._topics.keys()
 
     def topic(self, topic: str) -> dict[int, CommittedOffset]:
         """The committed offsets of a topic, by partition."""

@@ -128,19 +128,26 @@ class GroupRegistry:
                 _give(answer)
 
     def refusal(self, group_id: str) -> ErrorCode:
-        """NONE if requests for this group can be served at all."""
+        """NONE if members of this group can be served at all."""
         if self._closed is not ErrorCode.NONE:
             return self._closed
         return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
 
-    def require(self, group_id: str) -> None:
-        """Raise what `refusal` says."""
-        error = self.refusal(group_id)
-        if error is ErrorCode.INVALID_GROUP_ID:
-            raise BrokerError(error, "A group id must not be empty.")
-        if error:
+    def require_name(self, group_id: str) -> None:
+        """Raise INVALID_GROUP_ID for the empty id, and what `require_open` raises.
+
+        Membership needs a name; offsets do not: old simple consumers commit under the empty id, and so it can
+        be described and deleted too, as in Kafka.
+        """
+        self.require_open()
+        if not group_id:
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID, "A group id must not be empty.")
+
+    def require_open(self) -> None:
+        """Raise COORDINATOR_LOAD_IN_PROGRESS at the start and COORDINATOR_NOT_AVAILABLE at the stop."""
+        if self._closed is not ErrorCode.NONE:
             raise BrokerError(
-                error, "The group coordinator does not serve requests at the moment; try again."
+                self._closed, "The group coordinator does not serve requests at the moment; try again."
             )
 
     # --- groups come and go ------------------------------------------------------------------------------------

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from core.listeners.kafka import configs, fetch, metadata, offsets, produce, topics, versions
+from core.listeners.kafka import (
+    configs,
+    fetch,
+    group_offsets,
+    groups,
+    metadata,
+    offsets,
+    produce,
+    topics,
+    versions,
+)
 from core.listeners.kafka.handler import Handler
 
 HANDLERS: dict[int, Handler] = {
     key: handler
-    for module in (produce, fetch, offsets, metadata, topics, configs, versions)
+    for module in (produce, fetch, offsets, metadata, topics, configs, groups, group_offsets, versions)
     for key, handler in module.HANDLERS.items()
 }

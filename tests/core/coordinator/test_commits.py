@@ -17,6 +17,15 @@ def offset(w: World, group: str = "g", topic: str = "t", partition: int = 0) -> 
     return None if found is None else found.offset
 
 
+async def test_the_empty_group_id_serves_old_simple_consumers() -> None:
+    w = await world()
+    assert await w.coordinator.commit("", [Commit("t", 0, 5)]) == [OK]
+    assert offset(w, "") == 5
+    assert w.coordinator.describe("") is not None
+    await w.coordinator.delete("")
+    assert offset(w, "") is None
+
+
 async def test_a_simple_consumer_commits_to_a_group_that_nobody_made() -> None:
     w = await world()
     assert await w.coordinator.commit("g", [Commit("t", 0, 5, 3, "note"), Commit("t", 1, 6)]) == [OK, OK]
@@ -42,7 +51,6 @@ async def test_commits_are_refused_as_kafka_refuses_them() -> None:
     one = [Commit("t", 0, 5)]
     assert await w.coordinator.commit("g", one) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     await w.start()
-    assert await w.coordinator.commit("", one) == [ErrorCode.INVALID_GROUP_ID]
     unknown = await w.coordinator.commit("g", one, member_id="a", generation=3)
     assert unknown == [ErrorCode.GROUP_ID_NOT_FOUND]
     [leader] = await w.stable()

@@ -1,0 +1,198 @@
+"""The verbs on groups that every door calls, as `broker.groups`.
+
+The coordinator decides; here is what it cannot know: which topics exist, and the store. A TCP door hands in
+what a member said and gets what the member hears; errors of members come back in the replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from core.broker.group_store import MetadataGroupStore
+from core.broker.topics import TopicVerbs
+from core.coordinator.group_coordinator import GroupCoordinator
+from core.coordinator.group_messages import (
+    NO_GENERATION,
+    NO_MEMBER,
+    GroupListing,
+    GroupView,
+    JoinedMember,
+    JoinReply,
+    JoinRequest,
+    Leaver,
+    LeaveReply,
+    MemberView,
+    State,
+    SyncReply,
+    SyncRequest,
+)
+from core.coordinator.offsets import NO_OFFSET, Commit, CommittedOffset
+from core.errors import BrokerError, ErrorCode
+
+__all__ = [
+    "NO_GENERATION",
+    "NO_MEMBER",
+    "NO_OFFSET",
+    "Commit",
+    "CommittedOffset",
+    "GroupListing",
+    "GroupView",
+    "Groups",
+    "JoinReply",
+    "JoinRequest",
+    "JoinedMember",
+    "LeaveReply",
+    "Leaver",
+    "MemberView",
+    "SyncReply",
+    "SyncRequest",
+]
+
+# OffsetCommit and OffsetFetch v0 stood for offsets in ZooKeeper, a register apart. It is kept as topics of this
+# prefix, which no real topic can have, so that it expires and goes with its group.
+_REGISTER = "\0"
+
+
+class Groups:
+    """All groups of a broker, for every door."""
+
+    def __init__(self, broker: TopicVerbs) -> None:
+        self._broker = broker
+        self._topic = broker.topic
+        loop = asyncio.get_running_loop()
+        store = MetadataGroupStore(broker.store)
+        self.coordinator = GroupCoordinator(broker.config, broker.clock, loop, store)
+        # Nothing is to be added to these.
+        self.join = self.coordinator.join
+        self.sync = self.coordinator.sync
+        self.heartbeat = self.coordinator.heartbeat
+        self.leave = self.coordinator.leave
+        self.describe = self.coordinator.describe
+        self.list = self.coordinator.list
+        self.delete = self.coordinator.delete
+
+    async def open(self) -> None:
+        """Take over what the last run left; members go on without rejoining.
+
+        Offsets of a topic that was deleted just before a crash go now.
+        """
+        await self.coordinator.load()
+        for topic in self.coordinator.committed_topics():
+            if not self._exists(topic.removeprefix(_REGISTER), 0):
+                await self.coordinator.forget_topic(topic)
+
+    def drain(self) -> None:
+        """Answer everybody who waits; nothing is served afterwards."""
+        self.coordinator.drain()
+
+    @property
+    def closed(self) -> ErrorCode:
+        """What every request hears before the groups are loaded and after the stop; NONE in between."""
+        return self.coordinator.refusal("-")
+
+    def before_sync(self, group_id: str) -> ErrorCode:
+        """REBALANCE_IN_PROGRESS while the members wait for the leader's assignment, else NONE."""
+        group = self.coordinator.group(group_id)
+        if group is not None and group.state is State.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    async def expire(self) -> None:
+        """Let offsets go whose time is over. To be called once in a while."""
+        await self.coordinator.expire()
+
+    async def topic_deleted(self, topic: str) -> None:
+        """A topic is gone, and its offsets with it."""
+        for name in (topic, _REGISTER + topic):
+            await self.coordinator.forget_topic(name)
+
+    # --- offsets -----------------------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        group_id: str,
+        commits: Sequence[Commit],
+        *,
+        member_id: str = NO_MEMBER,
+        generation: int = NO_GENERATION,
+        group_instance_id: str | None = None,
+        retention_ms: int = -1,
+        register: bool = False,
+    ) -> list[ErrorCode]:
+        """OffsetCommit: an error for each of `commits`, in their order, once the good ones are durable.
+
+        A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. With `register` (v0) the offsets are kept
+        in the register too, without metadata.
+        """
+        known = [commit for commit in commits if self._exists(commit.topic, commit.partition)]
+        wanted = known
+        if register:
+            wanted = known + [c._replace(topic=_REGISTER + c.topic, metadata="") for c in known]
+        results = await self.coordinator.commit(
+            group_id,
+            wanted,
+            member_id=member_id,
+            generation=generation,
+            group_instance_id=group_instance_id,
+            retention_ms=retention_ms,
+        )
+        if len(known) == len(commits):
+            return results[: len(commits)]
+        answers = iter(results)
+        return [
+            next(answers) if self._exists(c.topic, c.partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for c in commits
+        ]
+
+    def committed(
+        self, group_id: str, topic: str, partition: int, *, register: bool = False
+    ) -> CommittedOffset | None:
+        """The committed offset of a partition; None where there is none.
+
+        With `register` (OffsetFetch v0) the register counts where it holds something; a partition that does not
+        exist raises UNKNOWN_TOPIC_OR_PARTITION then.
+        """
+        self.coordinator.require_open()
+        if register:
+            if not self._exists(topic, partition):
+                raise BrokerError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{partition}."
+                )
+            found = self.coordinator.committed(group_id, _REGISTER + topic, partition)
+            if found is not None:
+                return found
+        return self.coordinator.committed(group_id, topic, partition)
+
+    def all_committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """(topic, partition, committed offset) of a group; nothing for a group that is not there."""
+        self.coordinator.require_open()
+        return (
+            found for found in self.coordinator.all_committed(group_id) if not found[0].startswith(_REGISTER)
+        )
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
+        """OffsetDelete: an error for each of `partitions`, in their order.
+
+        A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION. Raises as the coordinator does.
+        """
+        known = [p for p in partitions if self._exists(p[0], 0)]
+        results = await self.coordinator.delete_offsets(group_id, known)
+        register = [
+            (_REGISTER + topic, partition)
+            for (topic, partition), error in zip(known, results, strict=True)
+            if not error and self.coordinator.committed(group_id, _REGISTER + topic, partition)
+        ]
+        if register:
+            await self.coordinator.delete_offsets(group_id, register)
+        answers = iter(results)
+        return [
+            next(answers) if self._exists(topic, 0) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for topic, _ in partitions
+        ]
+
+    def _exists(self, topic: str, partition: int) -> bool:
+        try:
+            return 0 <= partition < self._topic(topic).partitions
+        except BrokerError:
+            return False

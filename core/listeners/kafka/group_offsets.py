@@ -1,0 +1,215 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: where groups have got to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from core.broker.groups import NO_OFFSET, Commit
+from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.handler import Handler, table
+from core.protocol import traits
+from core.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from core.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from core.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from core.protocol.primitives import NIL
+
+if TYPE_CHECKING:
+    from core.listeners.kafka.door import KafkaSession
+
+# (partition, offset, leader epoch, metadata, error), in the order of both kinds of answer.
+_Row = tuple[int, int, int, str, int]
+
+
+# --- commit ------------------------------------------------------------------------------------------------
+
+
+async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Keep positions; each partition has its own error."""
+    commits: list[Commit] = []
+    unknown: dict[UUID, ErrorCode] = {}
+    for topic in request.topics:
+        name: str | None = topic.name
+        if topic.topic_id != NIL:
+            name = _name(session, topic.topic_id)
+            if name is None:
+                unknown[topic.topic_id] = ErrorCode.UNKNOWN_TOPIC_ID
+                continue
+        for one in topic.partitions:
+            commits.append(
+                Commit(
+                    name or "",
+                    one.partition_index,
+                    one.committed_offset,
+                    one.committed_leader_epoch,
+                    one.committed_metadata,
+                    one.commit_timestamp,
+                )
+            )
+    errors = iter(
+        await session.broker.groups.commit(
+            request.group_id,
+            commits,
+            member_id=request.member_id,
+            generation=request.generation_id_or_member_epoch,
+            group_instance_id=request.group_instance_id,
+            retention_ms=request.retention_time_ms,
+            register=traits.offsets_of_zookeeper(session.version),
+        )
+    )
+    topics = []
+    for topic in request.topics:
+        refused = unknown.get(topic.topic_id)
+        partitions = [
+            OffsetCommitResponsePartition(one.partition_index, next(errors) if refused is None else refused)
+            for one in topic.partitions
+        ]
+        topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    if not traits.commit_knows_missing_groups(session.version):
+        _say_it_the_old_way(topics)
+    return OffsetCommitResponse(topics=topics)
+
+
+def _say_it_the_old_way(topics: Sequence[OffsetCommitResponseTopic]) -> None:
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+                partition.error_code = ErrorCode.ILLEGAL_GENERATION
+
+
+def _name(session: KafkaSession, topic_id: UUID) -> str | None:
+    try:
+        return session.broker.topic_name(topic_id)
+    except BrokerError:
+        return None
+
+
+# --- fetch -------------------------------------------------------------------------------------------------
+
+
+def offset_fetch(session: KafkaSession, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Positions of one group (v0–7) or of many; what was never committed is −1 and no error.
+
+    `require_stable` has nothing to wait for: offsets of transactions come with the transactions.
+    """
+    closed = session.broker.groups.closed
+    if closed:
+        return _refused(request, closed)
+    groups = [_fetch_group(session, group) for group in request.groups]
+    wanted = request.topics
+    if wanted is None:
+        topics = [
+            OffsetFetchResponseTopic(name, [OffsetFetchResponsePartition(*row) for row in rows])
+            for name, rows in _all(session, request.group_id).items()
+        ]
+    else:
+        topics = [
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(*_fetch_one(session, request.group_id, topic.name, p))
+                    for p in topic.partition_indexes
+                ],
+            )
+            for topic in wanted
+        ]
+    return OffsetFetchResponse(topics=topics, groups=groups)
+
+
+def _refused(request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
+    """The first versions have no error of their own: every partition says it."""
+    topics = [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [OffsetFetchResponsePartition(p, NO_OFFSET, -1, "", error) for p in topic.partition_indexes],
+        )
+        for topic in request.topics or ()
+    ]
+    groups = [OffsetFetchResponseGroup(group.group_id, [], error) for group in request.groups]
+    return OffsetFetchResponse(topics=topics, error_code=error, groups=groups)
+
+
+def _fetch_group(session: KafkaSession, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    topics = []
+    if group.topics is None:
+        for name, rows in _all(session, group.group_id).items():
+            partitions = [OffsetFetchResponsePartitions(*row) for row in rows]
+            topics.append(OffsetFetchResponseTopics(name, _id(session, name), partitions))
+    for topic in group.topics or ():
+        known = topic.name if topic.topic_id == NIL else _name(session, topic.topic_id)
+        partitions = [
+            OffsetFetchResponsePartitions(*_fetch_one(session, group.group_id, known, p))
+            for p in topic.partition_indexes
+        ]
+        topics.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
+    return OffsetFetchResponseGroup(group.group_id, topics)
+
+
+def _fetch_one(session: KafkaSession, group_id: str, topic: str | None, partition: int) -> _Row:
+    if topic is None:
+        return (partition, NO_OFFSET, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)
+    register = traits.offsets_of_zookeeper(session.version)
+    try:
+        found = session.broker.groups.committed(group_id, topic, partition, register=register)
+    except BrokerError as error:
+        return (partition, NO_OFFSET, -1, "", error.code)
+    if found is None:
+        return (partition, NO_OFFSET, -1, "", 0)
+    return (partition, found.offset, found.leader_epoch, found.metadata, 0)
+
+
+def _all(session: KafkaSession, group_id: str) -> dict[str, list[_Row]]:
+    topics: dict[str, list[_Row]] = {}
+    for topic, partition, found in session.broker.groups.all_committed(group_id):
+        row = (partition, found.offset, found.leader_epoch, found.metadata, 0)
+        topics.setdefault(topic, []).append(row)
+    return topics
+
+
+def _id(session: KafkaSession, name: str) -> UUID:
+    try:
+        return session.broker.topic(name).topic_id
+    except BrokerError:
+        return NIL
+
+
+# --- delete ------------------------------------------------------------------------------------------------
+
+
+async def offset_delete(session: KafkaSession, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Forget positions that nobody needs (KIP-496)."""
+    partitions = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+    try:
+        errors = iter(await session.broker.groups.delete_offsets(request.group_id, partitions))
+    except BrokerError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    topics = [
+        OffsetDeleteResponseTopic(
+            t.name, [OffsetDeleteResponsePartition(p.partition_index, next(errors)) for p in t.partitions]
+        )
+        for t in request.topics
+    ]
+    return OffsetDeleteResponse(topics=topics)
+
+
+HANDLERS = table(Handler(8, offset_commit), Handler(9, offset_fetch), Handler(47, offset_delete))

@@ -1,0 +1,211 @@
+"""Groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the admin calls on groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.broker.groups import GroupView, JoinReply, JoinRequest, Leaver, SyncRequest
+from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.handler import Handler, table
+from core.protocol import traits
+from core.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from core.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from core.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from core.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from core.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from core.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from core.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from core.listeners.kafka.door import KafkaSession
+
+# Kinds of keys that FindCoordinator asks for: a group's and a transactional producer's.
+_COORDINATED = (0, 1)
+# KIP-430: READ, DELETE, DESCRIBE, for someone who may do everything.
+_GROUP_OPERATIONS = 0b0000_0001_0100_1000
+_NOT_ASKED = -0x8000_0000
+
+
+# --- membership --------------------------------------------------------------------------------------------
+
+
+def find_coordinator(session: KafkaSession, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """The broker that coordinates: this one."""
+    error, message = ErrorCode.NONE, "NONE"
+    node, host, port = session.broker.config.broker_id, session.advertised.host, session.advertised.port
+    if request.key_type not in _COORDINATED:
+        error = ErrorCode.INVALID_REQUEST
+        message = f"Key type {request.key_type} has no coordinator here; 0 is a group, 1 a transaction."
+        node, host, port = -1, "", -1
+    each = message if error else ""
+    coordinators = [Coordinator(key, node, host, port, error, each) for key in request.coordinator_keys]
+    return FindCoordinatorResponse(0, error, message, node, host, port, coordinators)
+
+
+async def join_group(session: KafkaSession, request: JoinGroupRequest) -> JoinGroupResponse:
+    """A member joins; answered at the end of the round."""
+    reply = await session.broker.groups.join(
+        request.group_id,
+        JoinRequest(
+            request.member_id,
+            request.protocol_type,
+            tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            session.client_id or "",
+            # As Java writes an address that has no name.
+            f"/{session.peer_host}",
+            request.group_instance_id,
+            member_id_required=traits.join_gives_the_id_first(session.version),
+            can_skip_assignment=traits.join_may_skip_assignment(session.version),
+        ),
+    )
+    return _refused_join(session, reply) if reply.error else _joined(reply)
+
+
+def _joined(reply: JoinReply) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol,
+        leader=reply.leader_id,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id,
+        members=[JoinGroupResponseMember(*member) for member in reply.members],
+    )
+
+
+def _refused_join(session: KafkaSession, reply: JoinReply) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=reply.error,
+        generation_id=traits.refused_join_generation(session.version),
+        protocol_name=traits.refused_join_protocol(session.version),
+        member_id=reply.member_id,
+    )
+
+
+async def sync_group(session: KafkaSession, request: SyncGroupRequest) -> SyncGroupResponse:
+    """A member asks for its assignment, the leader brings all of them."""
+    reply = await session.broker.groups.sync(
+        request.group_id,
+        SyncRequest(
+            request.member_id,
+            request.generation_id,
+            [(one.member_id, one.assignment) for one in request.assignments],
+            request.group_instance_id,
+            request.protocol_type,
+            request.protocol_name,
+        ),
+    )
+    return SyncGroupResponse(0, reply.error, reply.protocol_type, reply.protocol, reply.assignment)
+
+
+def heartbeat(session: KafkaSession, request: HeartbeatRequest) -> HeartbeatResponse:
+    """A member lives."""
+    groups = session.broker.groups
+    error = groups.heartbeat(
+        request.group_id, request.member_id, request.generation_id, request.group_instance_id
+    )
+    if not error and traits.heartbeat_is_refused_before_sync(session.version):
+        error = groups.before_sync(request.group_id)
+    return HeartbeatResponse(0, error)
+
+
+async def leave_group(session: KafkaSession, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Members leave; old clients leave alone and hear one error."""
+    many = traits.leave_names_many(session.version)
+    leavers = [Leaver(m.member_id, m.group_instance_id) for m in request.members]
+    try:
+        replies = await session.broker.groups.leave(
+            request.group_id, leavers if many else [Leaver(request.member_id)]
+        )
+    except BrokerError as error:
+        return LeaveGroupResponse(error_code=error.code)
+    if not many:
+        return LeaveGroupResponse(error_code=replies[0].error)
+    return LeaveGroupResponse(members=[MemberResponse(*reply) for reply in replies])
+
+
+# --- admin -------------------------------------------------------------------------------------------------
+
+
+def describe_groups(session: KafkaSession, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Groups with their members; one that is not there is dead, and newer clients are told so in words."""
+    operations = _GROUP_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
+    groups = []
+    for group_id in request.groups:
+        try:
+            view = session.broker.groups.describe(group_id)
+        except BrokerError as error:
+            groups.append(DescribedGroup(error.code, error.message, group_id))
+            continue
+        groups.append(_missing(session, group_id) if view is None else _described(view, operations))
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(view: GroupView, operations: int) -> DescribedGroup:
+    return DescribedGroup(
+        0,
+        None,
+        view.group_id,
+        view.state,
+        view.protocol_type,
+        view.protocol,
+        [DescribedGroupMember(*member) for member in view.members],
+        operations,
+    )
+
+
+def _missing(session: KafkaSession, group_id: str) -> DescribedGroup:
+    if traits.describe_knows_missing_groups(session.version):
+        message = f"There is no group {group_id!r}."
+        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id, "Dead")
+    return DescribedGroup(0, None, group_id, "Dead")
+
+
+def list_groups(session: KafkaSession, request: ListGroupsRequest) -> ListGroupsResponse:
+    """All groups, or those in some states and of some types."""
+    try:
+        listings = session.broker.groups.list(request.states_filter, request.types_filter)
+    except BrokerError as error:
+        return ListGroupsResponse(error_code=error.code)
+    return ListGroupsResponse(groups=[ListedGroup(*listing) for listing in listings])
+
+
+async def delete_groups(session: KafkaSession, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Groups without members go, with their offsets."""
+    results = []
+    for group_id in request.groups_names:
+        code = ErrorCode.NONE
+        try:
+            await session.broker.groups.delete(group_id)
+        except BrokerError as error:
+            code = error.code
+        results.append(DeletableGroupResult(group_id, code))
+    return DeleteGroupsResponse(results=results)
+
+
+HANDLERS = table(
+    Handler(10, find_coordinator),
+    Handler(11, join_group),
+    Handler(12, heartbeat),
+    Handler(13, leave_group),
+    Handler(14, sync_group),
+    Handler(15, describe_groups),
+    Handler(16, list_groups),
+    Handler(42, delete_groups),
+)
