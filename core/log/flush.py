@@ -6,6 +6,7 @@ may have dropped the very pages that it could not write, and then say that all i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 
 from core.log import files
@@ -36,7 +37,8 @@ class FlushTask:
         for file in self._files:
             files.sync(file.fd)
         for path in self._paths:
-            files.sync_path(path)
+            with contextlib.suppress(FileNotFoundError):  # an index that a full disk did not take
+                files.sync_path(path)
 
 
 class Unflushed:

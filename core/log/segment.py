@@ -71,7 +71,7 @@ class Segment:
 
     __slots__ = (
         "_hints", "_interval", "_loaded", "_reported", "base_offset", "created_ms", "damaged", "first_timestamp",
-        "log", "max_timestamp", "max_timestamp_offset", "offsets", "since_entry", "size", "stem", "times",
+        "log", "max_timestamp", "max_timestamp_offset", "offsets", "sealed", "since_entry", "size", "stem", "times",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +96,8 @@ class Segment:
         self.max_timestamp_offset = -1
         # The time from which the age of the segment counts (segment.ms): that of its first batch.
         self.first_timestamp = NO_TIMESTAMP
+        # Whether no batches come any more.
+        self.sealed = False
         # Wall time at which the segment was begun, for batches without a time.
         self.created_ms = created_ms
         # Bytes since the batch that the last index entry names, that batch included.
@@ -135,7 +137,7 @@ class Segment:
 
     def _note_time(self) -> None:
         last = self.times.last
-        if self.max_timestamp > (last[0] if last else NO_TIMESTAMP):
+        if self.size and self.max_timestamp > (last[0] if last else NO_TIMESTAMP):
             self.times.add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def cut_back(self) -> None:
@@ -153,8 +155,8 @@ class Segment:
 
     def seal(self) -> None:
         """No more batches: complete the time index, write both, close them."""
-        if self.size:
-            self._note_time()
+        self.sealed = True
+        self._note_time()
         self.flush_indexes()
         self.offsets.close()
         self.times.close()
@@ -347,6 +349,8 @@ class Segment:
         if reached is None:
             reached = self._build(until, "an index is missing or does not fit")
         self._loaded = True
+        if self.sealed and until == ALL:
+            self.seal()
         self.times.close()
         self.offsets.close()
         return reached
@@ -354,6 +358,8 @@ class Segment:
     def rebuild_indexes(self, why: str) -> None:
         """Build both indexes from the batches. The files are written if the disk lets us."""
         self._build(ALL, why)
+        if self.sealed:
+            self._note_time()
         self.flush_indexes()
 
     def _build(self, until: int, why: str) -> Reached:
@@ -367,23 +373,42 @@ class Segment:
 
         The time index is never behind the offset index, so what it may lack lies in this tail.
         """
-        last = self.offsets.last
+        last, newest = self.offsets.last, self.times.last
         position = last[1] if last else 0
-        if last and not self._is_batch(position, last[0] + self.base_offset):
+        # The first batch of a segment is never indexed; zeros would name it.
+        if last and not (position and self._is_batch(position, last[0] + self.base_offset)):
             return None
-        newest = self.times.last
-        if newest:
-            self.max_timestamp, self.max_timestamp_offset = newest[0], newest[1] + self.base_offset
-        self.since_entry = 0
-        reached = self._take(position, until, indexed=last is not None)
         self._loaded = True
         if newest:
-            offset = newest[1] + self.base_offset
-            if not self._is_batch(self.locate(offset), offset, newest[0]):
-                return None
+            self.max_timestamp, self.max_timestamp_offset = newest[0], newest[1] + self.base_offset
+        if not self._times_fit(position, whole=until < ALL):
+            return None
+        self.since_entry = 0
+        reached = self._take(position, until, indexed=last is not None)
         if self.size and until > self.base_offset:
             self.first_timestamp = self.first_batch(0).max_timestamp
         return reached
+
+    def _times_fit(self, anchor: int, *, whole: bool) -> bool:
+        """Whether the newest time entry is right: its batch is as young as it says, and none before `anchor` younger.
+
+        The second is looked at after a crash (`whole`): a power loss may have cut entries off. Offsets are
+        safe from that, for a cut there makes a walk longer and nothing else.
+        """
+        newest = self.times.last
+        try:
+            start = self.locate(self.max_timestamp_offset) if newest else 0
+            if newest and not self._is_batch(start, self.max_timestamp_offset, newest[0]):
+                return False
+            if whole or not newest:
+                for at, header in self.walk(start):
+                    if at >= anchor:
+                        break
+                    if header.max_timestamp > self.max_timestamp:
+                        return False
+        except BrokerError:
+            return False
+        return True
 
     def _take(self, position: int, until: int, *, indexed: bool = False) -> Reached:
         """Note the batches from `position` on whose offsets are below `until`; where that ends.

@@ -23,6 +23,8 @@ class Segments:
         # The one that is appended to.
         self.active = self._all[-1]
         self._sealed_size = sum(segment.size for segment in self._all[:-1])
+        for segment in self._all[:-1]:
+            segment.sealed = True
 
     @property
     def all(self) -> list[Segment]:

@@ -72,7 +72,11 @@ class Disk:
             if self.at is None or len(self.calls) <= self.at:
                 return real(*args)
             if isinstance(self.how, int):
-                if name in ("write", "pwrite") and self.how == errno.ENOSPC and len(self.calls) == self.at + 1:
+                if (
+                    name in ("write", "pwrite")
+                    and self.how == errno.ENOSPC
+                    and len(self.calls) == self.at + 1
+                ):
                     return real(args[0], bytes(args[1])[: len(args[1]) // 2], *args[2:])
                 raise OSError(self.how, os.strerror(self.how))
             if self.how == "tear" and name in ("write", "pwrite"):

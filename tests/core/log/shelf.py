@@ -26,7 +26,9 @@ INTERVAL = 200
 MAX_BYTES = 1 << 26
 
 
-def records(*values: bytes | str | None, key: bytes | None = None, time: int | None = None) -> list[NewRecord]:
+def records(
+    *values: bytes | str | None, key: bytes | None = None, time: int | None = None
+) -> list[NewRecord]:
     """One record per value."""
     return [
         NewRecord(key=key, value=value.encode() if isinstance(value, str) else value, timestamp=time)
@@ -47,7 +49,12 @@ class Shelf:
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def open(
-        self, *, recovery_point: int | None = None, clean: bool = False, log_start: int = 0, compacted: int = 0
+        self,
+        *,
+        recovery_point: int | None = None,
+        clean: bool = False,
+        log_start: int = 0,
+        compacted: int = 0,
     ) -> Log:
         """The log, opened by a new process that knows this of it."""
         self.context = LogContext(self.settings, self.clock)

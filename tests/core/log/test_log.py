@@ -188,7 +188,12 @@ def test_producers_are_listed(shelf: Shelf) -> None:
     log = shelf.open()
     append(log, records("a", "b", time=99), producer_id=7, producer_epoch=2, base_sequence=0)
     (state,) = log.active_producers()
-    assert (state.producer_id, state.producer_epoch, state.last_sequence, state.last_timestamp) == (7, 2, 1, 99)
+    assert (state.producer_id, state.producer_epoch, state.last_sequence, state.last_timestamp) == (
+        7,
+        2,
+        1,
+        99,
+    )
 
 
 # --- read --------------------------------------------------------------------------------------------------
