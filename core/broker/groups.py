@@ -119,13 +119,15 @@ class Groups:
         group_instance_id: str | None = None,
         retention_ms: int = -1,
         register: bool = False,
+        any_partition: bool = False,
     ) -> list[ErrorCode]:
         """OffsetCommit: an error for each of `commits`, in their order, once the good ones are durable.
 
-        A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. With `register` (v0) the offsets are kept
-        in the register too, without metadata.
+        A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; with `any_partition` (v0–2) only a topic
+        is. With `register` (v0) the offsets are kept in the register too, without metadata.
         """
-        known = [commit for commit in commits if self._exists(commit.topic, commit.partition)]
+        exist = [self._exists(c.topic, 0 if any_partition else c.partition) for c in commits]
+        known = [commit for commit, exists in zip(commits, exist, strict=True) if exists]
         wanted = known
         if register:
             wanted = known + [c._replace(topic=_REGISTER + c.topic, metadata="") for c in known]
@@ -140,10 +142,7 @@ class Groups:
         if len(known) == len(commits):
             return results[: len(commits)]
         answers = iter(results)
-        return [
-            next(answers) if self._exists(c.topic, c.partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for c in commits
-        ]
+        return [next(answers) if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for exists in exist]
 
     def committed(
         self, group_id: str, topic: str, partition: int, *, register: bool = False

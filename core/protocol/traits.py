@@ -73,6 +73,11 @@ def leave_names_many(version: int) -> bool:
     return version >= 3
 
 
+def commit_takes_any_partition(version: int) -> bool:
+    """Whether OffsetCommit takes partitions that an existing topic does not have, as old brokers did."""
+    return version <= 2
+
+
 def commit_knows_missing_groups(version: int) -> bool:
     """Whether OffsetCommit says GROUP_ID_NOT_FOUND; before it was ILLEGAL_GENERATION (KIP-848)."""
     return version >= 9

@@ -75,6 +75,7 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
             group_instance_id=request.group_instance_id,
             retention_ms=request.retention_time_ms,
             register=traits.offsets_of_zookeeper(session.version),
+            any_partition=traits.commit_takes_any_partition(session.version),
         )
     )
     topics = []
