@@ -14,6 +14,7 @@ class ReassignablePartition(Message):
     """An entry of `ReassignableTopic.partitions`."""
 
     partition_index: Annotated[Int32, F("0+")] = 0
+    # Null cancels.
     replicas: Annotated[list[Int32] | None, F("0+", nullable="0+")] = None
 
 

@@ -21,6 +21,7 @@ class ScramCredentialUpsertion(Message):
     """An entry of `AlterUserScramCredentialsRequest.upsertions`."""
 
     name: Annotated[str, F("0+")] = ""
+    # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
     mechanism: Annotated[Int8, F("0+")] = 0
     iterations: Annotated[Int32, F("0+")] = 0
     salt: Annotated[bytes, F("0+")] = b""

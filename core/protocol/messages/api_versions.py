@@ -51,6 +51,7 @@ class ApiVersionsResponse(Message):
     api_keys: Annotated[list[ApiVersion], F("0+")] = []
     throttle_time_ms: Annotated[Int32, F("1+")] = 0
     supported_features: Annotated[list[SupportedFeatureKey], F("3+", tag=0)] = []
+    # −1 where it is not known.
     finalized_features_epoch: Annotated[Int64, F("3+", tag=1)] = -1
     finalized_features: Annotated[list[FinalizedFeatureKey], F("3+", tag=2)] = []
     zk_migration_ready: Annotated[bool, F("3+", tag=3)] = False

@@ -46,6 +46,7 @@ class Member(Message):
     subscribed_topic_regex: Annotated[str | None, F("0+", nullable="0+")] = None
     assignment: Annotated[Assignment, F("0+")] = Assignment()
     target_assignment: Annotated[Assignment, F("0+")] = Assignment()
+    # 0 classic, 1 consumer, −1 not known.
     member_type: Annotated[Int8, F("1+")] = -1
 
 

@@ -30,6 +30,7 @@ class ConsumerGroupHeartbeatRequest(Message):
     member_epoch: Annotated[Int32, F("0+")] = 0
     instance_id: Annotated[str | None, F("0+", nullable="0+")] = None
     rack_id: Annotated[str | None, F("0+", nullable="0+")] = None
+    # −1 where it has not changed; null below likewise.
     rebalance_timeout_ms: Annotated[Int32, F("0+")] = -1
     subscribed_topic_names: Annotated[list[str] | None, F("0+", nullable="0+")] = None
     subscribed_topic_regex: Annotated[str | None, F("1+", nullable="1+")] = None

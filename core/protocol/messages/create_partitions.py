@@ -20,7 +20,9 @@ class CreatePartitionsTopic(Message):
     """An entry of `CreatePartitionsRequest.topics`."""
 
     name: Annotated[str, F("0+")] = ""
+    # All partitions after the change.
     count: Annotated[Int32, F("0+")] = 0
+    # Null lets the broker place them.
     assignments: Annotated[list[CreatePartitionsAssignment] | None, F("0+", nullable="0+")] = []
 
 

@@ -33,7 +33,9 @@ class CreatableTopic(Message):
     """An entry of `CreateTopicsRequest.topics`."""
 
     name: Annotated[str, F("0+")] = ""
+    # −1 where assignments are given, or for the broker's default.
     num_partitions: Annotated[Int32, F("0+")] = 0
+    # −1 likewise.
     replication_factor: Annotated[Int16, F("0+")] = 0
     assignments: Annotated[list[CreatableReplicaAssignment], F("0+")] = []
     configs: Annotated[list[CreatableTopicConfig], F("0+")] = []
@@ -65,6 +67,7 @@ class CreatableTopicResult(Message):
     error_code: Annotated[Int16, F("0+")] = 0
     error_message: Annotated[str | None, F("1+", nullable="0+")] = None
     topic_config_error_code: Annotated[Int16, F("5+", tag=0)] = 0
+    # −1 where the client may not see it, like the two below.
     num_partitions: Annotated[Int32, F("5+")] = -1
     replication_factor: Annotated[Int16, F("5+")] = -1
     configs: Annotated[list[CreatableTopicConfigs] | None, F("5+", nullable="5+")] = []

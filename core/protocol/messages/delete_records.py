@@ -35,6 +35,7 @@ class DeleteRecordsPartitionResult(Message):
     """An entry of `DeleteRecordsTopicResult.partitions`."""
 
     partition_index: Annotated[Int32, F("0+")] = 0
+    # The new first offset.
     low_watermark: Annotated[Int64, F("0+")] = 0
     error_code: Annotated[Int16, F("0+")] = 0
 

@@ -14,6 +14,7 @@ class ComponentData(Message):
     """An entry of `DescribeClientQuotasRequest.components`."""
 
     entity_type: Annotated[str, F("0+")] = ""
+    # 0 this name, 1 the default, 2 any.
     match_type: Annotated[Int8, F("0+")] = 0
     match: Annotated[str | None, F("0+", nullable="0+")] = ""
 

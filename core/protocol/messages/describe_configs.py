@@ -18,6 +18,7 @@ class DescribeConfigsResource(Message):
 
     resource_type: Annotated[Int8, F("0+")] = 0
     resource_name: Annotated[str, F("0+")] = ""
+    # Null asks for all.
     configuration_keys: Annotated[list[str] | None, F("0+", nullable="0+")] = []
 
 
@@ -43,10 +44,13 @@ class DescribeConfigsResourceResult(Message):
     name: Annotated[str, F("0+")] = ""
     value: Annotated[str | None, F("0+", nullable="0+")] = ""
     read_only: Annotated[bool, F("0+")] = False
+    # 1 topic, 2 to 4 broker (dynamic, cluster-wide, static), 5 default.
     config_source: Annotated[Int8, F("1+")] = -1
+    # In place of the source.
     is_default: Annotated[bool, F("0")] = False
     is_sensitive: Annotated[bool, F("0+")] = False
     synonyms: Annotated[list[DescribeConfigsSynonym], F("1+")] = []
+    # 1 bool, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password.
     config_type: Annotated[Int8, F("3+")] = 0
     documentation: Annotated[str | None, F("3+", nullable="0+")] = None
 

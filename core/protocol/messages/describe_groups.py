@@ -41,6 +41,7 @@ class DescribedGroup(Message):
     protocol_type: Annotated[str, F("0+")] = ""
     protocol_data: Annotated[str, F("0+")] = ""
     members: Annotated[list[DescribedGroupMember], F("0+")] = []
+    # A bit for each operation; −2³¹ where it was not asked for.
     authorized_operations: Annotated[Int32, F("3+")] = -0x8000_0000
 
 

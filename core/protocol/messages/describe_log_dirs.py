@@ -23,6 +23,7 @@ class DescribableLogDirTopic(Message):
 class DescribeLogDirsRequest(Message):
     """DescribeLogDirs request."""
 
+    # Null asks for all.
     topics: Annotated[list[DescribableLogDirTopic] | None, F("0+", nullable="0+")] = []
 
 
@@ -31,6 +32,7 @@ class DescribeLogDirsPartition(Message):
 
     partition_index: Annotated[Int32, F("0+")] = 0
     partition_size: Annotated[Int64, F("0+")] = 0
+    # Behind the log end, or the high watermark, of the current replica.
     offset_lag: Annotated[Int64, F("0+")] = 0
     is_future_key: Annotated[bool, F("0+")] = False
 
@@ -48,6 +50,7 @@ class DescribeLogDirsResult(Message):
     error_code: Annotated[Int16, F("0+")] = 0
     log_dir: Annotated[str, F("0+")] = ""
     topics: Annotated[list[DescribeLogDirsTopic], F("0+")] = []
+    # −1 where it is not known.
     total_bytes: Annotated[Int64, F("4+")] = -1
     usable_bytes: Annotated[Int64, F("4+")] = -1
     is_cordoned: Annotated[bool, F("5+")] = False

@@ -31,6 +31,7 @@ class ProducerState(Message):
     last_sequence: Annotated[Int32, F("0+")] = -1
     last_timestamp: Annotated[Int64, F("0+")] = -1
     coordinator_epoch: Annotated[Int32, F("0+")] = 0
+    # −1 outside a transaction.
     current_txn_start_offset: Annotated[Int64, F("0+")] = -1
 
 

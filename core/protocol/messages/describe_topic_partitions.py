@@ -30,6 +30,7 @@ class DescribeTopicPartitionsRequest(Message):
 
     topics: Annotated[list[TopicRequest], F("0+")] = []
     response_partition_limit: Annotated[Int32, F("0+")] = 2000
+    # Where the page before ended.
     cursor: Annotated[Cursor | None, F("0+", nullable="0+")] = None
 
 
@@ -63,4 +64,5 @@ class DescribeTopicPartitionsResponse(Message):
 
     throttle_time_ms: Annotated[Int32, F("0+")] = 0
     topics: Annotated[list[DescribeTopicPartitionsResponseTopic], F("0+")] = []
+    # Null on the last page.
     next_cursor: Annotated[Cursor | None, F("0+", nullable="0+")] = None

@@ -30,6 +30,7 @@ class TransactionState(Message):
     transactional_id: Annotated[str, F("0+")] = ""
     transaction_state: Annotated[str, F("0+")] = ""
     transaction_timeout_ms: Annotated[Int32, F("0+")] = 0
+    # −1 where none is open.
     transaction_start_time_ms: Annotated[Int64, F("0+")] = 0
     producer_id: Annotated[Int64, F("0+")] = 0
     producer_epoch: Annotated[Int16, F("0+")] = 0

@@ -20,7 +20,9 @@ class TopicPartitions(Message):
 class ElectLeadersRequest(Message):
     """ElectLeaders request."""
 
+    # 0 preferred, 1 unclean.
     election_type: Annotated[Int8, F("1+")] = 0
+    # Null means all.
     topic_partitions: Annotated[list[TopicPartitions] | None, F("0+", nullable="0+")] = []
     timeout_ms: Annotated[Int32, F("0+")] = 60000
 

@@ -18,6 +18,7 @@ class EndTxnRequest(Message):
     transactional_id: Annotated[str, F("0+")] = ""
     producer_id: Annotated[Int64, F("0+")] = 0
     producer_epoch: Annotated[Int16, F("0+")] = 0
+    # False aborts.
     committed: Annotated[bool, F("0+")] = False
 
 

@@ -16,6 +16,7 @@ class FindCoordinatorRequest(Message):
     """FindCoordinator request."""
 
     key: Annotated[str, F("0-3")] = ""
+    # 0 a group, 1 a transactional id.
     key_type: Annotated[Int8, F("1+")] = 0
     coordinator_keys: Annotated[list[str], F("4+")] = []
 

@@ -15,8 +15,10 @@ from core.protocol.schema import F, Int16, Int32, Int64, Message
 class InitProducerIdRequest(Message):
     """InitProducerId request."""
 
+    # Null for an idempotent producer without transactions.
     transactional_id: Annotated[str | None, F("0+", nullable="0+")] = None
     transaction_timeout_ms: Annotated[Int32, F("0+")] = 0
+    # −1 for a new one.
     producer_id: Annotated[Int64, F("3+")] = -1
     producer_epoch: Annotated[Int16, F("3+")] = -1
     enable2_pc: Annotated[bool, F("6+")] = False

@@ -25,10 +25,14 @@ class JoinGroupRequest(Message):
 
     group_id: Annotated[str, F("0+")] = ""
     session_timeout_ms: Annotated[Int32, F("0+")] = 0
+    # −1 takes the session timeout.
     rebalance_timeout_ms: Annotated[Int32, F("1+")] = -1
+    # Empty for a new member.
     member_id: Annotated[str, F("0+")] = ""
+    # Names a static member.
     group_instance_id: Annotated[str | None, F("5+", nullable="5+")] = None
     protocol_type: Annotated[str, F("0+")] = ""
+    # In order of preference; metadata is a subscription for consumers.
     protocols: Annotated[list[JoinGroupRequestProtocol], F("0+")] = []
     reason: Annotated[str | None, F("8+", nullable="8+")] = None
 
@@ -52,4 +56,5 @@ class JoinGroupResponse(Message):
     leader: Annotated[str, F("0+")] = ""
     skip_assignment: Annotated[bool, F("9+")] = False
     member_id: Annotated[str, F("0+")] = ""
+    # The leader alone gets them.
     members: Annotated[list[JoinGroupResponseMember], F("0+")] = []

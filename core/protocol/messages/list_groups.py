@@ -15,7 +15,9 @@ from core.protocol.schema import F, Int16, Int32, Message
 class ListGroupsRequest(Message):
     """ListGroups request."""
 
+    # Empty lists all states.
     states_filter: Annotated[list[str], F("4+")] = []
+    # Empty lists all types.
     types_filter: Annotated[list[str], F("5+")] = []
 
 

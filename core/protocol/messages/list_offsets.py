@@ -19,6 +19,7 @@ class ListOffsetsPartition(Message):
     partition_index: Annotated[Int32, F("0+")] = 0
     current_leader_epoch: Annotated[Int32, F("4+")] = -1
     timestamp: Annotated[Int64, F("0+")] = 0
+    # How many offsets the answer may list.
     max_num_offsets: Annotated[Int32, F("0")] = 1
 
 
@@ -32,7 +33,9 @@ class ListOffsetsTopic(Message):
 class ListOffsetsRequest(Message):
     """ListOffsets request."""
 
+    # −1 from a consumer.
     replica_id: Annotated[Int32, F("0+")] = 0
+    # With 1, "latest" is the last stable offset.
     isolation_level: Annotated[Int8, F("2+")] = 0
     topics: Annotated[list[ListOffsetsTopic], F("0+")] = []
     timeout_ms: Annotated[Int32, F("10+")] = 0
@@ -44,6 +47,7 @@ class ListOffsetsPartitionResponse(Message):
     partition_index: Annotated[Int32, F("0+")] = 0
     error_code: Annotated[Int16, F("0+")] = 0
     old_style_offsets: Annotated[list[Int64], F("0")] = []
+    # Of the record found; −1 where none was, and for earliest and latest.
     timestamp: Annotated[Int64, F("1+")] = -1
     offset: Annotated[Int64, F("1+")] = -1
     leader_epoch: Annotated[Int32, F("4+")] = -1

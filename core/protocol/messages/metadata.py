@@ -26,6 +26,7 @@ class MetadataRequestTopic(Message):
 class MetadataRequest(Message):
     """Metadata request."""
 
+    # Null, in version 0 an empty list, asks for all.
     topics: Annotated[list[MetadataRequestTopic] | None, F("0+", nullable="1+")] = []
     allow_auto_topic_creation: Annotated[bool, F("4+")] = True
     include_cluster_authorized_operations: Annotated[bool, F("8-10")] = False
@@ -46,6 +47,7 @@ class MetadataResponsePartition(Message):
 
     error_code: Annotated[Int16, F("0+")] = 0
     partition_index: Annotated[Int32, F("0+")] = 0
+    # −1 while there is none.
     leader_id: Annotated[Int32, F("0+")] = 0
     leader_epoch: Annotated[Int32, F("7+")] = -1
     replica_nodes: Annotated[list[Int32], F("0+")] = []
@@ -61,6 +63,7 @@ class MetadataResponseTopic(Message):
     topic_id: Annotated[UUID, F("10+")] = NIL
     is_internal: Annotated[bool, F("1+")] = False
     partitions: Annotated[list[MetadataResponsePartition], F("0+")] = []
+    # A bit for each operation; −2³¹ where it was not asked for.
     topic_authorized_operations: Annotated[Int32, F("8+")] = -0x8000_0000
 
 
@@ -70,6 +73,7 @@ class MetadataResponse(Message):
     throttle_time_ms: Annotated[Int32, F("3+")] = 0
     brokers: Annotated[list[MetadataResponseBroker], F("0+")] = []
     cluster_id: Annotated[str | None, F("2+", nullable="2+")] = None
+    # −1 where it is not known.
     controller_id: Annotated[Int32, F("1+")] = -1
     topics: Annotated[list[MetadataResponseTopic], F("0+")] = []
     cluster_authorized_operations: Annotated[Int32, F("8-10")] = -0x8000_0000

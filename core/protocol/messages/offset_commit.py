@@ -3,7 +3,7 @@
 Versions 0–10, flexible from 8.
 
 Version 1 carries a time stamp per partition, 2–4 a retention, 6 leader epochs (KIP-320), 7 static
-members (KIP-345), 9 member epochs (KIP-848), 10 topic ids (KIP-516).
+members (KIP-345), 9 member epochs, 10 topic ids (KIP-848).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class OffsetCommitRequestPartition(Message):
     partition_index: Annotated[Int32, F("0+")] = 0
     committed_offset: Annotated[Int64, F("0+")] = 0
     committed_leader_epoch: Annotated[Int32, F("6+")] = -1
+    # −1 means now.
     commit_timestamp: Annotated[Int64, F("1")] = -1
     committed_metadata: Annotated[str | None, F("0+", nullable="0+")] = ""
 
@@ -37,9 +38,11 @@ class OffsetCommitRequest(Message):
     """OffsetCommit request."""
 
     group_id: Annotated[str, F("0+")] = ""
+    # −1 from a consumer that manages its partitions itself.
     generation_id_or_member_epoch: Annotated[Int32, F("1+")] = -1
     member_id: Annotated[str, F("1+")] = ""
     group_instance_id: Annotated[str | None, F("7+", nullable="7+")] = None
+    # −1 leaves it to the broker.
     retention_time_ms: Annotated[Int64, F("2-4")] = -1
     topics: Annotated[list[OffsetCommitRequestTopic], F("0+")] = []
 

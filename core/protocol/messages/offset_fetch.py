@@ -3,7 +3,7 @@
 Versions 0–10, flexible from 6.
 
 Null topics (version 2 and later) ask for all. Version 7 can insist on stable offsets (KIP-447), 9
-carries member epochs (KIP-848), 10 topic ids (KIP-516).
+carries member epochs, 10 topic ids (KIP-848).
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ class OffsetFetchRequest(Message):
     """OffsetFetch request."""
 
     group_id: Annotated[str, F("0-7")] = ""
+    # Null asks for all.
     topics: Annotated[list[OffsetFetchRequestTopic] | None, F("0-7", nullable="2-7")] = []
     groups: Annotated[list[OffsetFetchRequestGroup], F("8+")] = []
+    # Refuses while transactions with offsets are open.
     require_stable: Annotated[bool, F("7+")] = False
 
 
@@ -52,6 +54,7 @@ class OffsetFetchResponsePartition(Message):
     """An entry of `OffsetFetchResponseTopic.partitions`."""
 
     partition_index: Annotated[Int32, F("0-7")] = 0
+    # −1 where nothing was committed, with error 0.
     committed_offset: Annotated[Int64, F("0-7")] = 0
     committed_leader_epoch: Annotated[Int32, F("5-7")] = -1
     metadata: Annotated[str | None, F("0-7", nullable="0-7")] = ""

@@ -30,6 +30,7 @@ class OffsetForLeaderTopic(Message):
 class OffsetForLeaderEpochRequest(Message):
     """OffsetForLeaderEpoch request."""
 
+    # −1 from a consumer, −2 where it may be either.
     replica_id: Annotated[Int32, F("3+")] = -2
     topics: Annotated[list[OffsetForLeaderTopic], F("0+")] = []
 
@@ -40,6 +41,7 @@ class EpochEndOffset(Message):
     error_code: Annotated[Int16, F("0+")] = 0
     partition: Annotated[Int32, F("0+")] = 0
     leader_epoch: Annotated[Int32, F("1+")] = -1
+    # First offset of the next epoch; −1 where the epoch is not known.
     end_offset: Annotated[Int64, F("0+")] = -1
 
 

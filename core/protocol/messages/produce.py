@@ -35,7 +35,9 @@ class ProduceRequest(Message):
     """Produce request."""
 
     transactional_id: Annotated[str | None, F("3+", nullable="3+")] = None
+    # 0 wants no answer, 1 the leader's append, −1 all in-sync replicas.
     acks: Annotated[Int16, F("0+")] = 0
+    # How long the leader may wait for the others.
     timeout_ms: Annotated[Int32, F("0+")] = 0
     topic_data: Annotated[list[TopicProduceData], F("0+")] = []
 
@@ -43,6 +45,7 @@ class ProduceRequest(Message):
 class BatchIndexAndErrorMessage(Message):
     """An entry of `PartitionProduceResponse.record_errors`."""
 
+    # Counted from 0 in the batch.
     batch_index: Annotated[Int32, F("8+")] = 0
     batch_index_error_message: Annotated[str | None, F("8+", nullable="8+")] = None
 
@@ -59,9 +62,12 @@ class PartitionProduceResponse(Message):
 
     index: Annotated[Int32, F("0+")] = 0
     error_code: Annotated[Int16, F("0+")] = 0
+    # Offset of the first record appended; −1 with an error.
     base_offset: Annotated[Int64, F("0+")] = 0
+    # The time stamp that all records got, with LogAppendTime; else −1.
     log_append_time_ms: Annotated[Int64, F("2+")] = -1
     log_start_offset: Annotated[Int64, F("5+")] = -1
+    # The records for which the whole batch was refused.
     record_errors: Annotated[list[BatchIndexAndErrorMessage], F("8+")] = []
     error_message: Annotated[str | None, F("8+", nullable="8+")] = None
     current_leader: Annotated[LeaderIdAndEpoch, F("10+", tag=0)] = LeaderIdAndEpoch()

@@ -28,6 +28,7 @@ class SyncGroupRequest(Message):
     group_instance_id: Annotated[str | None, F("3+", nullable="3+")] = None
     protocol_type: Annotated[str | None, F("5+", nullable="5+")] = None
     protocol_name: Annotated[str | None, F("5+", nullable="5+")] = None
+    # From the leader alone.
     assignments: Annotated[list[SyncGroupRequestAssignment], F("0+")] = []
 
 
@@ -38,4 +39,5 @@ class SyncGroupResponse(Message):
     error_code: Annotated[Int16, F("0+")] = 0
     protocol_type: Annotated[str | None, F("5+", nullable="5+")] = None
     protocol_name: Annotated[str | None, F("5+", nullable="5+")] = None
+    # Opaque; for consumers see `consumer_protocol`.
     assignment: Annotated[bytes, F("0+")] = b""

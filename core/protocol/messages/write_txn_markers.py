@@ -1,6 +1,8 @@
 """WriteTxnMarkers (key 27): the coordinator has markers written into partitions (KIP-98); broker to broker.
 
 Versions 0–2, flexible from 1.
+
+Version 2 tells the version of the transaction (KIP-1228).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ class WritableTxnMarker(Message):
 
     producer_id: Annotated[Int64, F("0+")] = 0
     producer_epoch: Annotated[Int16, F("0+")] = 0
+    # True commits.
     transaction_result: Annotated[bool, F("0+")] = False
     topics: Annotated[list[WritableTxnMarkerTopic], F("0+")] = []
     coordinator_epoch: Annotated[Int32, F("0+")] = 0
