@@ -166,6 +166,7 @@ STATUS_OF: dict[ErrorCode, int] = {
 _SLUGS = {
     ErrorCode.UNKNOWN_MEMBER_ID: "unknown-member",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "invalid-topic",
+    ErrorCode.INVALID_REQUEST: "kafka-invalid-request",
     ErrorCode.NONE: "internal-error",
     ErrorCode.UNKNOWN_SERVER_ERROR: "internal-error",
 }

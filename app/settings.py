@@ -149,12 +149,12 @@ def variable_of(field_name: str) -> str:
     return PREFIX + field_name.upper()
 
 
-def plain_fields() -> dict[str, int | bool]:
+def plain_fields() -> dict[str, int | float | bool]:
     """The numbers and switches of `Config`, with their defaults: those that have a variable by rule."""
-    return {f.name: f.default for f in fields(Config) if isinstance(f.default, (int, bool))}
+    return {f.name: f.default for f in fields(Config) if isinstance(f.default, (int, float, bool))}
 
 
-def _numbers_and_switches(environ: Mapping[str, str]) -> Iterable[tuple[str, int | bool]]:
+def _numbers_and_switches(environ: Mapping[str, str]) -> Iterable[tuple[str, int | float | bool]]:
     for name, default in plain_fields().items():
         variable = variable_of(name)
         text = environ.get(variable, "").strip()
@@ -163,11 +163,24 @@ def _numbers_and_switches(environ: Mapping[str, str]) -> Iterable[tuple[str, int
         if isinstance(default, bool):
             yield name, _parse_switch(variable, text)
             continue
+        if isinstance(default, float):
+            yield name, _parse_share(variable, text)
+            continue
         low = 0 if name in _MAY_BE_ZERO else 1
         digits = text.replace("_", "")
         if not (digits.isascii() and digits.isdigit() and low <= int(digits) < 2**63):
             raise StartupError(f"{variable} must be a whole number from {low}, not {text!r}.")
         yield name, int(digits)
+
+
+def _parse_share(variable: str, text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise StartupError(f"{variable} must be a number from 0 to 1, not {text!r}.")
+    return share
 
 
 def _parse_switch(variable: str, text: str) -> bool:

@@ -28,6 +28,8 @@ Path = tuple[str | int, ...]
 _MAX_TIMESTAMP = 2**63 - 1
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Members that are counted when doubles are looked for.
+_COUNTED = tuple((name, f'"{name}"'.encode()) for name in ("key", "value", "key_encoding", "value_encoding"))
 # A record in a body takes at least the three bytes of `{},`.
 _SMALLEST_RECORD = 3
 
@@ -139,11 +141,11 @@ class ProduceBody:
                     data = bytes(raw)
                     size += len(data)
                     value = to_bytes(data, item.value_encoding, max_depth)
-                if (
-                    item.headers is not UNSET
-                    or item.partition is not UNSET
-                    or item.timestamp is not UNSET
-                    or item.timestamp_ms is not UNSET
+                if not (
+                    item.headers is UNSET
+                    and item.partition is UNSET
+                    and item.timestamp is UNSET
+                    and item.timestamp_ms is UNSET
                 ):
                     plain = False
                     partition = item.partition if item.partition is not UNSET else None
@@ -161,7 +163,7 @@ class ProduceBody:
         if wrapped:
             length += len('{"records":[]}')
         if not plain or len(body) - length >= len('"key":0,'):
-            _check_duplicates(items, body, keys, values, path)
+            _check_duplicates(items, body, path)
         return records
 
     def _headers(self, item: RecordToWrite) -> Headers:
@@ -177,28 +179,35 @@ class ProduceBody:
         return tuple(headers)
 
 
-def _check_duplicates(
-    items: Sequence[RecordToWrite], body: bytes, keys: int, values: int, path: Path | None
-) -> None:
+def _check_duplicates(items: Sequence[RecordToWrite], body: bytes, path: Path | None) -> None:
     """Refuse a record, or a header, that has one member twice: which of them is meant nobody can know.
 
     Counting the names of members, but for those inside of keys and values, lets most bodies pass; the judge,
     for the others, parses the body once more.
     """
-    more_keys, more_values = body.count(b'"key"') - keys, body.count(b'"value"') - values
-    plain = True
-    for item in items:
-        plain = plain and item.headers is UNSET and item.timestamp is UNSET and item.partition is UNSET
-        if more_keys or more_values:
-            for raw in (item.key, item.value):
-                text = b"" if raw is UNSET else bytes(raw)
-                more_keys -= text.count(b'"key"')
-                more_values -= text.count(b'"value"')
-    if plain and more_keys == 0 and more_values == 0:
-        return
+    if all(_is_plain(item) for item in items) and (path is not None or body.count(b'"records"') == 1):
+        for name, quoted in _COUNTED:
+            left = body.count(quoted) - sum(getattr(item, name) not in (UNSET, None) for item in items)
+            if left:
+                raws = (raw for item in items for raw in (item.key, item.value) if raw is not UNSET)
+                left -= sum(bytes(raw).count(quoted) for raw in raws)
+            if left:
+                break
+        else:
+            return
     twice = _duplicate(json.loads(body, object_pairs_hook=_Pairs, parse_float=str, parse_int=str))
     if twice:
         refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", (*(path or ()), *twice), False))
+
+
+def _is_plain(item: RecordToWrite) -> bool:
+    """Whether a record has members that are counted, and no others."""
+    return (
+        item.headers is UNSET
+        and item.partition is UNSET
+        and item.timestamp is UNSET
+        and item.timestamp_ms is UNSET
+    )
 
 
 class _Pairs(list[tuple[str, object]]):

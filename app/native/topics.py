@@ -379,6 +379,10 @@ def _page_token(name: str) -> str:
 
 def _read_page_token(token: str) -> str:
     try:
-        return urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4)).decode()
+        name = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4)).decode()
     except (binascii.Error, UnicodeError):
-        raise invalid_parameter("page_token", "page_token is not one that was handed out here.") from None
+        name = ""
+    # b64decode passes over what is not in its alphabet; such a token was not made here either.
+    if _page_token(name) != token:
+        raise invalid_parameter("page_token", "page_token is not one that was handed out here.")
+    return name

@@ -1,0 +1,191 @@
+"""Settings from environment and flags, and each bad one refused in one line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from app.settings import (
+    SETTINGS,
+    is_loopback,
+    load,
+    parse_listener,
+    plain_fields,
+    unknown_variables,
+    variable_of,
+)
+from core.config import Config, Endpoint
+from core.errors import StartupError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_without_settings_everything_is_as_config_says() -> None:
+    assert load({}) == Config()
+
+
+def test_the_environment_sets_what_the_flags_do_not() -> None:
+    environ = {
+        "SLUICE_DATA_DIR": "/data",
+        "SLUICE_LISTENERS": " http://127.0.0.1:1 , kafka://[::1]:2,",
+        "SLUICE_ADVERTISED": "kafka://broker.example.org:9092",
+        "SLUICE_ALLOWED_HOSTS": "Sluice.Example.Org.",
+        "SLUICE_ALLOWED_ORIGINS": "https://App.example.org/, http://localhost:3000",
+        "SLUICE_TOPIC_DEFAULTS": "retention.ms=1000; cleanup.policy=compact,delete;",
+        "SLUICE_HTTP_MAX_BODY_BYTES": "1_000_000",
+        "SLUICE_AUTO_CREATE_TOPICS": "No",
+        "SLUICE_COMPACTION_MIN_DIRTY_RATIO": "0.25",
+    }
+    config = load(environ)
+    assert config.data_dir == Path("/data")
+    assert config.listeners == (Endpoint("http", "127.0.0.1", 1), Endpoint("kafka", "::1", 2))
+    assert config.advertised == Endpoint("kafka", "broker.example.org", 9092)
+    assert config.http_allowed_hosts == ("sluice.example.org",)
+    assert config.http_allowed_origins == ("https://app.example.org", "http://localhost:3000")
+    assert config.topic_defaults == {"retention.ms": "1000", "cleanup.policy": "compact,delete"}
+    assert config.http_max_body_bytes == 1_000_000
+    assert config.auto_create_topics is False
+    assert config.compaction_min_dirty_ratio == 0.25
+
+
+def test_a_flag_wins_over_the_environment() -> None:
+    environ = {
+        "SLUICE_DATA_DIR": "/data",
+        "SLUICE_LISTENERS": "http://127.0.0.1:1",
+        "SLUICE_ADVERTISED": "kafka://a:1",
+        "SLUICE_ALLOWED_HOSTS": "a",
+        "SLUICE_ALLOWED_ORIGINS": "http://a",
+    }
+    config = load(
+        environ,
+        data_dir="/other",
+        listeners=("http://127.0.0.1:3",),
+        advertised="kafka://b:2",
+        allowed_hosts=("b",),
+        allowed_origins=("http://b",),
+    )
+    assert config.data_dir == Path("/other")
+    assert config.listeners == (Endpoint("http", "127.0.0.1", 3),)
+    assert config.advertised == Endpoint("kafka", "b", 2)
+    assert (config.http_allowed_hosts, config.http_allowed_origins) == (("b",), ("http://b",))
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("http://127.0.0.1:8082", Endpoint("http", "127.0.0.1", 8082)),
+        ("KAFKA://127.0.0.1:0", Endpoint("kafka", "127.0.0.1", 0)),
+        ("kafka://[::1]:9092", Endpoint("kafka", "::1", 9092)),
+        ("http://localhost:80/", None),
+        ("http://localhost:80", Endpoint("http", "localhost", 80)),
+    ],
+)
+def test_a_listener_is_scheme_host_and_port(text: str, endpoint: Endpoint | None) -> None:
+    if endpoint is None:
+        with pytest.raises(StartupError):
+            parse_listener(text)
+    else:
+        assert parse_listener(text) == endpoint
+        assert parse_listener(str(endpoint)) == endpoint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "127.0.0.1:9092", "kafka://", "kafka://:9092", "kafka://host", "kafka://host:", "kafka://host:x",
+        "kafka://host:65536", "kafka://host:-1", "kafka://host:1?a=b", "kafka://user@host:1", "kafka://[::1:1",
+        "kafka://ho st:1", "//host:1",
+    ],
+)  # fmt: skip
+def test_a_listener_that_makes_no_sense_is_one_line(text: str) -> None:
+    with pytest.raises(StartupError) as caught:
+        parse_listener(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"SLUICE_LISTENERS": "nonsense"},
+        {"SLUICE_LISTENERS": "http://127.0.0.1:7,kafka://127.0.0.1:7"},
+        {"SLUICE_LISTENERS": "http://0.0.0.0:8082"},
+        {"SLUICE_LISTENERS": "http://192.0.2.1:8082"},
+        {"SLUICE_LISTENERS": "kafka://[::]:9092"},
+        {"SLUICE_LISTENERS": "kafka://no-such-host.invalid:9092"},
+        {"SLUICE_ADVERTISED": "kafka://host:0"},
+        {"SLUICE_ADVERTISED": "http://host:1"},
+        {"SLUICE_ADVERTISED": "host"},
+        {"SLUICE_INSECURE": "maybe"},
+        {"SLUICE_AUTO_CREATE_TOPICS": "sometimes"},
+        {"SLUICE_HTTP_MAX_BODY_BYTES": "16MB"},
+        {"SLUICE_HTTP_MAX_BODY_BYTES": "0"},
+        {"SLUICE_HTTP_MAX_BODY_BYTES": "-1"},
+        {"SLUICE_HTTP_MAX_BODY_BYTES": "１"},
+        {"SLUICE_HTTP_MAX_BODY_BYTES": "9" * 30},
+        {"SLUICE_COMPACTION_MIN_DIRTY_RATIO": "half"},
+        {"SLUICE_COMPACTION_MIN_DIRTY_RATIO": "1.5"},
+        {"SLUICE_COMPACTION_MIN_DIRTY_RATIO": "nan"},
+        {"SLUICE_TOPIC_DEFAULTS": "retention.ms"},
+        {"SLUICE_TOPIC_DEFAULTS": "retention.ms=soon"},
+        {"SLUICE_TOPIC_DEFAULTS": "no.such.setting=1"},
+        {"SLUICE_ALLOWED_ORIGINS": "app.example.org"},
+        {"SLUICE_ALLOWED_ORIGINS": "https://app.example.org/path"},
+    ],
+    ids=lambda environ: "-".join(f"{k}={v}" for k, v in environ.items())[:60],
+)
+def test_a_bad_setting_is_one_line_that_names_it(environ: dict[str, str]) -> None:
+    with pytest.raises(StartupError) as caught:
+        load(environ)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) > 30
+
+
+def test_an_open_listener_is_allowed_with_insecure() -> None:
+    listeners = ("http://0.0.0.0:8082",)
+    assert load({}, listeners=listeners, insecure=True).listeners[0].host == "0.0.0.0"
+    assert load({"SLUICE_INSECURE": "1"}, listeners=listeners).listeners[0].host == "0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.1.2.3", True), ("::1", True), ("localhost", True), ("0.0.0.0", False),
+     ("::", False), ("192.0.2.1", False), ("no-such-host.invalid", False)],
+)  # fmt: skip
+def test_loopback_is_told_from_the_rest(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+def test_a_variable_that_means_nothing_is_pointed_out() -> None:
+    environ = {
+        "SLUICE_DATADIR": "x",
+        "SLUICE_DATA_DIR": "x",
+        "SLUICE_PORT": "tcp://10.0.0.1:8082",
+        "SLUICE_SERVICE_HOST": "10.0.0.1",
+        "OTHER": "x",
+    }
+    (warning,) = unknown_variables(environ)
+    assert "SLUICE_DATADIR" in warning and "Did you mean SLUICE_DATA_DIR?" in warning
+
+
+def test_every_field_of_config_can_be_set() -> None:
+    set_by_hand = {
+        "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
+    }  # fmt: skip
+    assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
+
+
+def test_the_readme_lists_every_setting_with_its_default() -> None:
+    readme = (ROOT / "README.md").read_text()
+    rows = dict(re.findall(r"^\| `(SLUICE_[A-Z_]+)` \|(.*)\|$", readme, re.MULTILINE))
+    for setting in SETTINGS:
+        row = rows.pop(setting.variable)
+        assert setting.default in row, setting.variable
+        assert setting.meaning in row, setting.variable
+        assert not setting.flag or f"`{setting.flag}`" in row, setting.variable
+    for name, default in plain_fields().items():
+        shown = str(default).lower() if isinstance(default, bool) else f"{default:,}"
+        assert f" {shown} " in rows.pop(variable_of(name)), name
+    assert rows == {}
