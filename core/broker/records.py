@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -20,6 +21,8 @@ from core.records.partitioner import partition_for_key
 from core.records.record import NewRecord, Record
 from core.records.validation import validate_produce
 from core.types import AppendResult, LogOffsets, LogRead, TimestampOffset, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
@@ -89,6 +92,8 @@ class RecordVerbs(TopicVerbs):
             checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit)
         else:
             checked = up_convert(records, config, now_ms=now, max_bytes=limit)
+        if not checked.headers:  # an empty message set of old: Kafka answers offset −1 and no error
+            return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
         result = log.append(checked.buffer, checked.headers, leader_epoch=current_epoch(log))
         if checked.log_append_time >= 0:
             result = result._replace(log_append_time=checked.log_append_time)
@@ -272,11 +277,13 @@ class RecordVerbs(TopicVerbs):
                 next_offset = header.next_offset
                 if header.is_control:
                     continue
-                wanted = self._decode(data, position, header, offset, topic_partition, bool(records))
-                if wanted is None:
-                    next_offset = header.base_offset
-                    break
                 room = max_records - len(records)
+                wanted = self._decode(data, position, header, offset, room + 1, topic_partition)
+                if wanted is None:
+                    if records:
+                        next_offset = header.base_offset
+                        break
+                    raise _unreadable(header, topic_partition)
                 if len(wanted) > room:
                     next_offset = wanted[room].offset
                     records += wanted[:room]
@@ -290,26 +297,18 @@ class RecordVerbs(TopicVerbs):
         position: int,
         header: BatchHeader,
         offset: int,
+        limit: int,
         topic_partition: TopicPartition,
-        behind_others: bool,
     ) -> list[Record] | None:
-        """The records of one batch from `offset` on; None if they are broken and others came before them.
-
-        A client with a right checksum can store garbage inside a batch. The reader that comes to it is told
-        where to go on.
-        """
-        limit = self.config.max_decompressed_bytes
+        """The first `limit` records of one batch from `offset` on; None if the batch is broken inside."""
+        bound = self.config.max_decompressed_bytes
         try:
-            return read_records(data, position, header, max_bytes=limit, first_offset=offset)
+            return read_records(data, position, header, max_bytes=bound, first_offset=offset, limit=limit)
         except BrokerError as error:
-            if behind_others:
-                return None
-            raise BrokerError(
-                error.code,
-                f"The batch at offset {header.base_offset} of {topic_partition} cannot be read ({error.message}); "
-                f"go on at offset {header.next_offset}.",
-                next_offset=header.next_offset,
-            ) from error
+            logger.warning(
+                "%s: the batch at offset %d: %s", topic_partition, header.base_offset, error.message
+            )
+            return None
 
     def _fetchable(self, read: FetchRead) -> Log:
         log = self.log(read.topic_partition)
@@ -425,6 +424,16 @@ class RecordVerbs(TopicVerbs):
         if running is not None:
             await asyncio.wait([running])
         return self.topic(name)
+
+
+def _unreadable(header: BatchHeader, topic_partition: TopicPartition) -> BrokerError:
+    """A client with a right checksum can store garbage inside a batch; its reader is told where to go on."""
+    return BrokerError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"The batch at offset {header.base_offset} of {topic_partition} cannot be read; go on at offset "
+        f"{header.next_offset}.",
+        next_offset=header.next_offset,
+    )
 
 
 def current_epoch(log: Log) -> int:

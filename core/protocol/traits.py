@@ -6,6 +6,7 @@ from __future__ import annotations
 _PRODUCE_MAGIC = (0, 0, 1)
 _FETCH_MAGIC = (0, 0, 1, 1)
 _NEWEST_MAGIC = 2
+_FIRST_ZSTD = {0: 7, 1: 10}
 
 
 def produce_magic(version: int) -> int:
@@ -91,3 +92,8 @@ def offsets_of_zookeeper(version: int) -> bool:
 def describe_knows_missing_groups(version: int) -> bool:
     """Whether DescribeGroups says GROUP_ID_NOT_FOUND; before, a missing group was a dead one (KIP-1043)."""
     return version >= 6
+
+
+def knows_zstd(key: int, version: int) -> bool:
+    """Whether clients that speak Produce (0) or Fetch (1) of this version know zstd (KIP-110)."""
+    return version >= _FIRST_ZSTD[key]

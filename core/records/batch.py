@@ -13,7 +13,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from core.errors import BrokerError, ErrorCode
-from core.records.compression import compress, decompress
+from core.records.compression import ZSTD, compress, decompress
 from core.records.header import (
     CHECKSUMMED_FROM,
     CODEC_MASK,
@@ -311,3 +311,11 @@ def _corrupt(position: int, why: str) -> BrokerError:
         f"The record batch at byte {position} is corrupt: {why}.",
         position=position,
     )
+
+
+def carries_zstd(buffer: Buffer) -> bool:
+    """Whether the first batch in `buffer`, if there is one of magic 2, is compressed with zstd."""
+    if len(buffer) < HEADER_SIZE:
+        return False
+    header = read_header(buffer)
+    return header.magic == MAGIC and header.codec == ZSTD

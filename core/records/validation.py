@@ -58,7 +58,7 @@ class ProduceBatches(NamedTuple):
     time that the records got, −1 if they keep their own.
     """
 
-    buffer: Buffer
+    buffer: bytearray | memoryview
     headers: tuple[BatchHeader, ...]
     log_append_time: int = NO_TIMESTAMP
 
@@ -72,11 +72,13 @@ def validate_produce(
     writable is copied. Raises BrokerError as the table says; its details carry `record_errors`, a list of
     (index in the batch, message), where single records are to blame.
     """
-    header = _check_header(records, config)
+    header = _read_whole(records, config)
+    # Before what the header says is believed: a flipped bit must be CORRUPT_MESSAGE, which is tried again.
     if not check_crc(records, 0, header):
         raise BrokerError(
             ErrorCode.CORRUPT_MESSAGE, f"The batch's checksum is not {header.crc:#010x}, as it states."
         )
+    _check_header(header)
     if must_see_records(header.max_timestamp, config, now_ms):
         _check_inside(records, header, config, now_ms, max_decompressed_bytes)
     buffer = records
@@ -149,7 +151,8 @@ def check_size(size: int, config: TopicConfig) -> None:
         )
 
 
-def _check_header(records: Buffer, config: TopicConfig) -> BatchHeader:
+def _read_whole(records: Buffer, config: TopicConfig) -> BatchHeader:
+    """The header of the one batch that fills the buffer, of the right magic and no larger than allowed."""
     size = len(records)
     if size < HEADER_SIZE:
         if not size:
@@ -158,13 +161,18 @@ def _check_header(records: Buffer, config: TopicConfig) -> BatchHeader:
             raise _old_magic(records[_MAGIC_AT])
         raise _corrupt(f"it has {HEADER_SIZE} bytes at least, {size} are there")
     header = read_header(records)
-    magic, attributes, count = header.magic, header.attributes, header.record_count
+    magic = header.magic
     if magic != MAGIC:
         raise _old_magic(magic) if 0 <= magic < MAGIC else _corrupt(f"its magic is {magic}")
     batch_size = header.batch_length + LENGTH_OVERHEAD
     if batch_size != size:
         raise _wrong_size(records, batch_size)
     check_size(batch_size, config)
+    return header
+
+
+def _check_header(header: BatchHeader) -> None:
+    attributes, count = header.attributes, header.record_count
     if header.last_offset_delta + 1 != count or not 1 <= count <= MAX_RECORDS:
         raise _invalid(
             f"it says it holds {count} records, but its last offset delta is {header.last_offset_delta}"
@@ -181,7 +189,6 @@ def _check_header(records: Buffer, config: TopicConfig) -> BatchHeader:
             f"producer id {header.producer_id} needs an epoch and a sequence, not {header.producer_epoch} "
             f"and {header.base_sequence}"
         )
-    return header
 
 
 def _wrong_size(records: Buffer, batch_size: int) -> BrokerError:

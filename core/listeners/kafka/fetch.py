@@ -10,9 +10,10 @@ from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.fetch_session import FetchSession, SessionPartition, TopicKey
 from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from core.protocol.traits import fetch_magic, fetch_sends_oversized_batch, names_topics_by_id
+from core.protocol.traits import fetch_magic, fetch_sends_oversized_batch, knows_zstd, names_topics_by_id
+from core.records.batch import batches
 from core.records.conversion import down_convert
-from core.types import TopicPartition
+from core.types import LogRead, TopicPartition
 
 if TYPE_CHECKING:
     from core.listeners.kafka.door import KafkaSession
@@ -30,6 +31,7 @@ class _Fetch:
         self.fetch_session = fetch_session
         self.by_id = names_topics_by_id(1, session.version)
         self.magic = fetch_magic(session.version)
+        self.zstd = knows_zstd(1, session.version)
         # Old formats are cut after conversion, so the first batch must always come.
         self.min_one = fetch_sends_oversized_batch(session.version) or self.magic < _MAGIC_NOW
         self.partitions: list[SessionPartition] = list(fetch_session.partitions.values())
@@ -109,13 +111,15 @@ class _Fetch:
         assert got.read is not None
         bounds = got.read.offsets
         records: Any = got.read.slice
-        if records is None:
-            records = b""
-        elif self.magic < _MAGIC_NOW:
-            try:
-                records = self._converted(one, records.read())
-            except BrokerError as error:
-                return self._refusal(one, error)
+        try:
+            if records is None:
+                records = b""
+            elif self.magic < _MAGIC_NOW:
+                records = self._converted(one, got.topic_partition, got.read)
+            elif not self.zstd:
+                self._refuse_zstd(got.topic_partition)
+        except BrokerError as error:
+            return self._refusal(one, error)
         return PartitionData(
             one.asked.partition,
             0,
@@ -126,14 +130,30 @@ class _Fetch:
             records=records,
         )
 
-    def _converted(self, one: SessionPartition, batches: bytes) -> bytes:
-        converted = down_convert(
-            batches,
-            self.magic,
-            first_offset=one.asked.fetch_offset,
-            max_bytes=self.session.broker.config.max_decompressed_bytes,
-        )
-        return bytes(converted)[: max(one.asked.partition_max_bytes, 0)]
+    def _converted(self, one: SessionPartition, address: TopicPartition, read: LogRead | None) -> bytes:
+        """Batches in the client's old format, cut where it asked; reads on behind batches with nothing to show."""
+        offset, wanted = one.asked.fetch_offset, max(one.asked.partition_max_bytes, 0)
+        limit = self.session.broker.config.max_decompressed_bytes
+        while read is not None and read.slice is not None:
+            data = read.slice.read()
+            converted = down_convert(
+                data, self.magic, first_offset=one.asked.fetch_offset, max_bytes=limit, wanted_bytes=wanted
+            )
+            if converted:
+                return converted[:wanted]
+            offset = max(header.next_offset for _, header in batches(data))
+            (got,), _, _ = self.session.broker.fetch_now(
+                [FetchRead(address, offset, max(wanted, 1))], max_bytes=self.request.max_bytes
+            )
+            read = got.read
+        return b""
+
+    def _refuse_zstd(self, address: TopicPartition) -> None:
+        if self.session.broker.topic(address.topic).config.compression_type == "zstd":
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                "The topic is compressed with zstd; fetch with version 10.",
+            )
 
     def _refusal(self, one: SessionPartition, error: BrokerError) -> PartitionData:
         data = PartitionData(one.asked.partition, error.code, -1, aborted_transactions=None, records=b"")

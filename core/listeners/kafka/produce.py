@@ -18,7 +18,8 @@ from core.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from core.protocol.traits import names_topics_by_id, produce_magic
+from core.protocol.traits import knows_zstd, names_topics_by_id, produce_magic
+from core.records.batch import carries_zstd
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ def _append(
             name = broker.topic_name(topic.topic_id)
         if data.records is None:
             raise BrokerError(ErrorCode.INVALID_RECORD, "There are no records for this partition.")
+        if not knows_zstd(0, session.version) and carries_zstd(data.records):
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7; compress otherwise."
+            )
         address = TopicPartition(name, data.index)
         done = broker.append(address, data.records, acks=request.acks, magic=magic)
         answer = PartitionProduceResponse(

@@ -15,6 +15,7 @@ from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from core.protocol.messages.init_producer_id import InitProducerIdRequest
 from core.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from core.records.batch import build_batch, decode_all
+from core.records.conversion import down_convert
 from core.records.record import NewRecord
 
 from .conftest import Client, produce_request
@@ -234,3 +235,51 @@ async def test_what_is_malformed_closes_the_connection(client: Client) -> None:
     for frame in (b"", b"\x00\x01", struct.pack(">hhih", 0, 9, 1, -1) + b"\x00\xff\xff\xff\xff\xff"):
         with pytest.raises(RefusedError, match="malformed"):
             await client.raw(frame)
+
+
+# --- old formats -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1)])
+async def test_old_producers_and_consumers_meet_today_s(client: Client, version: int, magic: int) -> None:
+    await client.create("t")
+    await client.produce("t", [b"new-1", b"new-2"])
+    (batch,) = [data async for data in _stored(client)]
+    old = down_convert(batch, magic, first_offset=0, max_bytes=1_000_000)
+    request = produce_request("t", old)
+    answer = await client.ask(0, version, request)
+    done = answer.responses[0].partition_responses[0]
+    assert (done.error_code, done.base_offset) == (0, 2)
+    assert values(await fetch(client)) == [b"new-1", b"new-2", b"new-1", b"new-2"]
+    answer = await client.ask(1, version, fetch_request(offset=1))
+    records = bytes(answer.responses[0].partitions[0].records)
+    assert records[16] == magic and b"new-2" in records
+
+
+async def _stored(client: Client) -> Any:
+    yield bytes((await fetch(client)).records)
+
+
+async def test_an_empty_message_set_is_answered_as_kafka_does(client: Client) -> None:
+    await client.create("t")
+    answer = await client.ask(0, 1, produce_request("t", b""))
+    done = answer.responses[0].partition_responses[0]
+    assert (done.error_code, done.base_offset) == (0, -1)
+
+
+async def test_an_old_fetch_is_cut_at_its_limit(client: Client) -> None:
+    await client.create("t")
+    await client.produce("t", [b"x" * 500, b"y" * 500])
+    answer = await client.ask(1, 2, fetch_request(partition_max_bytes=100))
+    assert len(answer.responses[0].partitions[0].records) == 100
+
+
+async def test_zstd_is_kept_from_clients_that_do_not_know_it(client: Client) -> None:
+    await client.create("t", compression_type="zstd")
+    data = build_batch([NewRecord(value=b"a")], now_ms=client.door.broker.clock.wall_ms(), codec=4)
+    for version, code in [(6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (7, 0)]:
+        answer = await client.ask(0, version, produce_request("t", bytes(data)))
+        assert answer.responses[0].partition_responses[0].error_code == code
+    for version, code in [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, 0), (3, 0)]:
+        answer = await client.ask(1, version, fetch_request())
+        assert answer.responses[0].partitions[0].error_code == code
