@@ -99,9 +99,10 @@ class Config:
     # --- topics --------------------------------------------------------------------------------------------
     auto_create_topics: bool = True
     default_partitions: int = 1
-    # Partitions of one topic, and of the broker: each costs a directory and about a kilobyte once used.
+    # Partitions of one topic, and of the broker: each costs a directory and about a kilobyte once used, and
+    # one request can name them all (core.protocol.frame.MAX_ELEMENTS).
     max_partitions_per_topic: int = 10_000
-    max_partitions: int = 200_000
+    max_partitions: int = 50_000
     # Topics named in one Metadata request are looked up; more than this is refused.
     max_topics_per_request: int = 100_000
 
