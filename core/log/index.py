@@ -37,8 +37,8 @@ class SparseIndex:
         self._slot = FileSlot(pool, path)
         self._written = 0
         self._pending = bytearray()
-        # Whether the file holds more than the entries that count.
-        self._stale = False
+        # Whether the file is missing, or holds more than the entries that count.
+        self._stale = True
         # The newest entry, or None.
         self.last: tuple[int, int] | None = None
 
@@ -62,7 +62,6 @@ class SparseIndex:
         try:
             size = os.fstat(self._slot.reading().fd).st_size
         except FileNotFoundError:
-            self._stale = False
             return False
         self._stale = False
         self._written, torn = divmod(size, self.ENTRY.size)

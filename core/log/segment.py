@@ -151,6 +151,8 @@ class Segment:
 
         The time index goes first, so that on disk it is never behind the offset index (see `load`).
         """
+        if not self._loaded or self.size == 0:
+            return True
         return self.times.flush() and self.offsets.flush()
 
     def seal(self) -> None:
@@ -171,12 +173,12 @@ class Segment:
         end = self.size if end is None else end
         file = self.log.reading() if position < end else None
         window = b""
-        start = position
+        start, ahead = position, WALK_WINDOW
         previous = self.base_offset - 1
         while position < end and file is not None:
             if position + HEADER_SIZE > start + len(window):
                 start = position
-                window = os.pread(file.fd, WALK_WINDOW, position)
+                window = os.pread(file.fd, ahead, position)
                 if len(window) < HEADER_SIZE:
                     raise self.corrupt(position, "the file ends within a batch header")
             header = BatchHeader._make(HEADER.unpack_from(window, position - start))
@@ -192,6 +194,8 @@ class Segment:
             previous = header.base_offset + header.last_offset_delta
             yield position, header
             position += size
+            # Behind a large batch there is probably another one, of which nothing but the header is wanted.
+            ahead = WALK_WINDOW if size < WALK_WINDOW else HEADER_SIZE
 
     def corrupt(self, position: int, why: str) -> BrokerError:
         """The error for damage that lies at `position`: for the reader, and once in our log."""
