@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import statistics
 import sys
 import time
 from dataclasses import asdict
@@ -19,12 +20,17 @@ from bench.case import CASES, Figure
 RESULTS = Path(__file__).parent / "results"
 
 
+HEAD = "| what | measured | median | unit | target | bare loop | |\n|---|---|---|---|---|---|---|"
+
+
 def show(figure: Figure) -> str:
     """One line of the table."""
+    median = f"{statistics.median(figure.samples):.3g}" if figure.samples else ""
     target = "" if figure.target is None else f"≤ {figure.target:g}"
     floor = "" if figure.floor is None else f"{figure.floor:.3g}"
     verdict = "" if figure.target is None else ("ok" if figure.holds else "ABOVE")
-    return f"| {figure.what} | {figure.value:.3g} | {figure.unit} | {target} | {floor} | {verdict} |"
+    cells = (figure.what, f"{figure.value:.3g}", median, figure.unit, target, floor, verdict)
+    return f"| {' | '.join(cells)} |"
 
 
 def save(figures: list[Figure]) -> Path:
@@ -46,12 +52,10 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="+", metavar="case", choices=["all", *CASES])
-    parser.add_argument(
-        "--repeats", type=int, default=5, help="how often each is measured; medians are shown"
-    )
+    parser.add_argument("--repeats", type=int, default=10, help="how often each is measured")
     arguments = parser.parse_args()
     names = list(CASES) if "all" in arguments.names else arguments.names
-    print("| what | measured | unit | target | bare loop | |\n|---|---|---|---|---|---|")
+    print(HEAD)
     figures = []
     for name in names:
         for figure in CASES[name].run(arguments.repeats):

@@ -33,26 +33,57 @@ def descriptors(pid: int) -> int:
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
-@contextmanager
-def on_other_cores(*pids: int) -> Iterator[None]:
-    """Keep this process on one core and those on the others, as a client elsewhere would be.
+class Cores:
+    """Which cores this process and the servers under measurement run on.
 
-    Left to itself the scheduler puts a client and a server that take turns on one core or on two, as it
-    likes; waking a core that sleeps costs more than all else in a round trip.
+    Left to itself the scheduler puts a client and a server that take turns on one core or on two, as it likes,
+    and waking a core that sleeps costs more than all else in a round trip.
     """
-    cores = os.sched_getaffinity(0)
-    if len(cores) < 2:
-        yield
-        return
-    own = min(cores)
-    for pid in pids:
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setaffinity(int(thread.name), cores - {own})
-    os.sched_setaffinity(0, {own})
-    try:
-        yield
-    finally:
+
+    def __init__(self) -> None:
+        self._all = os.sched_getaffinity(0)
+        self._server = {max(self._all)}
+        self._client = self._all - self._server or self._all
+
+    @contextmanager
+    def apart(self, *pids: int) -> Iterator[None]:
+        """Keep the servers on one core and this process on the others, as a client elsewhere would be."""
+        for pid in pids:
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), self._server)
+        with self._here(self._client):
+            yield
+
+    @contextmanager
+    def together(self, *pids: int) -> Iterator[None]:
+        """Keep the servers and this process on one core: a server that is never waited for never sleeps."""
+        with self.apart(*pids), self._here(self._server):
+            yield
+
+    @contextmanager
+    def _here(self, cores: set[int]) -> Iterator[None]:
+        before = os.sched_getaffinity(0)
         os.sched_setaffinity(0, cores)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+
+CORES = Cores()
+
+
+def touch_memory(size: int, piece: int) -> None:
+    """Have `size` bytes of the page cache touched and free again, for the one who writes a file next.
+
+    A virtual machine's memory may not be there until it is first touched, and goes back to the host soon after
+    it is freed; the first touch of a page costs ten times what copying into it costs. The kernel hands freed
+    pages out again to writes of the same size on the same core: call it there, with the size that the broker writes.
+    """
+    data = b"\0" * (piece | 1)
+    with tempfile.TemporaryFile(prefix="sluice-bench-", buffering=0) as file:
+        for _ in range(size // len(data)):
+            file.write(data)
 
 
 @contextmanager
