@@ -157,7 +157,6 @@ class Roster:
     def mark(self, member: Member) -> None:
         """The member has changed and must be stored with the group's next change."""
         self._unsaved[member.member_id] = None
-        self._removed.pop(member.member_id, None)
 
     def mark_all(self) -> None:
         """Nothing that was handed out is known to be stored."""

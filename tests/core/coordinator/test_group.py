@@ -586,6 +586,19 @@ def test_a_static_member_that_misses_a_round_keeps_its_place_until_its_session_e
     assert machine.synced(machine.sync("i-1")).assignment == b"I"
 
 
+def test_a_static_member_that_owed_a_sync_of_an_older_round_owes_it_no_more() -> None:
+    machine = Machine()
+    machine.join(new_id="b", session_ms=300_000, rebalance_ms=20_000)
+    machine.join(new_id="i-1", instance="i", session_ms=300_000, rebalance_ms=20_000)
+    machine.end_round()
+    machine.sync("b", {})
+    machine.join("b", protocols=BOTH, session_ms=300_000, rebalance_ms=20_000)
+    machine.advance(20.1)
+    machine.sync("b", {})
+    machine.advance(25)
+    assert "i-1" in machine.group.roster.members
+
+
 def test_a_group_of_static_members_that_all_stay_away_waits_for_their_sessions() -> None:
     machine = Machine()
     machine.join(new_id="i-1", instance="i", session_ms=100_000, rebalance_ms=5_000)
