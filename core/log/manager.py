@@ -80,6 +80,8 @@ class LogManager:
         self._context = LogContext(config, clock)
         self._entries: dict[TopicPartition, LogEntry] = {}
         self._background = Background(self._context, self._entries, self._open)
+        # Whether the checkpoints tell where compaction may have left holes.
+        self._holes_known = True
         # Whether the last shutdown was clean, so that logs need no check when they are opened.
         self._clean = False
 
@@ -97,25 +99,27 @@ class LogManager:
         if self._clean:
             files.unlink(f"{self._root}/{CLEAN_SHUTDOWN}")
             files.sync_path(self._root)
-        points = self._read_checkpoint(RECOVERY_POINTS)
-        starts = self._read_checkpoint(LOG_START_OFFSETS)
+        points = self._read_checkpoint(RECOVERY_POINTS) or {}
+        starts = self._read_checkpoint(LOG_START_OFFSETS) or {}
         cleaned = self._read_checkpoint(CLEANER_OFFSETS)
         for tp, topic_id, config in entries:
-            self._entries[tp] = LogEntry(
-                topic_id, config, points.get(tp), starts.get(tp, 0), cleaned.get(tp, 0)
-            )
+            cleaned_offset = (cleaned or {}).get(tp, 0)
+            self._entries[tp] = LogEntry(topic_id, config, points.get(tp), starts.get(tp, 0), cleaned_offset)
+        self._holes_known = cleaned is not None or not self._entries
+        if cleaned is None and not self._entries:
+            # Said once, at the very beginning, so that later a missing file means a lost one.
+            with contextlib.suppress(OSError):
+                self.begin_checkpoint().run()
         present = self._sort_directories()
         if not self._clean:
             for tp in present:
                 self._check(tp)
 
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int] | None:
         path = f"{self._root}/{name}"
         offsets = read_offsets(path)
-        if offsets is None:
-            if self._clean or files.read_whole(path) is not None:
-                logger.warning("%s is missing or torn; logs are checked from their start", path)
-            return {}
+        if offsets is None and (self._clean or files.read_whole(path) is not None):
+            logger.warning("%s is missing or torn; more of the logs is read instead", path)
         return offsets
 
     def _sort_directories(self) -> list[TopicPartition]:
@@ -227,7 +231,7 @@ class LogManager:
             known = LastKnown(
                 recovery_point=entry.recovery_point,
                 log_start_offset=entry.log_start_offset,
-                compacted_until=entry.cleaned_offset,
+                compacted_until=entry.cleaned_offset if self._holes_known else None,
                 clean=self._clean or entry.checked,
             )
             log = open_log(self._context, tp, entry.topic_id, entry.config, path, known)

@@ -51,8 +51,8 @@ class LastKnown:
     # Up to where the log is on the disk; None if nothing is known.
     recovery_point: int | None = None
     log_start_offset: int = 0
-    # Up to where compaction may have left holes.
-    compacted_until: int = 0
+    # Up to where compaction may have left holes; None if that is not known.
+    compacted_until: int | None = 0
     # Whether the broker was shut down cleanly, so that the end of the log needs no check.
     clean: bool = False
 
@@ -221,8 +221,8 @@ class _Opening:
                 position,
                 offset,
                 limit=None if last else self._segments[i + 1].base_offset,
-                dense=last and segment.base_offset >= self._known.compacted_until,
-                epochs=self._epochs if epochs_known and self._epochs.latest >= 0 else None,
+                dense=self._is_dense(segment, last),
+                epochs=self._epochs if epochs_known else None,
             )
             self._end = result.next_offset
             if result.reason is not None:
@@ -231,6 +231,16 @@ class _Opening:
             segment.mark_loaded()
             if not last:
                 segment.seal()
+
+    def _is_dense(self, segment: Segment, last: bool) -> bool:
+        """Whether no offset can be missing in a segment but by loss.
+
+        Compaction never touches the last one. Of the others, in doubt, they may have holes: to keep one that a
+        power loss has torn costs offsets, to cut where there was only compaction would cost records.
+        """
+        until = self._known.compacted_until
+        in_doubt = not last and (until is None or self._config.compacted)
+        return not in_doubt and segment.base_offset >= (until or 0)
 
     def _resume_at(self, segment: Segment, point: int) -> Reached:
         """Where the batch of the recovery point begins, and which offset is expected there."""
@@ -252,12 +262,8 @@ class _Opening:
             "%s: the log ends at offset %d, %d bytes behind it are not whole batches and are cut off: %s",
             self._name, result.next_offset, lost, result.reason,
         )  # fmt: skip
-        for later in reversed(self._segments[index + 1 :]):
-            later.close()
-            for path in later.paths():
-                files.remove_if_present(path)
         self._needs_segment = self._needs_segment or index < len(self._segments) - 1
-        del self._segments[index + 1 :]
+        self._drop(index + 1)
         segment.size = result.position
         segment.cut_back()
         segment.mark_loaded()
@@ -281,6 +287,14 @@ class _Opening:
         if entries:
             self._epochs.replace(entries)
 
+    def _drop(self, index: int) -> None:
+        """Remove the segments from `index` on, the last one first, so that a crash leaves no gap."""
+        for segment in reversed(self._segments[index:]):
+            segment.close()
+            for path in segment.paths():
+                files.remove_if_present(path)
+        del self._segments[index:]
+
     # --- the start of the log, and what may not be used again ----------------------------------------------
 
     def _find_start(self) -> int:
@@ -295,15 +309,16 @@ class _Opening:
         floor = max(point, start, self._end)
         if self._segments and self._end == floor and not self._needs_segment:
             return
+        if start > self._end:
+            # All that is there lies below the start of the log.
+            self._drop(0)
         self._end = floor
         if self._segments:
             last = self._segments[-1]
             last.mark_loaded()
             last.seal()
             if last.size == 0 and last.base_offset != floor:
-                self._segments.pop()
-                for path in last.paths():
-                    files.remove_if_present(path)
+                self._drop(len(self._segments) - 1)
             elif last.base_offset == floor:
                 return
         segment = self._segment(floor)

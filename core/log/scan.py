@@ -65,6 +65,10 @@ def scan(
         segment.note(position, header.last_offset, size, header.max_timestamp)
         next_offset = header.next_offset
         position += size
+    if dense and limit is not None and next_offset < limit:
+        return Scan(
+            position, next_offset, f"an end at {next_offset} where the next segment begins at {limit}"
+        )
     return Scan(position, next_offset, None)
 
 

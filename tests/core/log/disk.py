@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,8 @@ class Disk:
         self.how: str | int = "kill"
         self.kinds: tuple[str, ...] = EFFECTS
         self.dead = False
+        # Inode → bytes of the file that an fsync has covered.
+        self.synced: dict[int, int] = {}
         self._real = {name: getattr(files, name) for name in EFFECTS}
         for name in EFFECTS:
             monkeypatch.setattr(files, name, self._wrap(name))
@@ -58,6 +62,22 @@ class Disk:
         finally:
             self.heal()
 
+    def _carry_out(self, name: str, real, args):  # type: ignore[no-untyped-def]
+        result = real(*args)
+        if name.startswith("sync"):
+            status = os.stat(args[0])
+            self.synced[status.st_ino] = status.st_size
+        return result
+
+    def lose_power(self, root: Path, chance: random.Random) -> None:
+        """Drop what no fsync has covered: the ends of logs; other files may become empty or stay."""
+        for path in root.rglob("*"):
+            if path.is_dir():
+                continue
+            covered = self.synced.get(path.stat().st_ino, 0)
+            if covered < path.stat().st_size and (".log" in path.name or chance.random() < 0.5):
+                os.truncate(path, covered)
+
     def _wrap(self, name: str):  # type: ignore[no-untyped-def]
         real = self._real[name]
 
@@ -67,10 +87,10 @@ class Disk:
             if name == "open_file" and not args[1] & (os.O_CREAT | os.O_TRUNC):
                 return real(*args)
             if name not in self.kinds:
-                return real(*args)
+                return self._carry_out(name, real, args)
             self.calls.append(name)
             if self.at is None or len(self.calls) <= self.at:
-                return real(*args)
+                return self._carry_out(name, real, args)
             if isinstance(self.how, int):
                 if (
                     name in ("write", "pwrite")
