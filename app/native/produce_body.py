@@ -30,6 +30,8 @@ _QUOTE, _BACKSLASH = 0x22, 0x5C
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Members that are counted when doubles are looked for.
 _COUNTED = tuple((name, f'"{name}"'.encode()) for name in ("key", "value", "key_encoding", "value_encoding"))
+# Members of bodies that list objects.
+_LISTS = frozenset({"records", "headers", "partitions", "offsets", "timestamps"})
 # A record in a body takes at least the three bytes of `{},`.
 _SMALLEST_RECORD = 3
 
@@ -195,9 +197,21 @@ def _check_duplicates(items: Sequence[RecordToWrite], body: bytes, path: Path | 
                 break
         else:
             return
-    twice = _duplicate(json.loads(body, object_pairs_hook=_Pairs, parse_float=str, parse_int=str))
+    twice = find_duplicate(body)
     if twice:
         refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", (*(path or ()), *twice), False))
+
+
+def find_duplicate(body: bytes) -> tuple[str | int, ...]:
+    """The path of a member that stands twice in a body or in the objects it lists; empty when there is none.
+
+    `body` has been decoded before, so it is JSON. Raises Problem when what stands twice is nested too deep.
+    """
+    try:
+        top = json.loads(body, object_pairs_hook=_Pairs, parse_float=str, parse_int=str)
+    except RecursionError as error:
+        refuse_fault(fault_of(body, error))
+    return _duplicate(top)
 
 
 def _is_plain(item: RecordToWrite) -> bool:
@@ -220,7 +234,7 @@ def _duplicate(top: object) -> tuple[str | int, ...]:
     if path or not isinstance(top, _Pairs):
         return path
     for name, value in top:
-        if name in ("records", "headers") and isinstance(value, list):
+        if name in _LISTS and isinstance(value, list):
             for index, item in enumerate(value):
                 if path := _duplicate(item):
                     return (name, index, *path)
