@@ -18,14 +18,21 @@ from core.config import Config
 class HttpProtocol(HttpToolsProtocol):
     """One HTTP connection."""
 
-    # Set once, before the server starts; uvicorn makes the protocols itself and hands nothing of ours to them.
+    # uvicorn makes the protocols itself and hands nothing of ours to them: `limited` makes a class for each
+    # configuration instead.
     limits: ClassVar[Config] = Config()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._header_bytes = 0
         self._in_headers = True
+        self._begun = False
         self._deadline: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def limited(cls, config: Config) -> type[HttpProtocol]:
+        """This protocol under the limits of one configuration."""
+        return type("LimitedHttpProtocol", (cls,), {"limits": config})
 
     # --- slow senders --------------------------------------------------------------------------------------
 
@@ -53,8 +60,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._deadline = None
-        if not self.transport.is_closing():
+        if self._begun:
             self.refuse(Problem("request-timeout", "The request did not arrive in time."))
+        else:
+            # Browsers open connections ahead and send nothing; there is no request to refuse.
+            self.transport.close()
 
     # --- header bytes --------------------------------------------------------------------------------------
 
@@ -77,6 +87,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins: its header lines must be complete in time."""
         super().on_message_begin()
+        self._begun = True
         if self._deadline is None:
             self._expect_headers(self.limits.frame_timeout_ms)
 
@@ -89,6 +100,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request is complete; the next bytes are header lines again."""
         self._in_headers = True
+        self._begun = False
         self._header_bytes = 0
         super().on_message_complete()
 
@@ -100,6 +112,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def refuse(self, problem: Problem) -> None:
         """Answer a problem below the application, and close."""
+        if self.transport.is_closing():
+            return
         body = render_problem(problem, "/").body
         self.transport.write(
             b"HTTP/1.1 %d \r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n"

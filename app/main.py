@@ -121,7 +121,13 @@ def _exception_handlers() -> dict[Any, Any]:
     async def http_error(request: Request, error: HTTPException) -> Response:
         return _response(refusal(problem_of_http_error(error, request), request.scope))
 
+    async def failure(request: Request, error: Exception) -> Response:
+        # The front door logs it: Starlette raises it again once this answer is sent.
+        problem = Problem("internal-error", "The server failed; its log says more.")
+        return _response(refusal(problem, request.scope))
+
     return {
+        Exception: failure,
         Problem: refuse,
         BrokerError: refuse,
         RequestValidationError: invalid,

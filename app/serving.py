@@ -139,7 +139,7 @@ async def serve(config: Config) -> None:
     sockets = bind(http)
     try:
         app = create_app(config)
-        server = HttpServer(_uvicorn_config(app, config))
+        server = server_of(app, config)
         with _signals(app, server):
             async with app.lifespan():
                 bound = [real_endpoint(e, s) for e, s in zip(http, sockets, strict=True)]
@@ -155,19 +155,21 @@ async def serve(config: Config) -> None:
             one.close()
 
 
-def _uvicorn_config(app: Application, config: Config) -> uvicorn.Config:
-    HttpProtocol.limits = config
-    return uvicorn.Config(
-        app,
-        http=HttpProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=config.idle_timeout_ms // 1000,
-        timeout_graceful_shutdown=max(1, config.drain_timeout_ms // 1000),
-        backlog=BACKLOG,
+def server_of(app: Application, config: Config) -> HttpServer:
+    """The HTTP server that runs an application under one configuration."""
+    return HttpServer(
+        uvicorn.Config(
+            app,
+            http=HttpProtocol.limited(config),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=config.idle_timeout_ms // 1000,
+            timeout_graceful_shutdown=max(1, config.drain_timeout_ms // 1000),
+            backlog=BACKLOG,
+        )
     )
 
 
@@ -196,7 +198,8 @@ def _signals(app: Application, server: HttpServer) -> Iterator[None]:
 def run(config: Config) -> int:
     """Run until stopped; the exit code. A start that fails is one line on stderr."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # Its warnings are about requests that cannot be read; those are answered, not logged.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
         import uvloop
 

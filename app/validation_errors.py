@@ -15,6 +15,7 @@ from app.errors import KINDS, Problem, field_error
 from app.front import method_not_allowed
 
 MAX_ERRORS = 20
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _BY_STATUS = {kind.status: name for name, kind in KINDS.items()}
 
 
@@ -56,11 +57,10 @@ def problem_of_http_error(error: HTTPException, request: Request) -> Problem:
 
 
 def allowed_methods(request: Request) -> set[str]:
-    """The methods of all routes that have this path."""
-    scope = {**request.scope}
-    methods: set[str] = set()
-    for route in request.app.routes:
-        match, _ = route.matches(scope)
-        if match is not Match.NONE:
-            methods |= set(getattr(route, "methods", None) or ())
-    return methods
+    """The methods that this path takes, over all routes."""
+    routes = request.app.router.routes
+    return {
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    }

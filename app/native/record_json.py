@@ -21,7 +21,7 @@ _MIN_SECOND, _MAX_SECOND = -62_135_596_800, 253_402_300_799
 @lru_cache(maxsize=256)
 def _second(second: int) -> str:
     """A second in ISO 8601, without its end. Records that are read together share their seconds."""
-    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
+    return datetime.fromtimestamp(second, UTC).isoformat()[:19]
 
 
 def iso_time(ms: int) -> str | None:
