@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from core.broker.group_members import GroupMembers
+from core.broker.group_positions import GroupPositions
 from core.broker.group_store import MetadataGroupStore
-from core.broker.topics import TopicVerbs
+from core.broker.records import RecordVerbs
+from core.coordinator.assignor import decode
 from core.coordinator.group_coordinator import GroupCoordinator
 from core.coordinator.group_messages import (
     NO_GENERATION,
@@ -29,6 +32,7 @@ from core.coordinator.group_messages import (
 )
 from core.coordinator.offsets import NO_OFFSET, Commit, CommittedOffset
 from core.errors import BrokerError, ErrorCode
+from core.types import TopicPartition
 
 __all__ = [
     "NO_GENERATION",
@@ -49,6 +53,24 @@ __all__ = [
     "SyncRequest",
 ]
 
+_SENTENCES = {
+    ErrorCode.GROUP_ID_NOT_FOUND: "There is no group {group!r}.",
+    ErrorCode.NON_EMPTY_GROUP: "Group {group!r} has members; stop them first, or name one of them.",
+    ErrorCode.UNKNOWN_MEMBER_ID: "Group {group!r} has no member {member!r}: it was never there, has left, or was not "
+    "heard of for its session timeout. Join again without a member id.",
+    ErrorCode.ILLEGAL_GENERATION: "This is not the present generation of group {group!r}; join again.",
+    ErrorCode.REBALANCE_IN_PROGRESS: "Group {group!r} is rebalancing; join again with the same member id.",
+    ErrorCode.FENCED_INSTANCE_ID: "The instance id has moved on to another member of group {group!r}; {member!r} is "
+    "fenced.",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "The members of group {group!r} have no protocol in common with this one.",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "Group {group!r} is full.",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Members of group {group!r} read this topic; stop them first.",
+    ErrorCode.INVALID_GROUP_ID: "A group id must not be empty.",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "The session timeout is outside of the bounds that the broker sets.",
+    ErrorCode.INVALID_REQUEST: "The metadata or the assignment of a member is larger than the broker takes.",
+    ErrorCode.POLICY_VIOLATION: "There are too many groups already; delete some of them.",
+}
+
 # OffsetCommit and OffsetFetch v0 stood for offsets in ZooKeeper, a register apart. It is kept as topics of this
 # prefix, which no real topic can have, so that it expires and goes with its group.
 _REGISTER = "\0"
@@ -57,12 +79,13 @@ _REGISTER = "\0"
 class Groups:
     """All groups of a broker, for every door."""
 
-    def __init__(self, broker: TopicVerbs) -> None:
+    def __init__(self, broker: RecordVerbs) -> None:
         self._broker = broker
         self._topic = broker.topic
         loop = asyncio.get_running_loop()
         store = MetadataGroupStore(broker.store)
         self.coordinator = GroupCoordinator(broker.config, broker.clock, loop, store)
+        self.positions = GroupPositions(broker, self)
         # Nothing is to be added to these.
         self.join = self.coordinator.join
         self.sync = self.coordinator.sync
@@ -71,6 +94,7 @@ class Groups:
         self.describe = self.coordinator.describe
         self.list = self.coordinator.list
         self.delete = self.coordinator.delete
+        self.members = GroupMembers(broker, self)
 
     async def open(self) -> None:
         """Take over what the last run left; members go on without rejoining.
@@ -85,6 +109,7 @@ class Groups:
     def drain(self) -> None:
         """Answer everybody who waits; nothing is served afterwards."""
         self.coordinator.drain()
+        self.members.drain()
 
     @property
     def closed(self) -> ErrorCode:
@@ -106,6 +131,23 @@ class Groups:
         """A topic is gone, and its offsets with it."""
         for name in (topic, _REGISTER + topic):
             await self.coordinator.forget_topic(name)
+
+    def refusal(self, error: ErrorCode, group_id: str, member_id: str = NO_MEMBER) -> BrokerError:
+        """The error of a member, as doors for people show it."""
+        sentence = _SENTENCES.get(
+            error, "The group coordinator does not serve group {group!r} now; try again."
+        )
+        message = sentence.format(group=group_id, member=member_id)
+        return BrokerError(error, message, group=group_id)
+
+    def owners(self, group_id: str) -> dict[TopicPartition, str]:
+        """Which member owns which partition, while the group is stable."""
+        view = self.describe(group_id)
+        return {
+            address: member.member_id
+            for member in (view.members if view is not None else ())
+            for address in decode(member.assignment)
+        }
 
     # --- offsets -----------------------------------------------------------------------------------------------
 
@@ -169,6 +211,11 @@ class Groups:
         return (
             found for found in self.coordinator.all_committed(group_id) if not found[0].startswith(_REGISTER)
         )
+
+    def register_follows(self, group_id: str, commits: Sequence[Commit]) -> list[Commit]:
+        """What must change in the register too, so that clients of v0 go by a position that was set by hand."""
+        moved = [c._replace(topic=_REGISTER + c.topic, metadata="") for c in commits]
+        return [c for c in moved if self.coordinator.committed(group_id, c.topic, c.partition)]
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         """OffsetDelete: an error for each of `partitions`, in their order.

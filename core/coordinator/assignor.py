@@ -166,6 +166,8 @@ STRATEGIES: dict[str, Strategy] = {
     "roundrobin": assign_roundrobin,
     "sticky": assign_sticky,
     "cooperative-sticky": assign_cooperative_sticky,
+    # What kafkajs calls its own; the blobs are the same.
+    "RoundRobinAssigner": assign_roundrobin,
 }
 
 
