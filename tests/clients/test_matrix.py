@@ -60,7 +60,8 @@ def _write_once(client: GetClient, wire: Wire, writer: type[Driver], codec: str)
     topic = f"by-{writer.name}-{codec}"
     if (writer.name, codec) not in _written:
         messages = _sayable(writer)
-        wire.create_topic(topic)
+        # The samples are of 2023: a topic with a retention time would lose them within a minute.
+        wire.create_topic(topic, retention_ms="-1")
         client(writer).write(topic, 0, messages, codec)
         stored = wire.read_all(topic)
         expected = [
