@@ -1,0 +1,26 @@
+# Build: wheels of the project and all it needs, with whatever compilers that takes.
+FROM python:3.12-slim AS build
+WORKDIR /src
+COPY pyproject.toml README.md ./
+COPY app app
+COPY core core
+COPY migrations migrations
+RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --no-cache-dir .
+
+# Run: the environment alone, as nobody in particular.
+FROM python:3.12-slim
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin sluice \
+    && install --directory --owner=sluice --group=sluice --mode=0700 /data
+COPY --from=build /opt/sluice /opt/sluice
+USER sluice
+ENV PATH=/opt/sluice/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    SLUICE_DATA_DIR=/data \
+    SLUICE_LISTENERS=http://0.0.0.0:8082,kafka://0.0.0.0:9092 \
+    SLUICE_INSECURE=true
+VOLUME /data
+EXPOSE 8082 9092
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8082/readyz', timeout=2)"]
+ENTRYPOINT ["sluice", "serve"]

@@ -1,0 +1,70 @@
+"""The README's tour, typed in as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import ROOT, BrokerProcess
+
+README = (ROOT / "README.md").read_text()
+TOUR = README[README.index("## Five minutes") : README.index("## HTTP in short")]
+LINES = [line for block in re.findall(r"```sh\n(.*?)```", TOUR, re.DOTALL) for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data")
+    yield process.start()
+    process.kill()
+
+
+def typed(line: str, broker: BrokerProcess) -> str:
+    """What a line of the tour prints."""
+    for address, real in (
+        ("127.0.0.1:8082", broker.http.removeprefix("http://")),
+        ("127.0.0.1:9092", broker.kafka),
+    ):
+        line = line.replace(address, real)
+    line = line.replace("curl ", "curl -sS ")
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_the_tour_with_curl_works_as_typed(broker: BrokerProcess) -> None:
+    answers = [json.loads(typed(line, broker)) for line in LINES if "curl" in line]
+    assert len(answers) == 8
+    *good, refused = answers
+    assert all("status" not in answer for answer in good)
+    assert good[0]["records"][0]["offset"] == 0
+    assert good[1]["records"][0]["value"] == "Hello"
+    assert good[2]["partitions"] == 3
+    assert [r["offset"] is not None for r in good[3]["records"]] == [True, True]
+    assert (refused["status"], refused["errors"][0]["field"]) == (422, "vaule")
+
+
+@pytest.mark.client("kcat")
+def test_the_tour_with_kcat_works_as_typed(broker: BrokerProcess) -> None:
+    typed(LINES[0], broker)
+    listing, _, read = [typed(line, broker) for line in LINES if "kcat" in line]
+    assert 'topic "hello" with 1 partitions' in listing
+    assert read.splitlines()[-1] == "from kcat"
+    assert "Hello" in read.splitlines()
+
+
+def test_the_first_command_is_one_that_the_project_has() -> None:
+    assert ".venv/bin/pip install . && .venv/bin/sluice\n" in README
+    assert "python3 tests/run.py" in README
+    assert 'sluice = "app.__main__:main"' in Path(ROOT / "pyproject.toml").read_text()
+
+
+def test_the_map_names_what_is_there() -> None:
+    tree = README[README.index("## The map") : README.index("## Decisions")]
+    top = ""
+    for indent, name in re.findall(r"^( *)([a-z]+)/ ", tree, re.MULTILINE):
+        top = name if not indent else top
+        assert (ROOT / (name if not indent else f"{top}/{name}")).is_dir(), name
