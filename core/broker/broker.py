@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from core.broker.groups import Groups
-from core.broker.records import RecordVerbs
+from core.broker.merged import MergedVerbs
 from core.clock import Clock
 from core.config import Config
 from core.log.checkpoint import CLEAN_SHUTDOWN
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 DATABASE = "metadata.db"
 
 
-class Broker(RecordVerbs):
+class Broker(MergedVerbs):
     """One broker over one data directory. Open it on the event loop that will use it.
 
     `groups` is there once the broker is open.

@@ -99,6 +99,7 @@ class RecordVerbs(TopicVerbs):
             result = result._replace(log_append_time=checked.log_append_time)
         if not result.duplicate:
             self.purgatory.notify(topic_partition)
+            self.touch(topic_partition.topic)
         return result
 
     def durable(self, topic_partition: TopicPartition, acks: int) -> asyncio.Future[None] | None:
@@ -264,9 +265,20 @@ class RecordVerbs(TopicVerbs):
         """
         read = FetchRead(topic_partition, offset, max_bytes)
         (one,) = await self.fetch([read], max_bytes=max_bytes, min_bytes=min_bytes, wait_ms=wait_ms)
+        return self._decoded(one, offset, max_records)
+
+    def read_now(
+        self, topic_partition: TopicPartition, offset: int, *, max_bytes: int, max_records: int
+    ) -> ReadResult:
+        """`read` of what is there, without waiting."""
+        ((one,), _, _) = self.fetch_now([FetchRead(topic_partition, offset, max_bytes)], max_bytes=max_bytes)
+        return self._decoded(one, offset, max_records)
+
+    def _decoded(self, one: Fetched, offset: int, max_records: int) -> ReadResult:
         if one.error is not None:
             raise one.error
         assert one.read is not None
+        topic_partition = one.topic_partition
         records: list[Record] = []
         next_offset = offset
         if one.read.slice is not None:

@@ -74,9 +74,19 @@ class BrokerState:
         self._topics: dict[str, TopicInfo] = {}
         self._topic_names: dict[UUID, str] = {}
         self._next_producer_id = 0
+        # A number for each topic that is another one after every append to it and every change of it: whoever
+        # reads all partitions of a topic knows by it whether there is anything to look for.
+        self.touched: dict[str, int] = {}
+        self._touches = 0
 
     async def _reserve_producer_ids(self, count: int) -> int:
         raise NotImplementedError
+
+    def touch(self, topic: str) -> None:
+        """Say that something happened to a topic or to one of its partitions, to those that wait for all."""
+        self._touches += 1
+        self.touched[topic] = self._touches
+        self.purgatory.notify(topic)
 
     def topic(self, name: str) -> TopicInfo:
         """The topic of that name; UNKNOWN_TOPIC_OR_PARTITION if there is none."""
@@ -111,11 +121,14 @@ class BrokerState:
         self._topics[info.name] = info
         self._topic_names[info.topic_id] = info.name
         self.metadata_version += 1
+        self.touch(info.name)
 
     def _remove(self, info: TopicInfo) -> None:
         del self._topics[info.name]
         del self._topic_names[info.topic_id]
         self.metadata_version += 1
+        self.touched.pop(info.name, None)
+        self.purgatory.notify(info.name)
 
     def _info(self, row: TopicRow) -> TopicInfo:
         return TopicInfo(
