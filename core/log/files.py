@@ -51,6 +51,11 @@ def sync_path(path: str) -> None:
         os.close(fd)
 
 
+def sync_everything() -> None:
+    """Let the whole system write what it has; errors are told by `sync` on each file. Blocks, for seconds."""
+    os.sync()
+
+
 def rename(old: str, new: str) -> None:
     """Give a file or directory another name, replacing a file of that name atomically."""
     os.replace(old, new)

@@ -14,7 +14,7 @@ import pytest
 from core.log import files
 
 EFFECTS = (
-    "write", "pwrite", "truncate", "sync", "sync_path", "rename", "unlink", "make_directory",
+    "write", "pwrite", "truncate", "sync", "sync_path", "sync_everything", "rename", "unlink", "make_directory",
     "remove_directory", "set_modified", "open_file",
 )  # fmt: skip
 
@@ -64,7 +64,7 @@ class Disk:
 
     def _carry_out(self, name: str, real, args):  # type: ignore[no-untyped-def]
         result = real(*args)
-        if name.startswith("sync"):
+        if name in ("sync", "sync_path"):
             status = os.stat(args[0])
             self.synced[status.st_ino] = status.st_size
         return result
