@@ -60,7 +60,7 @@ class Consumers:
         """The consumer as it is."""
         raise NotImplementedError
 
-    def list(self, group_id: str) -> list[ConsumerInfo]:
+    def of_group(self, group_id: str) -> list[ConsumerInfo]:
         """The consumers of a group, by name."""
         raise NotImplementedError
 
