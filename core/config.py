@@ -149,6 +149,22 @@ class Config:
     offsets_retention_ms: int = 7 * 86_400_000
     offsets_retention_check_interval_ms: int = 600_000
 
+    # --- managed consumers ---------------------------------------------------------------------------------
+    # Each costs a few kilobytes and a heartbeat every few seconds.
+    max_consumers: int = 10_000
+    # An idle consumer goes after this long, as in the REST proxies, unless it asks for another time up to the most.
+    consumer_default_ttl_ms: int = 300_000
+    consumer_max_ttl_ms: int = 86_400_000
+    # How often expiry, heartbeats and changed topics are looked at: well below the shortest session timeout.
+    consumer_check_interval_ms: int = 1_000
+    # Before it gives up its partitions in a rebalance, a consumer waits this long for the acknowledgement of the
+    # batch it has delivered; else whoever gets them next is given the same records.
+    consumer_revoke_grace_ms: int = 1_000
+    # Topics, or partitions of its own choice, that one consumer may name.
+    max_subscription: int = 10_000
+    # Bytes that a topic pattern may take once it is compiled (RE2; matching is linear in the name anyway).
+    max_pattern_bytes: int = 1 * MIB
+
     # --- stopping ------------------------------------------------------------------------------------------
     # A drain answers waiting polls, flushes logs and closes; it takes no longer than this.
     drain_timeout_ms: int = 10_000

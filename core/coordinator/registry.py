@@ -85,6 +85,8 @@ class GroupRegistry:
         )
         self._started = self._moment()
         self._entries: dict[str, Entry] = {}
+        # Told of every group that has been moved and is not stable now: for members that live in the broker.
+        self.watcher: Callable[[str], None] | None = None
         # What everybody hears while there is nothing else to say: loading first, then nothing, at last stopped.
         self._closed: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -203,6 +205,8 @@ class GroupRegistry:
                 entry.saving.add_done_callback(partial(_give_after, effects.answers))
         if entry.group.wake_at < entry.wake_at:
             self._arm(entry)
+        if self.watcher is not None and entry.group.state is not State.STABLE:
+            self.watcher(entry.group.group_id)
 
     def _persist(self, changes: Sequence[Change]) -> asyncio.Future[None]:
         try:
