@@ -139,12 +139,6 @@ class GroupMembers:
         if reply.error:
             raise self._groups.refusal(reply.error, group_id, member_id)
 
-    def drain(self) -> None:
-        """Nobody asks any more; what waits has been answered by the coordinator."""
-        for task in self._joins.values():
-            task.cancel()
-        self._joins.clear()
-
     async def _join(self, group_id: str, request: JoinRequest, leads: bool) -> JoinReply:
         reply = await self._groups.join(group_id, request)
         if leads and not reply.error:

@@ -109,7 +109,6 @@ class Groups:
     def drain(self) -> None:
         """Answer everybody who waits; nothing is served afterwards."""
         self.coordinator.drain()
-        self.members.drain()
 
     @property
     def closed(self) -> ErrorCode:
