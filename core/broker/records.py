@@ -1,50 +1,25 @@
-"""The verbs on records: append, fetch, search by time, delete; and produce and read for doors without batches."""
+"""Records for doors that have no batches: produce builds them, read opens them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from core.broker.state import BrokerState, PartitionInfo, TopicInfo
-from core.broker.topics import TopicVerbs
+from core.broker.batches import BatchVerbs, Fetched, FetchRead
+from core.broker.state import TopicInfo
 from core.errors import BrokerError, ErrorCode
-from core.log.log import Log
-from core.log.old_offsets import segment_offsets
-from core.log.producer_state import ProducerState
 from core.records.batch import batches, build_batch, read_records
-from core.records.conversion import up_convert
-from core.records.header import MAGIC, BatchHeader
+from core.records.header import HEADER_SIZE, BatchHeader
 from core.records.partitioner import partition_for_key
 from core.records.record import NewRecord, Record
-from core.records.validation import validate_produce
-from core.types import AppendResult, LogOffsets, LogRead, TimestampOffset, TopicPartition
+from core.types import LogOffsets, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-
 # What one record adds to a batch beside its key, value and headers, at most: varints and header counts.
 _RECORD_OVERHEAD = 40
-
-
-class FetchRead(NamedTuple):
-    """One partition of a fetch: from where, how many bytes at most, and the leader epoch the client knows."""
-
-    topic_partition: TopicPartition
-    offset: int
-    max_bytes: int
-    leader_epoch: int = -1
-
-
-class Fetched(NamedTuple):
-    """The answer for one partition: batches in a file, or the refusal."""
-
-    topic_partition: TopicPartition
-    read: LogRead | None
-    error: BrokerError | None = None
 
 
 class ProduceResult(NamedTuple):
@@ -64,54 +39,10 @@ class ReadResult(NamedTuple):
     next_offset: int
 
 
-class RecordVerbs(TopicVerbs):
-    """Everything that doors do with records."""
+class RecordVerbs(BatchVerbs):
+    """Everything that doors do with single records."""
 
-    # --- append --------------------------------------------------------------------------------------------
-
-    def append(
-        self, topic_partition: TopicPartition, records: memoryview, *, acks: int = 1, magic: int = MAGIC
-    ) -> AppendResult:
-        """Append the record batches of one produce request to one partition; the offsets they got.
-
-        `records` may lie in a receive buffer: offsets are written into it, and nothing keeps it. The result
-        is in the page cache (it survives the death of the process); `durable` says when it is on disk.
-        Raises CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, NOT_ENOUGH_REPLICAS,
-        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
-        """
-        log = self.log(topic_partition)
-        config = log.config
-        if acks == -1 and config.min_insync_replicas > 1:
-            raise BrokerError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"min.insync.replicas of {topic_partition.topic!r} is {config.min_insync_replicas}; 1 is in sync.",
-            )
-        now = self.clock.wall_ms()
-        limit = self.config.max_decompressed_bytes
-        if magic == MAGIC:
-            checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit)
-        else:
-            checked = up_convert(records, config, now_ms=now, max_bytes=limit)
-        if not checked.headers:  # an empty message set of old: Kafka answers offset −1 and no error
-            return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
-        result = log.append(checked.buffer, checked.headers, leader_epoch=current_epoch(log))
-        if checked.log_append_time >= 0:
-            result = result._replace(log_append_time=checked.log_append_time)
-        if not result.duplicate:
-            self.purgatory.notify(topic_partition)
-            self.touch(topic_partition.topic)
-        return result
-
-    def durable(self, topic_partition: TopicPartition, acks: int) -> asyncio.Future[None] | None:
-        """A future for the disk where the acks or the topic's flush.messages ask for it; None where not.
-
-        acks=all waits for one shared fsync, so that it survives power loss; acks=1 is answered from the page
-        cache, which survives kill -9.
-        """
-        log = self.log(topic_partition)
-        if acks == -1 or log.flush_due:
-            return self.flusher.durable(log, log.offsets.log_end_offset)
-        return None
+    # --- produce -------------------------------------------------------------------------------------------
 
     async def produce(
         self, topic: str, records: Sequence[NewRecord], *, acks: int = -1, partition: int | None = None
@@ -125,14 +56,15 @@ class RecordVerbs(TopicVerbs):
         info = await self.topic_or_create(topic)
         if partition is not None:
             self.log(TopicPartition(topic, partition))
-        results: list[ProduceResult | None] = [None] * len(records)
-        waits: list[tuple[asyncio.Future[None], list[int]]] = []
+        results: list[ProduceResult] = [_UNDONE] * len(records)
+        waits: list[tuple[asyncio.Future[None], Sequence[int]]] = []
+        now = self.clock.wall_ms()
         for number, indexes in self._by_partition(info, records, partition).items():
-            topic_partition = TopicPartition(topic, number)
-            for chunk in self._chunks(records, indexes, info.config.max_message_bytes):
+            address = TopicPartition(topic, number)
+            for chunk, batch in self._batches(records, indexes, info.config.max_message_bytes, now):
                 try:
-                    self._append_chunk(topic_partition, records, chunk, acks, results)
-                    waiting = self.durable(topic_partition, acks)
+                    self._append_batch(address, records, chunk, batch, acks, now, results)
+                    waiting = self.durable(address, acks)
                 except BrokerError as error:
                     _refuse(results, chunk, number, error)
                     continue
@@ -142,15 +74,15 @@ class RecordVerbs(TopicVerbs):
             try:
                 await waiting
             except BrokerError as error:
-                for i in chunk:
-                    done = results[i]
-                    assert done is not None
-                    results[i] = ProduceResult(done.partition, -1, -1, error)
-        return [r for r in results if r is not None]
+                _refuse(results, chunk, results[chunk[0]].partition, error)
+        return results
 
     def _by_partition(
         self, info: TopicInfo, records: Sequence[NewRecord], partition: int | None
-    ) -> dict[int, list[int]]:
+    ) -> dict[int, Sequence[int]]:
+        """The indexes of the records for each partition."""
+        if info.partitions == 1 and not any(record.partition for record in records):
+            return {0: range(len(records))}
         groups: dict[int, list[int]] = {}
         sticky = -1
         for index, record in enumerate(records):
@@ -161,93 +93,52 @@ class RecordVerbs(TopicVerbs):
                 if sticky < 0:
                     sticky = self._sticky.choose(info.name, info.partitions)
                 number = sticky
-            groups.setdefault(number, []).append(index)
-        return groups
+            group = groups.get(number)
+            if group is None:
+                groups[number] = [index]
+            else:
+                group.append(index)
+        return dict(groups)
 
-    def _chunks(self, records: Sequence[NewRecord], indexes: list[int], limit: int) -> list[list[int]]:
-        """Split so that each batch stays below max.message.bytes, unless one record alone is above it."""
+    def _batches(
+        self, records: Sequence[NewRecord], indexes: Sequence[int], limit: int, now: int
+    ) -> list[tuple[Sequence[int], bytearray]]:
+        """Batches below max.message.bytes with the indexes of their records; a record above it is alone."""
+        whole = build_batch([records[i] for i in indexes], now_ms=now)
+        if len(whole) <= limit or len(indexes) == 1:
+            return [(indexes, whole)]
         chunks: list[list[int]] = []
-        size = limit + 1
+        size = limit
         for index in indexes:
             needed = _record_size(records[index])
-            if size + needed > limit - 61:
+            if size + needed > limit - HEADER_SIZE:
                 chunks.append([])
                 size = 0
             chunks[-1].append(index)
             size += needed
-        return chunks
+        return [(chunk, build_batch([records[i] for i in chunk], now_ms=now)) for chunk in chunks]
 
-    def _append_chunk(
+    def _append_batch(
         self,
-        topic_partition: TopicPartition,
+        address: TopicPartition,
         records: Sequence[NewRecord],
-        chunk: list[int],
+        indexes: Sequence[int],
+        batch: bytearray,
         acks: int,
-        results: list[ProduceResult | None],
+        now: int,
+        results: list[ProduceResult],
     ) -> None:
-        now = self.clock.wall_ms()
-        batch = build_batch([records[i] for i in chunk], now_ms=now)
-        done = self.append(topic_partition, memoryview(batch), acks=acks)
-        for position, index in enumerate(chunk):
-            timestamp = records[index].timestamp
-            if done.log_append_time >= 0:
-                timestamp = done.log_append_time
-            results[index] = ProduceResult(
-                topic_partition.partition,
-                done.base_offset + position,
-                now if timestamp is None else timestamp,
-            )
+        done = self.append(address, memoryview(batch), acks=acks)
+        partition, offset, append_time = address.partition, done.base_offset, done.log_append_time
+        for index in indexes:
+            timestamp = append_time
+            if append_time < 0:
+                own = records[index].timestamp
+                timestamp = now if own is None else own
+            results[index] = ProduceResult(partition, offset, timestamp)
+            offset += 1
 
-    # --- fetch ---------------------------------------------------------------------------------------------
-
-    def fetch_now(
-        self, reads: Sequence[FetchRead], *, max_bytes: int, min_one: bool = True
-    ) -> tuple[list[Fetched], int, bool]:
-        """What can be read at once: the answers in order, their bytes, and whether any is a refusal.
-
-        Batches come whole. At most `max_bytes` in all and each read's own `max_bytes`; with `min_one` the
-        first batch comes also when it alone is larger (KIP-74).
-        """
-        fetched: list[Fetched] = []
-        total, refused = 0, False
-        left = min(max_bytes, self.config.fetch_max_bytes)
-        for read in reads:
-            try:
-                log = self._fetchable(read)
-                got = log.read(read.offset, min(left, read.max_bytes), min_one=min_one and total == 0)
-            except BrokerError as error:
-                fetched.append(Fetched(read.topic_partition, None, error))
-                refused = True
-                continue
-            if got.slice is not None:
-                total += got.slice.length
-                left = max(left - got.slice.length, 0)
-            fetched.append(Fetched(read.topic_partition, got))
-        return fetched, total, refused
-
-    async def fetch(
-        self,
-        reads: Sequence[FetchRead],
-        *,
-        max_bytes: int,
-        min_bytes: int,
-        wait_ms: int,
-        min_one: bool = True,
-    ) -> list[Fetched]:
-        """Like `fetch_now`, but wait up to `wait_ms` until there are `min_bytes`, or a refusal to tell."""
-        fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one=min_one)
-        wait = min(wait_ms, self.config.max_wait_ms) / 1000
-        if refused or size >= min_bytes or wait <= 0:
-            return fetched
-
-        def check() -> bool:
-            nonlocal fetched
-            fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one=min_one)
-            return refused or size >= min_bytes
-
-        if not await self.purgatory.wait([r.topic_partition for r in reads], wait, check):
-            check()
-        return fetched
+    # --- read ----------------------------------------------------------------------------------------------
 
     async def read(
         self,
@@ -322,120 +213,8 @@ class RecordVerbs(TopicVerbs):
             )
             return None
 
-    def _fetchable(self, read: FetchRead) -> Log:
-        log = self.log(read.topic_partition)
-        self.check_leader_epoch(log, read.leader_epoch)
-        return log
 
-    def check_leader_epoch(self, log: Log, epoch: int) -> None:
-        """Refuse a client whose idea of the leader epoch is old or from the future (KIP-320); −1 is none."""
-        current = current_epoch(log)
-        if 0 <= epoch < current:
-            raise BrokerError(
-                ErrorCode.FENCED_LEADER_EPOCH, f"Leader epoch {epoch} is over; now it is {current}."
-            )
-        if epoch > current:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH, f"Leader epoch {epoch} is not known; now it is {current}."
-            )
-
-    # --- bounds --------------------------------------------------------------------------------------------
-
-    def partition(self, topic_partition: TopicPartition) -> PartitionInfo:
-        """The bounds and size of one partition."""
-        log = self.log(topic_partition)
-        return PartitionInfo(topic_partition, log.offsets, log.size, current_epoch(log))
-
-    def offset_for_time(
-        self, topic_partition: TopicPartition, timestamp: int, leader_epoch: int = -1
-    ) -> TimestampOffset:
-        """The first offset at or after `timestamp` (ms); −1 latest, −2 earliest, −3 the largest timestamp.
-
-        Offset −1 where no record is that young. Raises UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH.
-        """
-        log = self.log(topic_partition)
-        self.check_leader_epoch(log, leader_epoch)
-        if timestamp == LATEST:
-            return log.latest()
-        if timestamp == EARLIEST:
-            return log.earliest()
-        if timestamp == MAX_TIMESTAMP:
-            return log.max_timestamp()
-        if timestamp < 0:
-            raise BrokerError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"The timestamp {timestamp} has no meaning here; use −1 latest, −2 earliest, −3 max timestamp.",
-            )
-        return log.offset_for_time(timestamp)
-
-    def end_offset_for_epoch(
-        self, topic_partition: TopicPartition, epoch: int, current_epoch: int = -1
-    ) -> tuple[int, int]:
-        """(epoch, end offset) of the largest leader epoch up to `epoch`; (−1, −1) if there is none."""
-        log = self.log(topic_partition)
-        self.check_leader_epoch(log, current_epoch)
-        return log.end_offset_for_epoch(epoch)
-
-    def segment_offsets(self, topic_partition: TopicPartition, timestamp: int, limit: int) -> list[int]:
-        """Base offsets of segments, newest first, as ListOffsets v0 answers them; at most `limit`.
-
-        −1 begins with the end of the log, −2 gives the start only; a time gives the segments last written
-        before it.
-        """
-        return segment_offsets(self.log(topic_partition), timestamp, limit)
-
-    def active_producers(self, topic_partition: TopicPartition) -> Iterator[ProducerState]:
-        """The idempotent producers that the partition remembers."""
-        return self.log(topic_partition).active_producers()
-
-    def disk_space(self) -> tuple[int, int]:
-        """(total, usable) bytes of the file system that holds the data directory."""
-        space = os.statvfs(self.config.data_dir)
-        return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
-
-    async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
-        """Delete the records below an offset (−1: the high watermark); answers the new first offset.
-
-        Raises OFFSET_OUT_OF_RANGE above the high watermark. Durable when it returns.
-        """
-        log = self.log(topic_partition)
-        bounds = log.offsets
-        target = bounds.high_watermark if before_offset == -1 else before_offset
-        if not 0 <= target <= bounds.high_watermark:
-            raise BrokerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Records of {topic_partition} can be deleted before an offset from 0 to "
-                f"{bounds.high_watermark}, not {before_offset}.",
-                log_start_offset=bounds.log_start_offset,
-                high_watermark=bounds.high_watermark,
-            )
-        start = log.truncate_prefix(target)
-        # Forgotten again after a crash, deleted records would come back.
-        task = self.logs.begin_checkpoint()
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, task.run)
-        except OSError as error:
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"The new log start could not be stored ({error.strerror})."
-            ) from error
-        return start
-
-    async def topic_or_create(self, name: str) -> TopicInfo:
-        """The topic, created with the defaults if it does not exist and auto-creation is on."""
-        found = self._topics.get(name)
-        if found is not None:
-            return found
-        if not self.config.auto_create_topics:
-            return self.topic(name)
-        try:
-            return await self.create_topic(name)
-        except BrokerError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
-        running = self._changing.get(name)
-        if running is not None:
-            await asyncio.wait([running])
-        return self.topic(name)
+_UNDONE = ProduceResult(-1, -1, -1)
 
 
 def _unreadable(header: BatchHeader, topic_partition: TopicPartition) -> BrokerError:
@@ -448,11 +227,6 @@ def _unreadable(header: BatchHeader, topic_partition: TopicPartition) -> BrokerE
     )
 
 
-def current_epoch(log: Log) -> int:
-    """The leader epoch in force: the log's newest, 0 before the first append."""
-    return max(log.leader_epoch, 0)
-
-
 def _record_size(record: NewRecord) -> int:
     size = _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
@@ -460,9 +234,7 @@ def _record_size(record: NewRecord) -> int:
     return size
 
 
-def _refuse(
-    results: list[ProduceResult | None], chunk: list[int], partition: int, error: BrokerError
-) -> None:
+def _refuse(results: list[ProduceResult], chunk: Sequence[int], partition: int, error: BrokerError) -> None:
     """The records that are at fault get the reason; those that only shared their batch are told so."""
     at_fault = dict(error.details.get("record_errors") or ())  # type: ignore[call-overload]
     for position, index in enumerate(chunk):
@@ -474,6 +246,3 @@ def _refuse(
                 error.code, "Another record of the same batch was refused; send this one again."
             )
         results[index] = ProduceResult(partition, -1, -1, reason)
-
-
-__all__ = ["BrokerState", "FetchRead", "Fetched", "ProduceResult", "ReadResult", "RecordVerbs"]

@@ -100,6 +100,23 @@ class TopicVerbs(BrokerState):
             await self._change(name, None, info)
         return info
 
+    async def topic_or_create(self, name: str) -> TopicInfo:
+        """The topic, created with the defaults if it does not exist and auto-creation is on."""
+        found = self._topics.get(name)
+        if found is not None:
+            return found
+        if not self.config.auto_create_topics:
+            return self.topic(name)
+        try:
+            return await self.create_topic(name)
+        except BrokerError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        running = self._changing.get(name)
+        if running is not None:
+            await asyncio.wait([running])
+        return self.topic(name)
+
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records. Raises UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED."""
         info = self.topic(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.broker.records import Fetched, FetchRead
+from core.broker.batches import Fetched, FetchRead
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.fetch_session import FetchSession, SessionPartition, TopicKey
 from core.listeners.kafka.handler import Handler, table

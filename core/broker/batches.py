@@ -1,0 +1,242 @@
+"""The verbs on batches: append, fetch, search by time, delete. Record bytes pass through as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from core.broker.state import PartitionInfo
+from core.broker.topics import TopicVerbs
+from core.errors import BrokerError, ErrorCode
+from core.log.log import Log
+from core.log.old_offsets import segment_offsets
+from core.log.producer_state import ProducerState
+from core.records.conversion import up_convert
+from core.records.header import MAGIC
+from core.records.validation import validate_produce
+from core.types import AppendResult, LogRead, TimestampOffset, TopicPartition
+
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+
+
+class FetchRead(NamedTuple):
+    """One partition of a fetch: from where, how many bytes at most, and the leader epoch the client knows."""
+
+    topic_partition: TopicPartition
+    offset: int
+    max_bytes: int
+    leader_epoch: int = -1
+
+
+class Fetched(NamedTuple):
+    """The answer for one partition: batches in a file, or the refusal."""
+
+    topic_partition: TopicPartition
+    read: LogRead | None
+    error: BrokerError | None = None
+
+
+class BatchVerbs(TopicVerbs):
+    """Everything that doors do with record batches."""
+
+    # --- append --------------------------------------------------------------------------------------------
+
+    def append(
+        self, topic_partition: TopicPartition, records: memoryview, *, acks: int = 1, magic: int = MAGIC
+    ) -> AppendResult:
+        """Append the record batches of one produce request to one partition; the offsets they got.
+
+        `records` may lie in a receive buffer: offsets are written into it, and nothing keeps it. The result
+        is in the page cache (it survives the death of the process); `durable` says when it is on disk.
+        Raises CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, NOT_ENOUGH_REPLICAS,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
+        """
+        log = self.log(topic_partition)
+        config = log.config
+        if acks == -1 and config.min_insync_replicas > 1:
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"min.insync.replicas of {topic_partition.topic!r} is {config.min_insync_replicas}; 1 is in sync.",
+            )
+        now = self.clock.wall_ms()
+        limit = self.config.max_decompressed_bytes
+        if magic == MAGIC:
+            checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit)
+        else:
+            checked = up_convert(records, config, now_ms=now, max_bytes=limit)
+        if not checked.headers:  # an empty message set of old: Kafka answers offset −1 and no error
+            return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
+        result = log.append(checked.buffer, checked.headers, leader_epoch=current_epoch(log))
+        if checked.log_append_time >= 0:
+            result = result._replace(log_append_time=checked.log_append_time)
+        if not result.duplicate:
+            self.purgatory.notify(topic_partition)
+            self.touch(topic_partition.topic)
+        return result
+
+    def durable(self, topic_partition: TopicPartition, acks: int) -> asyncio.Future[None] | None:
+        """A future for the disk where the acks or the topic's flush.messages ask for it; None where not.
+
+        acks=all waits for one shared fsync, so that it survives power loss; acks=1 is answered from the page
+        cache, which survives kill -9.
+        """
+        log = self.log(topic_partition)
+        if acks == -1 or log.flush_due:
+            return self.flusher.durable(log, log.offsets.log_end_offset)
+        return None
+
+    # --- fetch ---------------------------------------------------------------------------------------------
+
+    def fetch_now(
+        self, reads: Sequence[FetchRead], *, max_bytes: int, min_one: bool = True
+    ) -> tuple[list[Fetched], int, bool]:
+        """What can be read at once: the answers in order, their bytes, and whether any is a refusal.
+
+        Batches come whole. At most `max_bytes` in all and each read's own `max_bytes`; with `min_one` the
+        first batch comes also when it alone is larger (KIP-74).
+        """
+        fetched: list[Fetched] = []
+        total, refused = 0, False
+        left = min(max_bytes, self.config.fetch_max_bytes)
+        for read in reads:
+            try:
+                log = self._fetchable(read)
+                got = log.read(read.offset, min(left, read.max_bytes), min_one=min_one and total == 0)
+            except BrokerError as error:
+                fetched.append(Fetched(read.topic_partition, None, error))
+                refused = True
+                continue
+            if got.slice is not None:
+                total += got.slice.length
+                left = max(left - got.slice.length, 0)
+            fetched.append(Fetched(read.topic_partition, got))
+        return fetched, total, refused
+
+    async def fetch(
+        self,
+        reads: Sequence[FetchRead],
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        wait_ms: int,
+        min_one: bool = True,
+    ) -> list[Fetched]:
+        """Like `fetch_now`, but wait up to `wait_ms` until there are `min_bytes`, or a refusal to tell."""
+        fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one=min_one)
+        wait = min(wait_ms, self.config.max_wait_ms) / 1000
+        if refused or size >= min_bytes or wait <= 0:
+            return fetched
+
+        def check() -> bool:
+            nonlocal fetched
+            fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one=min_one)
+            return refused or size >= min_bytes
+
+        if not await self.purgatory.wait([r.topic_partition for r in reads], wait, check):
+            check()
+        return fetched
+
+    def _fetchable(self, read: FetchRead) -> Log:
+        log = self.log(read.topic_partition)
+        self.check_leader_epoch(log, read.leader_epoch)
+        return log
+
+    def check_leader_epoch(self, log: Log, epoch: int) -> None:
+        """Refuse a client whose idea of the leader epoch is old or from the future (KIP-320); −1 is none."""
+        current = current_epoch(log)
+        if 0 <= epoch < current:
+            raise BrokerError(
+                ErrorCode.FENCED_LEADER_EPOCH, f"Leader epoch {epoch} is over; now it is {current}."
+            )
+        if epoch > current:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH, f"Leader epoch {epoch} is not known; now it is {current}."
+            )
+
+    # --- bounds --------------------------------------------------------------------------------------------
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionInfo:
+        """The bounds and size of one partition."""
+        log = self.log(topic_partition)
+        return PartitionInfo(topic_partition, log.offsets, log.size, current_epoch(log))
+
+    def offset_for_time(
+        self, topic_partition: TopicPartition, timestamp: int, leader_epoch: int = -1
+    ) -> TimestampOffset:
+        """The first offset at or after `timestamp` (ms); −1 latest, −2 earliest, −3 the largest timestamp.
+
+        Offset −1 where no record is that young. Raises UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH.
+        """
+        log = self.log(topic_partition)
+        self.check_leader_epoch(log, leader_epoch)
+        if timestamp == LATEST:
+            return log.latest()
+        if timestamp == EARLIEST:
+            return log.earliest()
+        if timestamp == MAX_TIMESTAMP:
+            return log.max_timestamp()
+        if timestamp < 0:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"The timestamp {timestamp} has no meaning here; use −1 latest, −2 earliest, −3 max timestamp.",
+            )
+        return log.offset_for_time(timestamp)
+
+    def end_offset_for_epoch(
+        self, topic_partition: TopicPartition, epoch: int, current_epoch: int = -1
+    ) -> tuple[int, int]:
+        """(epoch, end offset) of the largest leader epoch up to `epoch`; (−1, −1) if there is none."""
+        log = self.log(topic_partition)
+        self.check_leader_epoch(log, current_epoch)
+        return log.end_offset_for_epoch(epoch)
+
+    def segment_offsets(self, topic_partition: TopicPartition, timestamp: int, limit: int) -> list[int]:
+        """Base offsets of segments, newest first, as ListOffsets v0 answers them; at most `limit`.
+
+        −1 begins with the end of the log, −2 gives the start only; a time gives the segments last written
+        before it.
+        """
+        return segment_offsets(self.log(topic_partition), timestamp, limit)
+
+    def active_producers(self, topic_partition: TopicPartition) -> Iterator[ProducerState]:
+        """The idempotent producers that the partition remembers."""
+        return self.log(topic_partition).active_producers()
+
+    def disk_space(self) -> tuple[int, int]:
+        """(total, usable) bytes of the file system that holds the data directory."""
+        space = os.statvfs(self.config.data_dir)
+        return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
+
+    async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
+        """Delete the records below an offset (−1: the high watermark); answers the new first offset.
+
+        Raises OFFSET_OUT_OF_RANGE above the high watermark. Durable when it returns.
+        """
+        log = self.log(topic_partition)
+        bounds = log.offsets
+        target = bounds.high_watermark if before_offset == -1 else before_offset
+        if not 0 <= target <= bounds.high_watermark:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Records of {topic_partition} can be deleted before an offset from 0 to "
+                f"{bounds.high_watermark}, not {before_offset}.",
+                log_start_offset=bounds.log_start_offset,
+                high_watermark=bounds.high_watermark,
+            )
+        start = log.truncate_prefix(target)
+        # Forgotten again after a crash, deleted records would come back.
+        task = self.logs.begin_checkpoint()
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, task.run)
+        except OSError as error:
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The new log start could not be stored ({error.strerror})."
+            ) from error
+        return start
+
+
+def current_epoch(log: Log) -> int:
+    """The leader epoch in force: the log's newest, 0 before the first append."""
+    return max(log.leader_epoch, 0)
