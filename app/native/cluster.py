@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from app.dependencies import BrokerDep, Gateway, GatewayDep
 from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview
 from app.version import VERSION
+from core.config import Endpoint
 
 router = APIRouter(tags=["cluster"])
+
+WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 
 @router.get("", operation_id="getOverview", include_in_schema=False)
@@ -40,27 +43,30 @@ async def get_overview(gateway: GatewayDep, broker: BrokerDep) -> Overview:
 
 
 @router.get("/cluster", operation_id="getCluster")
-async def get_cluster(gateway: GatewayDep, broker: BrokerDep) -> Cluster:
+async def get_cluster(request: Request, gateway: GatewayDep, broker: BrokerDep) -> Cluster:
     """The cluster's id, its brokers, how much it holds."""
     topics = broker.topics(include_internal=True)
     return Cluster(
         cluster_id=broker.cluster_id,
         controller_id=gateway.config.broker_id,
-        brokers=[_this_broker(gateway)],
+        brokers=[_this_broker(gateway, request)],
         topics=len(topics),
         partitions=sum(topic.partitions for topic in topics),
     )
 
 
 @router.get("/brokers", operation_id="listBrokers")
-async def list_brokers(gateway: GatewayDep) -> Brokers:
+async def list_brokers(request: Request, gateway: GatewayDep) -> Brokers:
     """The brokers, with the address for Kafka clients."""
-    return Brokers(items=[_this_broker(gateway)])
+    return Brokers(items=[_this_broker(gateway, request)])
 
 
-def _this_broker(gateway: Gateway) -> BrokerDetail:
+def _this_broker(gateway: Gateway, request: Request) -> BrokerDetail:
     config = gateway.config
     kafka = config.advertised or next((e for e in gateway.endpoints if e.scheme == "kafka"), None)
+    if kafka is not None and kafka.host in WILDCARDS:
+        # Nobody can connect to a wildcard; the address by which this request came leads to the same machine.
+        kafka = Endpoint(kafka.scheme, request.scope["server"][0], kafka.port)
     return BrokerDetail(
         broker_id=config.broker_id,
         kafka=None if kafka is None else str(kafka).partition("://")[2],

@@ -46,6 +46,14 @@ async def test_an_advertised_address_is_the_one_that_is_told(tmp_path: Path) -> 
         assert broker["kafka"] == "[::1]:19092"
 
 
+async def test_a_wildcard_is_told_as_the_address_by_which_the_request_came(tmp_path: Path) -> None:
+    listeners = (Endpoint("kafka", "0.0.0.0", 0),)
+    app = create_app(config_for(tmp_path / "data", listeners=listeners))
+    async with app.lifespan(), client_of(app) as http:
+        (broker,) = (await http.get("/api/v1/brokers")).json()["items"]
+        assert broker["kafka"] == f"127.0.0.1:{app.server.endpoints[0].port}"
+
+
 async def test_a_parameter_that_nobody_knows_is_refused(
     http: httpx.AsyncClient, problem: Callable[[httpx.Response, int, str], dict[str, Any]]
 ) -> None:
