@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from core.broker.records import EARLIEST, LATEST, RecordVerbs
+from core.broker.batches import EARLIEST, LATEST
+from core.broker.records import RecordVerbs
 from core.coordinator.group_messages import NO_GENERATION, NO_MEMBER, State
 from core.coordinator.offsets import Commit
 from core.errors import BrokerError, ErrorCode
