@@ -45,8 +45,7 @@ class ProduceBody:
 
     def from_json(self, body: bytes) -> list[NewRecord]:
         """The records of a JSON body: `{records:[…]}` or one bare record. Raises Problem."""
-        if len(body) > _SMALLEST_RECORD * self._max_records:
-            self._check_count(body)
+        self.check_count(body)
         try:
             if not body.isascii():
                 str(body, "utf-8")
@@ -80,9 +79,9 @@ class ProduceBody:
             records += self._convert((item,), line, ("records", index))
         return records
 
-    def _check_count(self, body: bytes) -> None:
-        """Refuse too many records before each of them costs memory."""
-        if body.count(b"{") <= self._max_records:
+    def check_count(self, body: bytes) -> None:
+        """Refuse too many `records` before each of them costs memory. Raises Problem (413)."""
+        if len(body) <= _SMALLEST_RECORD * self._max_records or body.count(b"{") <= self._max_records:
             return
         try:
             members = _decode_raw_list(body)
