@@ -17,7 +17,8 @@ Row = tuple[Any, ...]
 Effect = Callable[[Connection], None]
 
 
-def _upsert(table: Table) -> str:
+def upsert(table: Table) -> str:
+    """The statement that stores a row of a table, new or changed."""
     names = [column.name for column in table.columns]
     keys = [column.name for column in table.primary_key.columns]
     updates = ", ".join(f'"{n}" = excluded."{n}"' for n in names if n not in keys)
@@ -28,11 +29,13 @@ def _upsert(table: Table) -> str:
     )
 
 
-_PUT_GROUP, _PUT_MEMBER, _PUT_OFFSET = (_upsert(t) for t in (groups, group_members, committed_offsets))
+_PUT_GROUP, _PUT_MEMBER, _PUT_OFFSET = (upsert(t) for t in (groups, group_members, committed_offsets))
 _TABLES = ("groups", "group_members", "committed_offsets")
 
 
-def _many(statement: str, rows: Sequence[Row]) -> Effect:
+def many(statement: str, rows: Sequence[Row]) -> Effect:
+    """The effect that runs a statement for each of some rows."""
+
     def effect(connection: Connection) -> None:
         if rows:
             connection.exec_driver_sql(statement, list(rows))
@@ -42,34 +45,34 @@ def _many(statement: str, rows: Sequence[Row]) -> Effect:
 
 def put_group(row: Row) -> Effect:
     """The effect that stores a group, new or changed."""
-    return _many(_PUT_GROUP, [row])
+    return many(_PUT_GROUP, [row])
 
 
 def put_members(rows: Sequence[Row]) -> Effect:
     """The effect that stores members, new or changed."""
-    return _many(_PUT_MEMBER, rows)
+    return many(_PUT_MEMBER, rows)
 
 
 def remove_members(group_id: str, member_ids: Iterable[str]) -> Effect:
     """The effect that forgets some members of a group."""
     statement = "DELETE FROM group_members WHERE group_id = ? AND member_id = ?"
-    return _many(statement, [(group_id, member_id) for member_id in member_ids])
+    return many(statement, [(group_id, member_id) for member_id in member_ids])
 
 
 def remove_all_members(group_id: str) -> Effect:
     """The effect that forgets all members of a group."""
-    return _many("DELETE FROM group_members WHERE group_id = ?", [(group_id,)])
+    return many("DELETE FROM group_members WHERE group_id = ?", [(group_id,)])
 
 
 def put_offsets(rows: Sequence[Row]) -> Effect:
     """The effect that stores committed offsets."""
-    return _many(_PUT_OFFSET, rows)
+    return many(_PUT_OFFSET, rows)
 
 
 def remove_offsets(group_id: str, partitions: Iterable[tuple[str, int]]) -> Effect:
     """The effect that forgets committed offsets of a group."""
     statement = "DELETE FROM committed_offsets WHERE group_id = ? AND topic = ? AND partition = ?"
-    return _many(statement, [(group_id, topic, partition) for topic, partition in partitions])
+    return many(statement, [(group_id, topic, partition) for topic, partition in partitions])
 
 
 def remove_group(group_id: str) -> Effect:
@@ -85,13 +88,14 @@ def remove_group(group_id: str) -> Effect:
 def load_groups(connection: Connection) -> tuple[list[Row], list[Row], list[Row]]:
     """All groups, all members in the order in which they were first stored, all committed offsets."""
     return (
-        _all(connection, groups, ""),
-        _all(connection, group_members, " ORDER BY rowid"),
-        _all(connection, committed_offsets, ""),
+        all_rows(connection, groups, ""),
+        all_rows(connection, group_members, " ORDER BY rowid"),
+        all_rows(connection, committed_offsets, ""),
     )
 
 
-def _all(connection: Connection, table: Table, order: str) -> list[Row]:
+def all_rows(connection: Connection, table: Table, order: str) -> list[Row]:
+    """All rows of a table, with an ORDER BY clause or without."""
     names = ", ".join(f'"{column.name}"' for column in table.columns)
     result = connection.exec_driver_sql(f'SELECT {names} FROM "{table.name}"{order}')
     # Straight from the driver: a hundred thousand rows in a tenth of a second.

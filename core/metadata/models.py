@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0003"
 
 metadata = MetaData()
 
@@ -74,5 +74,37 @@ committed_offsets = Table(
     Column("metadata", Text, nullable=False),
     Column("commit_ms", BigInteger, nullable=False),
     Column("expire_ms", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# One row a managed consumer. `generation` is the one that its positions belong to; a batch that was delivered and
+# not acknowledged has the number `sequence`, `outstanding` is a MessagePack array of its ranges. `subscription`,
+# `options` and `paused` are MessagePack as well, as `core.broker.consumer_store` writes them.
+consumers = Table(
+    "consumers",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("nonce", String(16), nullable=False),
+    Column("subscription", LargeBinary, nullable=False),
+    Column("options", LargeBinary, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("member_id", String, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("outstanding", LargeBinary, nullable=False),
+    Column("paused", LargeBinary, nullable=False),
+    Column("deadline_ms", BigInteger, nullable=False),
+)
+
+# The next offset that a consumer will be given, for each partition that it owns.
+consumer_positions = Table(
+    "consumer_positions",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("topic", String, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("position", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
