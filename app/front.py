@@ -31,6 +31,7 @@ from app.requests import (
     Request,
     Scope,
     Send,
+    Streamed,
     decode_path,
 )
 from core.clock import Clock
@@ -52,7 +53,7 @@ class LeanRoute(NamedTuple):
 
     method: str
     segments: tuple[str | None, ...]
-    handle: Callable[[Request, list[str]], Awaitable[Answer]]
+    handle: Callable[[Request, list[str]], Awaitable[Answer | Streamed]]
 
 
 class Front:
@@ -85,6 +86,9 @@ class Front:
         sender = _Sender(send, request_id)
         try:
             answer = await self._answer(request, sender)
+            if isinstance(answer, Streamed):
+                await sender.stream(answer, scope["method"])
+                return
         except ClientGoneError:
             return
         except (Problem, BrokerError) as error:
@@ -101,7 +105,7 @@ class Front:
         if answer is not None:
             await sender.answer(answer)
 
-    async def _answer(self, request: Request, sender: _Sender) -> Answer | None:
+    async def _answer(self, request: Request, sender: _Sender) -> Answer | Streamed | None:
         scope = request.scope
         method = scope["method"]
         host = request.headers.get(b"host")
@@ -249,6 +253,23 @@ class _Sender:
         ]
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": answer.body})
+
+    async def stream(self, answer: Streamed, method: str) -> None:
+        """Send an answer piece by piece, as it comes."""
+        self.started = True
+        headers = [(b"content-type", answer.media_type), (b"x-request-id", self._request_id), _NOSNIFF]
+        start = {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": [*headers, *answer.headers],
+        }
+        await self._send(start)
+        if method != "HEAD":
+            await answer.run(self._write)
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _write(self, piece: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def send(self, message: Message) -> None:
         """Pass a message of FastAPI on, with our lines added to its headers."""

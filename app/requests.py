@@ -41,6 +41,23 @@ class Answer(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
+Write = Callable[[bytes], Awaitable[None]]
+"""Sends a piece of a body; returns when the client's side has room for another one."""
+
+
+class Streamed(NamedTuple):
+    """An answer whose body has no end that is known: `run` writes it piece by piece and returns at its end.
+
+    `run` may read the request's body meanwhile. It must end when the client has gone, and when the broker
+    drains.
+    """
+
+    status: int
+    media_type: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+    run: Callable[[Write], Awaitable[None]]
+
+
 class InFlight:
     """Bytes of request bodies that are held at this moment, over all connections, under one limit."""
 
@@ -165,7 +182,10 @@ def invalid_parameter(name: str, detail: str) -> Problem:
 
 
 def parse_query(text: bytes, known: Iterable[str]) -> dict[str, str]:
-    """The parameters of a query string; one that is not known, or stands twice, is refused."""
+    """The parameters of a query string; one that is not known, or stands twice, is refused.
+
+    A known name that ends with a star stands for all names that begin so.
+    """
     pairs: list[tuple[str, str]]
     try:
         if _ONE_PLAIN_PARAMETER.fullmatch(text):
@@ -183,7 +203,7 @@ def parse_query(text: bytes, known: Iterable[str]) -> dict[str, str]:
     query: dict[str, str] = {}
     names = tuple(known)
     for name, value in pairs:
-        if name not in names:
+        if name not in names and not any(n[-1] == "*" and name.startswith(n[:-1]) for n in names):
             takes = ", ".join(names) or "none"
             raise invalid_parameter(
                 name[:60], f"There is no parameter {name[:60]!r} here; known are: {takes}."
