@@ -91,6 +91,20 @@ class Config:
     http_max_connections: int = 10_000
     # All header lines of one request together.
     http_max_header_bytes: int = 64 * KIB
+    # Records that a filtered read looks at for one answer: about a fifth of a second of work.
+    http_max_scan: int = 100_000
+    # Streams of records (SSE, NDJSON) at the same time: each holds a connection and a coroutine.
+    http_max_streams: int = 5_000
+    # A stream without anything to tell says so this often, for proxies that close silent connections (rest.md).
+    stream_comment_ms: int = 15_000
+    # A stream gets a piece at most this often, so that under load one piece carries many records.
+    stream_interval_ms: int = 10
+    # One piece of a stream ends at the first record beyond so many bytes; it waits in memory for a slow reader.
+    stream_piece_bytes: int = 64 * KIB
+    # Encoded records, and pieces of streams, that are kept for other readers of the same; each.
+    stream_cache_bytes: int = 8 * MIB
+    # What a browser is told to wait before it connects again, and at most as much again by chance.
+    stream_retry_ms: int = 1_000
     # Host names that browsers may use, beside IP addresses, localhost and the listeners' own (DNS rebinding).
     http_allowed_hosts: tuple[str, ...] = ()
     # Origins of foreign web pages that may write.
