@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.broker.records import RecordVerbs
@@ -45,6 +45,21 @@ class Joining(NamedTuple):
 
     member_id: str
     reply: JoinReply | None
+
+
+def offers(topics: Iterable[str], assignor: str = "") -> tuple[tuple[str, bytes], ...]:
+    """The protocols of a member that leaves the assignment to the broker, `assignor` first, with its metadata.
+
+    Raises UNSUPPORTED_ASSIGNOR.
+    """
+    if assignor and assignor not in STRATEGIES:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"There is no assignor {assignor!r}; there are: {', '.join(PROTOCOLS)}.",
+            assignors=list(PROTOCOLS),
+        )
+    metadata = encode_subscription(Subscription(sorted(set(topics))), _SUBSCRIPTION_VERSION)
+    return tuple((name, metadata) for name in sorted(PROTOCOLS, key=lambda name: name != assignor))
 
 
 class GroupMembers:
@@ -97,16 +112,8 @@ class GroupMembers:
         `assignor` is the protocol to vote for; which one is elected is for all members to say.
         Raises UNSUPPORTED_ASSIGNOR, and what the group refuses.
         """
-        if assignor and assignor not in STRATEGIES:
-            raise BrokerError(
-                ErrorCode.UNSUPPORTED_ASSIGNOR,
-                f"There is no assignor {assignor!r}; there are: {', '.join(PROTOCOLS)}.",
-                assignors=list(PROTOCOLS),
-            )
-        metadata = encode_subscription(Subscription(sorted(set(topics))), _SUBSCRIPTION_VERSION)
-        order = sorted(PROTOCOLS, key=lambda name: name != assignor)
         request.protocol_type = CONSUMER_PROTOCOL_TYPE
-        request.protocols = tuple((name, metadata) for name in order)
+        request.protocols = offers(topics, assignor)
         return await self.join(group_id, request, wait_ms=wait_ms, leads=True)
 
     async def sync(self, group_id: str, request: SyncRequest, *, wait_ms: int) -> SyncReply | None:
@@ -115,7 +122,7 @@ class GroupMembers:
         A leader that brings none has the broker assign. Raises what the group refuses.
         """
         if not request.assignments:
-            await self._lead(group_id, request.member_id, request.generation)
+            await self.lead(group_id, request.member_id, request.generation)
         work = self._groups.sync(group_id, request)
         try:
             reply = await asyncio.wait_for(work, min(wait_ms, self._broker.config.max_wait_ms) / 1000)
@@ -143,10 +150,10 @@ class GroupMembers:
         reply = await self._groups.join(group_id, request)
         if leads and not reply.error:
             # At once, whether the client asks or not: the others wait for it.
-            await self._lead(group_id, reply.member_id, reply.generation)
+            await self.lead(group_id, reply.member_id, reply.generation)
         return reply
 
-    async def _lead(self, group_id: str, member_id: str, generation: int) -> None:
+    async def lead(self, group_id: str, member_id: str, generation: int) -> None:
         """Assign in the name of a leader, if this member is the one and the group waits for it."""
         group = self._groups.coordinator.group(group_id)
         if (
