@@ -42,6 +42,7 @@ def main(context: click.Context) -> None:
     "--allowed-origin", "allowed_origins", metavar="ORIGIN", multiple=True,
     help="The origin of a foreign web page that may write.",
 )  # fmt: skip
+@click.option("--v2-dialect", metavar="NAME", help="Whose REST Proxy v2 clients are used to [confluent].")
 def serve(
     data_dir: str | None = None,
     listeners: tuple[str, ...] = (),
@@ -49,6 +50,7 @@ def serve(
     insecure: bool = False,
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
+    v2_dialect: str | None = None,
 ) -> None:
     """Run the broker: HTTP on 127.0.0.1:8082, Kafka on 127.0.0.1:9092, unless told otherwise.
 
@@ -65,6 +67,7 @@ def serve(
             insecure=insecure,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
+            v2_dialect=v2_dialect,
         )
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)

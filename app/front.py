@@ -15,8 +15,8 @@ from __future__ import annotations
 import ipaddress
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -56,15 +56,34 @@ class LeanRoute(NamedTuple):
     handle: Callable[[Request, list[str]], Awaitable[Answer | Streamed]]
 
 
+class Surface(Protocol):
+    """A whole surface below FastAPI, which routes and refuses by itself."""
+
+    def owns(self, path: str) -> bool:
+        """Whether a path belongs to it, be there a route or not."""
+        ...
+
+    async def answer(self, request: Request, path: str) -> Answer:
+        """The answer to a request for such a path, refusals included."""
+        ...
+
+
 class Front:
     """The ASGI application that the HTTP server runs."""
 
     def __init__(
-        self, config: Config, clock: Clock, inner: ASGIApp, lean: Iterable[LeanRoute], prefix: str
+        self,
+        config: Config,
+        clock: Clock,
+        inner: ASGIApp,
+        lean: Iterable[LeanRoute],
+        prefix: str,
+        surfaces: Sequence[Surface] = (),
     ) -> None:
         self._config = config
         self._inner = inner
         self._prefix = prefix
+        self._surfaces = surfaces
         self._in_flight = InFlight(config.max_inflight_bytes)
         # Ids of requests that bring none: unique in this process by the number, between processes by the rest.
         self._id_prefix = clock.uuid4().hex[:16].encode()
@@ -124,6 +143,9 @@ class Front:
                     allowed.append(route.method)
             if allowed:
                 raise method_not_allowed(method, allowed)
+        for surface in self._surfaces:
+            if surface.owns(path):
+                return await surface.answer(request, path)
         await self._call_inner(request, path, sender)
         return None
 

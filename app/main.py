@@ -12,10 +12,12 @@ from starlette.exceptions import HTTPException
 
 from app import operations, problem_pages
 from app.dependencies import Gateway, known_parameters_only
-from app.errors import Problem
+from app.errors import RENDERERS, Problem
 from app.front import Front, refusal
 from app.native import cluster, topics
 from app.native.records import RecordRoutes
+from app.proxy.surface import RENDERERS as PROXY_RENDERERS
+from app.proxy.surface import ProxySurface
 from app.requests import Answer, Receive, Scope, Send
 from app.validation_errors import problem_of_http_error, problem_of_validation
 from app.version import VERSION
@@ -25,6 +27,8 @@ from core.errors import BrokerError
 from core.server import Server
 
 NATIVE_PREFIX = "/api/v1"
+# What the front door refuses before a surface is asked has the shape of the surface that was meant.
+RENDERERS[:0] = PROXY_RENDERERS
 DESCRIPTION = (
     "Sluice: a Kafka that you can curl. The native HTTP API of a broker that Kafka clients reach on its binary "
     "port. Every refusal is a problem document (RFC 9457)."
@@ -45,7 +49,8 @@ class Application:
         self.gateway.http_endpoints = [e for e in config.listeners if e.scheme == "http"]
         self.fastapi = make_fastapi(self.gateway)
         lean = RecordRoutes(config, self.gateway.current_broker).routes()
-        self._front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/")
+        proxy = ProxySurface(self.gateway)
+        self._front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from app.proxy.dialect import DIALECTS
 from core.config import Config, Endpoint
 from core.errors import BrokerError, StartupError
 from core.topic_config import parse_topic_config
@@ -80,6 +81,12 @@ SETTINGS: tuple[Setting, ...] = (
         "Origins of other web pages that may write, such as `https://app.example.org`.",
     ),
     Setting(
+        "SLUICE_V2_DIALECT",
+        "--v2-dialect",
+        "confluent",
+        "Whose REST Proxy v2 clients are used to: `confluent`, `karapace`, `strimzi` or `redpanda`.",
+    ),
+    Setting(
         "SLUICE_TOPIC_DEFAULTS",
         "",
         "none",
@@ -97,6 +104,7 @@ def load(
     insecure: bool = False,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    v2_dialect: str | None = None,
 ) -> Config:
     """The settings of this process from the environment and the flags.
 
@@ -116,6 +124,9 @@ def load(
     values["http_allowed_hosts"] = tuple(host.lower().rstrip(".") for host in hosts)
     origins = allowed_origins or split_list(environ.get("SLUICE_ALLOWED_ORIGINS", ""))
     values["http_allowed_origins"] = tuple(parse_origin(origin) for origin in origins)
+    dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
+    if dialect:
+        values["v2_dialect"] = parse_dialect(dialect)
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     config = Config(**values)  # type: ignore[arg-type]
     allowed = insecure or _parse_switch("SLUICE_INSECURE", environ.get("SLUICE_INSECURE", ""))
@@ -236,6 +247,14 @@ def parse_origin(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
         raise StartupError(f"The allowed origin {text!r} is not like https://app.example.org.")
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def parse_dialect(text: str) -> str:
+    """The name of a dialect of the REST Proxy v2 surface. Raises StartupError."""
+    name = text.strip().lower()
+    if name not in DIALECTS:
+        raise StartupError(f"SLUICE_V2_DIALECT must be one of {', '.join(DIALECTS)}, not {text!r}.")
+    return name
 
 
 def parse_topic_defaults(text: str) -> dict[str, str]:

@@ -109,6 +109,8 @@ class Config:
     http_allowed_hosts: tuple[str, ...] = ()
     # Origins of foreign web pages that may write.
     http_allowed_origins: tuple[str, ...] = ()
+    # Whose habits the REST Proxy v2 surface has where the existing proxies differ; Confluent's set the format.
+    v2_dialect: str = "confluent"
 
     # --- topics --------------------------------------------------------------------------------------------
     auto_create_topics: bool = True

@@ -177,7 +177,7 @@ async def test_a_method_that_a_path_does_not_take_is_405_with_allow(
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/api", "/api/v2", "/api/v1/nothing", f"{T}/a/b", f"{T}/a/partitions/0", "//", "/topics"]
+    "path", ["/api", "/api/v2", "/api/v1/nothing", f"{T}/a/b", f"{T}/a/partitions/0", "/x/"]
 )
 async def test_a_path_without_a_route_is_404(http: httpx.AsyncClient, problem: Check, path: str) -> None:
     got = await http.get(f"http://127.0.0.1:8082{path}")

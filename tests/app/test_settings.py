@@ -173,6 +173,7 @@ def test_a_variable_that_means_nothing_is_pointed_out() -> None:
 def test_every_field_of_config_can_be_set() -> None:
     set_by_hand = {
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
+        "v2_dialect",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
 
@@ -189,3 +190,11 @@ def test_the_readme_lists_every_setting_with_its_default() -> None:
         shown = str(default).lower() if isinstance(default, bool) else f"{default:,}"
         assert f" {shown} " in rows.pop(variable_of(name)), name
     assert rows == {}
+
+
+def test_the_dialect_of_the_v2_surface_is_one_of_four() -> None:
+    assert load({}).v2_dialect == "confluent"
+    assert load({"SLUICE_V2_DIALECT": "Strimzi "}).v2_dialect == "strimzi"
+    assert load({"SLUICE_V2_DIALECT": "strimzi"}, v2_dialect="karapace").v2_dialect == "karapace"
+    with pytest.raises(StartupError, match="confluent, karapace, strimzi, redpanda, not 'other'"):
+        load({"SLUICE_V2_DIALECT": "other"})

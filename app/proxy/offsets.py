@@ -1,0 +1,141 @@
+"""Offsets of a consumer instance: what is committed in its group, and where it goes on."""
+
+from __future__ import annotations
+
+from app.errors import Problem
+from app.native.records import parse_moment
+from app.proxy.bodies import (
+    decoder_of,
+    json_answer,
+    no_content,
+    query_of,
+    read_json,
+    read_optional_json,
+)
+from app.proxy.consumers import Instances
+from app.proxy.errors import PARTITION_NOT_FOUND, ProxyError, unprocessable
+from app.proxy.schemas import CommitOffsets, Committed, CommittedOffsets, Offset, Partitions, Timestamp
+from app.proxy.schemas import Seek as SeekBody
+from app.proxy.topics import partition_number
+from app.requests import Answer, Request
+from core.broker.consumer_messages import EARLIEST, LATEST, ConsumerInfo, PartitionCommit, Seek
+from core.types import TopicPartition
+
+_commit = decoder_of(CommitOffsets)
+_partitions = decoder_of(Partitions)
+_seek = decoder_of(SeekBody)
+
+
+class OffsetRoutes:
+    """The handlers of offsets and positions."""
+
+    def __init__(self, instances: Instances) -> None:
+        self._instances = instances
+
+    # --- committed -----------------------------------------------------------------------------------------
+
+    async def commit(self, request: Request, segments: list[str]) -> Answer:
+        """POST …/offsets: the offsets of the body, or without one all that was delivered."""
+        self._instances.get(segments)
+        body = await read_optional_json(request, _commit)
+        given = None
+        if body is not None:
+            given = body.offsets if body.offsets is not None else body.partitions
+        dialect = self._instances.dialect
+        offsets = None
+        if given is not None:
+            offsets = [
+                PartitionCommit(
+                    one.topic, one.partition, one.offset + dialect.commit_adds, one.metadata or ""
+                )
+                for one in given
+            ]
+        if offsets is None or offsets:
+            with self._instances.refusals():
+                await self._instances.broker().consumers.commit(segments[1], segments[3], offsets)
+        if not dialect.commit_body:
+            return no_content()
+        answer = json_answer(request, None)
+        return answer._replace(status=dialect.commit_status, body=dialect.commit_body)
+
+    async def committed(self, request: Request, segments: list[str]) -> Answer:
+        """GET …/offsets: of the partitions in the body, or of one in the query."""
+        self._instances.get(segments)
+        wanted = await self._wanted(request)
+        with self._instances.refusals():
+            found = self._instances.broker().consumers.committed(segments[1], segments[3], wanted)
+        offsets = [
+            Committed(address.topic, address.partition, one.offset, one.metadata or "")
+            for address, one in zip(wanted, found, strict=True)
+            if one is not None
+        ]
+        return json_answer(request, CommittedOffsets(offsets))
+
+    async def _wanted(self, request: Request) -> list[TopicPartition]:
+        query = query_of(request)
+        if "topic" in query and "partition" in query:
+            return [TopicPartition(query["topic"], partition_number(query["partition"]))]
+        body = await read_optional_json(request, _partitions)
+        if body is None:
+            raise ProxyError(
+                404,
+                PARTITION_NOT_FOUND,
+                "Name the partitions: in a body {partitions}, or as ?topic=&partition=.",
+            )
+        return [TopicPartition(one.topic, one.partition) for one in body.partitions]
+
+    # --- positions -----------------------------------------------------------------------------------------
+
+    async def seek(self, request: Request, segments: list[str]) -> Answer:
+        """POST …/positions: go on at offsets, or at moments."""
+        info = self._instances.get(segments)
+        body = await read_json(request, _seek)
+        if body.offsets is None and body.timestamps is None:
+            raise unprocessable("The body needs offsets or timestamps.")
+        seeks = [self._to_offset(info, one) for one in body.offsets or ()]
+        seeks += [_to_moment(one) for one in body.timestamps or ()]
+        return await self._seek(info, seeks)
+
+    async def to_beginning(self, request: Request, segments: list[str]) -> Answer:
+        """POST …/positions/beginning."""
+        return await self._to_an_end(request, segments, EARLIEST)
+
+    async def to_end(self, request: Request, segments: list[str]) -> Answer:
+        """POST …/positions/end."""
+        return await self._to_an_end(request, segments, LATEST)
+
+    async def _to_an_end(self, request: Request, segments: list[str], to: str) -> Answer:
+        info = self._instances.get(segments)
+        body = await read_json(request, _partitions)
+        # As the Kafka consumer has it: none named, all meant.
+        wanted = body.partitions or info.partitions
+        return await self._seek(info, [Seek(one.topic, one.partition, to) for one in wanted])
+
+    async def _seek(self, info: ConsumerInfo, seeks: list[Seek]) -> Answer:
+        if seeks:
+            with self._instances.refusals():
+                await self._instances.broker().consumers.seek(
+                    info.group_id, info.name, seeks, wait_ms=self._instances.wait_ms(info)
+                )
+        return no_content()
+
+    def _to_offset(self, info: ConsumerInfo, one: Offset) -> Seek:
+        """A seek to an offset; to one that is not there, it goes where `auto.offset.reset` says.
+
+        A Kafka consumer finds that out at its next fetch, and does the same then.
+        """
+        to: int | str = one.offset
+        address = TopicPartition(one.topic, one.partition)
+        if any((p.topic, p.partition) == address for p in info.partitions):
+            start, high_watermark, _ = self._instances.broker().partition(address).offsets
+            reset = info.options.start
+            if not start <= one.offset <= high_watermark and reset in (EARLIEST, LATEST):
+                to = reset
+        return Seek(one.topic, one.partition, to)
+
+
+def _to_moment(one: Timestamp) -> Seek:
+    try:
+        return Seek(one.topic, one.partition, time_ms=parse_moment("timestamp", str(one.timestamp)))
+    except Problem as problem:
+        raise unprocessable(problem.detail) from None

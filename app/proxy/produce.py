@@ -1,0 +1,217 @@
+"""POST of records: to a topic, or to one partition of it.
+
+The client's JSON bytes are kept, as on the native surface: keys and values are cut out of the body and turned
+into bytes by the embedded format that the media type names. Records that the broker refuses are told one by
+one, in an answer of 200; what cannot be read refuses the whole request.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import msgspec
+from msgspec import UNSET
+
+from app.formats import FormatError, to_bytes
+from app.front import check_charset
+from app.json_errors import Fault, refuse_fault
+from app.native.produce_body import ProduceBody, find_duplicate
+from app.proxy.bodies import decode, decoder_of
+from app.proxy.dialect import Dialect
+from app.proxy.errors import (
+    CONVERSION_FAILED,
+    KEY_SCHEMA_MISSING,
+    VALUE_SCHEMA_MISSING,
+    ProxyError,
+    code_of_record,
+    unprocessable,
+)
+from app.proxy.media import FORMATS, accept_of, embedded_format
+from app.proxy.schemas import PartitionOffset, ProduceRecord, ProduceRequest, ProduceResponse, ProxyHeader
+from app.proxy.topics import partition_number
+from app.requests import Answer, Request
+from core.broker.broker import Broker
+from core.broker.records import ProduceResult
+from core.config import Config
+from core.errors import ErrorCode
+from core.records.record import Headers, NewRecord
+from core.types import TopicPartition
+
+_decoder = decoder_of(ProduceRequest)
+_encode = msgspec.json.Encoder().encode
+_MAX_TIMESTAMP = 2**63 - 1
+# The names of members that are counted when doubles are looked for, beside those of headers.
+_COUNTED = tuple(f'"{name}"'.encode() for name in ("key", "value", "partition", "timestamp", "headers"))
+_OTHERS = (b"\\", b'"topic"', b'"offset"', b"_schema")
+
+
+class ProduceRoutes:
+    """The handlers, over one broker."""
+
+    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Broker]) -> None:
+        self._max_depth = config.http_max_json_depth
+        self._limits = ProduceBody(max_depth=config.http_max_json_depth, max_records=config.http_max_records)
+        self._dialect = dialect
+        self._broker = broker
+
+    async def to_topic(self, request: Request, segments: list[str]) -> Answer:
+        """POST /topics/{topic}."""
+        media_type, records = await self._read(request)
+        return self._answer(await self._broker().produce(segments[1], records), media_type)
+
+    async def to_partition(self, request: Request, segments: list[str]) -> Answer:
+        """POST /topics/{topic}/partitions/{partition}."""
+        partition = partition_number(segments[3])
+        media_type, records = await self._read(request)
+        if any(r.partition is not None and r.partition != partition for r in records):
+            raise unprocessable("A record names another partition than the path.")
+        broker = self._broker()
+        await broker.topic_or_create(segments[1])
+        broker.partition(TopicPartition(segments[1], partition))
+        return self._answer(await broker.produce(segments[1], records, partition=partition), media_type)
+
+    # --- the body ------------------------------------------------------------------------------------------
+
+    async def _read(self, request: Request) -> tuple[bytes, list[NewRecord]]:
+        """The media type to answer with, and the records."""
+        media_type = accept_of(request.headers.get(b"accept", b"")).any()
+        content_type = request.headers.get(b"content-type", b"")
+        embedded = embedded_format(content_type) or self._dialect.unnamed_format
+        if b";" in content_type:
+            check_charset(content_type.partition(b";")[2])
+        body = await request.body()
+        self._limits.check_count(body)
+        shape = decode(_decoder, body)
+        if embedded not in FORMATS:
+            _refuse_schema_format(embedded, shape)
+        if not shape.records:
+            raise unprocessable("The list of records is empty.")
+        return media_type, self._convert(shape, body, embedded)
+
+    def _convert(self, shape: ProduceRequest, body: bytes, embedded: str) -> list[NewRecord]:
+        max_depth = self._max_depth
+        counts = [0, 0, 0, 0, 0]
+        records = []
+        for index, item in enumerate(shape.records):
+            key = value = None
+            field = "key"
+            try:
+                if item.key is not UNSET:
+                    key = to_bytes(bytes(item.key), embedded, max_depth)
+                    counts[0] += 1
+                field = "value"
+                if item.value is not UNSET:
+                    value = to_bytes(bytes(item.value), embedded, max_depth)
+                    counts[1] += 1
+            except FormatError as error:
+                where = f"Record {index}, field {field!r}"
+                raise unprocessable(
+                    f"{where}: {error} (embedded format {embedded}).", CONVERSION_FAILED
+                ) from None
+            if item.key is UNSET and item.value is UNSET:
+                raise unprocessable(f"Record {index} has neither a key nor a value.")
+            partition = timestamp = None
+            headers: Headers = ()
+            if item.partition is not UNSET:
+                partition = item.partition
+                counts[2] += 1
+            if item.timestamp is not UNSET:
+                timestamp = _timestamp(item.timestamp, index)
+                counts[3] += 1
+            if item.headers is not UNSET:
+                headers = _headers(item.headers, index)
+                counts[4] += 1
+            records.append(NewRecord(key, value, headers, timestamp, partition))
+        _check_duplicates(shape.records, body, counts)
+        return records
+
+    # --- the answer ----------------------------------------------------------------------------------------
+
+    def _answer(self, results: Sequence[ProduceResult], media_type: bytes) -> Answer:
+        if any(result.error is not None for result in results):
+            return Answer(200, _encode(self._with_refusals(results)), media_type)
+        entries = ",".join(
+            [
+                f'{{"partition":{r.partition},"offset":{r.offset},"error_code":null,"error":null}}'
+                for r in results
+            ]
+        )
+        body = f'{{"offsets":[{entries}],"key_schema_id":null,"value_schema_id":null}}'
+        return Answer(200, body.encode(), media_type)
+
+    def _with_refusals(self, results: Sequence[ProduceResult]) -> ProduceResponse:
+        """The entries of the records; one refusal for all where the request as a whole was too large."""
+        errors = [result.error for result in results]
+        if all(error is not None and error.code is ErrorCode.MESSAGE_TOO_LARGE for error in errors):
+            assert errors[0] is not None
+            raise errors[0]
+        codes = self._dialect.record_codes
+        return ProduceResponse(
+            [
+                PartitionOffset(r.partition, r.offset, None, None)
+                if r.error is None
+                else PartitionOffset(None, None, code_of_record(r.error, codes), r.error.message)
+                for r in results
+            ]
+        )
+
+
+def _refuse_schema_format(embedded: str, shape: ProduceRequest) -> NoReturn:
+    """Formats with schemas: what such a client did wrong, else that they are not taken here."""
+    no_key_schema = shape.key_schema is None and shape.key_schema_id is None
+    if no_key_schema and any(_is_given(r.key) for r in shape.records):
+        raise unprocessable("The request has keys, but no key_schema or key_schema_id.", KEY_SCHEMA_MISSING)
+    no_value_schema = shape.value_schema is None and shape.value_schema_id is None
+    if no_value_schema and any(_is_given(r.value) for r in shape.records):
+        raise unprocessable(
+            "The request has values, but no value_schema or value_schema_id.", VALUE_SCHEMA_MISSING
+        )
+    raise ProxyError(
+        415, 415, f"The embedded format {embedded!r} needs a schema registry, and there is none here; send json, "
+        "binary or text.",
+    )  # fmt: skip
+
+
+def _is_given(raw: msgspec.Raw | msgspec.UnsetType) -> bool:
+    return raw is not UNSET and bytes(raw) != b"null"
+
+
+def _timestamp(timestamp: int | None, index: int) -> int | None:
+    if timestamp is not None and not 0 <= timestamp <= _MAX_TIMESTAMP:
+        raise unprocessable(
+            f"Record {index}, field 'timestamp': milliseconds since 1970 lie between 0 and {_MAX_TIMESTAMP}."
+        )
+    return timestamp
+
+
+def _headers(headers: list[ProxyHeader] | None, index: int) -> Headers:
+    return tuple(_header(one, index) for one in headers or ())
+
+
+def _header(header: ProxyHeader, index: int) -> tuple[str, bytes | None]:
+    name = header.name if header.name is not UNSET else header.key
+    if name is UNSET or (header.name is not UNSET and header.key is not UNSET):
+        raise unprocessable(f"Record {index}: a header has its name under 'name' or under 'key'.")
+    if header.value is None:
+        return name, None
+    try:
+        return name, binascii.a2b_base64(header.value.encode("ascii"), strict_mode=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise unprocessable(
+            f"Record {index}: the value of the header {name[:60]!r} is not base64.", CONVERSION_FAILED
+        ) from None
+
+
+def _check_duplicates(items: Sequence[ProduceRecord], body: bytes, counts: Sequence[int]) -> None:
+    """Refuse an object that has one member twice: which of them is meant nobody can know.
+
+    Each name stands in the usual body as often as it is set. Where one stands there more often, it may be
+    doubled, or part of a value; the judge then parses the body once more.
+    """
+    plain = not counts[4] and body.count(b'"records"') == 1 and not any(other in body for other in _OTHERS)
+    if plain and all(body.count(name) == count for name, count in zip(_COUNTED, counts, strict=True)):
+        return
+    if twice := find_duplicate(body):
+        refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", twice, False))

@@ -1,0 +1,77 @@
+"""Metadata: brokers, topics, partitions and their offsets."""
+
+from __future__ import annotations
+
+import re
+
+from app.dependencies import Gateway
+from app.proxy.bodies import json_answer
+from app.proxy.errors import INSTANCE_NOT_FOUND, ProxyError, topic_not_found
+from app.proxy.schemas import BrokerIds, PartitionMetadata, PartitionOffsets, Replica, TopicMetadata
+from app.requests import Answer, Request
+from core.broker.state import PartitionInfo
+from core.errors import BrokerError
+from core.types import TopicPartition
+
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
+
+
+def partition_number(text: str) -> int:
+    """A partition in a path. What is no number names nothing: 404, as for any path that is not there."""
+    if not _NUMBER.fullmatch(text):
+        raise ProxyError(404, 404, f"HTTP 404 Not Found: {text[:60]!r} is no partition.")
+    return int(text)
+
+
+class TopicRoutes:
+    """The handlers, over one gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def root(self, request: Request, segments: list[str]) -> Answer:
+        """GET /: an empty object, by which clients see that a proxy is there."""
+        return json_answer(request, {})
+
+    async def brokers(self, request: Request, segments: list[str]) -> Answer:
+        """GET /brokers."""
+        return json_answer(request, BrokerIds([self._gateway.config.broker_id]))
+
+    async def topics(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics: the names."""
+        return json_answer(request, [topic.name for topic in self._gateway.broker.topics()])
+
+    async def topic(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}."""
+        broker = self._gateway.broker
+        try:
+            info = broker.topic(segments[1])
+        except BrokerError:
+            raise topic_not_found(segments[1], INSTANCE_NOT_FOUND) from None
+        configs = {name: value for name, value, _ in broker.effective_configs(info)}
+        return json_answer(request, TopicMetadata(info.name, configs, self._partitions(info.partitions)))
+
+    async def partitions(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}/partitions."""
+        return json_answer(request, self._partitions(self._gateway.broker.topic(segments[1]).partitions))
+
+    async def partition(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}/partitions/{partition}."""
+        number = self._existing(segments).topic_partition.partition
+        return json_answer(request, self._partition(number))
+
+    async def offsets(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}/partitions/{partition}/offsets."""
+        start, high_watermark, _ = self._existing(segments).offsets
+        return json_answer(request, PartitionOffsets(start, high_watermark))
+
+    def _existing(self, segments: list[str]) -> PartitionInfo:
+        address = TopicPartition(segments[1], partition_number(segments[3]))
+        return self._gateway.broker.partition(address)
+
+    def _partitions(self, count: int) -> list[PartitionMetadata]:
+        return [self._partition(number) for number in range(count)]
+
+    def _partition(self, number: int) -> PartitionMetadata:
+        broker_id = self._gateway.config.broker_id
+        return PartitionMetadata(number, broker_id, [Replica(broker_id, leader=True, in_sync=True)])
