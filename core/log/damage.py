@@ -32,7 +32,7 @@ def find_batch(fd: int, position: int, end: int, minimum_offset: int) -> int | N
         at = window.find(_MAGIC_BYTE, _MAGIC_AT)
         while at >= 0 and at - _MAGIC_AT + HEADER_SIZE <= len(window):
             candidate = at - _MAGIC_AT
-            if candidate >= WINDOW:
+            if candidate >= WINDOW or start + candidate > last:
                 break
             header = BatchHeader._make(HEADER.unpack_from(window, candidate))
             if header.base_offset >= minimum_offset and _is_whole(fd, start + candidate, end, header):

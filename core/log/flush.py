@@ -80,10 +80,15 @@ class Unflushed:
         self._segments = [item for item in self._segments if item[0] not in gone]
 
     def task(self, active: Segment, end_offset: int, paths: Sequence[str]) -> FlushTask:
-        """The fsync that makes everything up to `end_offset` durable; `paths` hold the names. May raise OSError."""
-        segments = [*self.segments, active]
-        handles = [segment.log.reading() for segment in segments if segment.size]
-        return FlushTask(handles, paths if self._names > self._names_flushed else (), end_offset, self._names)
+        """The fsync that makes everything up to `end_offset` durable; `paths` hold the names. May raise OSError.
+
+        The indexes of sealed segments go with them, because nobody looks at all their entries again.
+        """
+        sealed = self.segments
+        handles = [segment.log.reading() for segment in [*sealed, active] if segment.size]
+        indexes = [path for segment in sealed for path in (segment.times.path, segment.offsets.path)]
+        names = paths if self._names > self._names_flushed else ()
+        return FlushTask(handles, [*indexes, *names], end_offset, self._names)
 
     def done(self, task: FlushTask, end_offset: int, now: float) -> None:
         """The task has succeeded, and the log ends at `end_offset` by now."""
