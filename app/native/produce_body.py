@@ -20,8 +20,16 @@ from app.json_errors import Fault, fault_of, refuse_fault
 from app.native.record_schemas import RecordsToWrite, RecordToWrite
 from core.records.record import Headers, NewRecord
 
+
+class _RawRecords(msgspec.Struct, gc=False):
+    """The records of a body, uncut."""
+
+    records: list[msgspec.Raw]
+
+
 _decode_body = msgspec.json.Decoder(RecordsToWrite).decode
 _decode_record = msgspec.json.Decoder(RecordToWrite).decode
+_decode_raw_records = msgspec.json.Decoder(_RawRecords).decode
 _decode_raw_list = msgspec.json.Decoder(dict[str, msgspec.Raw | list[msgspec.Raw]]).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Path = tuple[str | int, ...]
@@ -32,6 +40,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COUNTED = tuple((name, f'"{name}"'.encode()) for name in ("key", "value", "key_encoding", "value_encoding"))
 # Members of bodies that list objects.
 _LISTS = frozenset({"records", "headers", "partitions", "offsets", "timestamps"})
+# The shortest member that can stand twice: `"key":0,`.
+_SMALLEST_MEMBER = 8
 # A record in a body takes at least the three bytes of `{},`.
 _SMALLEST_RECORD = 3
 
@@ -115,21 +125,20 @@ class ProduceBody:
 
         `path` leads to the record where `body` holds one alone, else it is a list in `records`.
         """
-        wrapped = path is None
         max_depth = self._max_depth
-        keys = values = size = 0
         plain = True
         records = []
+        lengths = []
         for index, item in enumerate(items):
             key = value = partition = timestamp = None
             headers: Headers = ()
             field = "key"
+            length = 1
             try:
                 raw = item.key
                 if raw is not UNSET:
-                    keys += 1
                     data = bytes(raw)
-                    size += len(data)
+                    length += len(data) + 7
                     if data[0] == _QUOTE and item.key_encoding is None and _BACKSLASH not in data:
                         # The usual key, without the call.
                         key = data[1:-1]
@@ -138,9 +147,8 @@ class ProduceBody:
                 field = "value"
                 raw = item.value
                 if raw is not UNSET:
-                    values += 1
                     data = bytes(raw)
-                    size += len(data)
+                    length += len(data) + 9
                     value = to_bytes(data, item.value_encoding, max_depth)
                 if not (
                     item.headers is UNSET
@@ -157,14 +165,13 @@ class ProduceBody:
             except FormatError as error:
                 _refuse_field(error, field, ("records", index) if path is None else path)
             records.append(NewRecord(key, value, headers, timestamp, partition))
-        # The length of this body if nothing but these members stood in it, without blanks. Only where there is
-        # room for one more can a member stand there twice; this spares most bodies another look.
-        count = len(items)
-        length = size + keys * len('"key":,') + values * len('"value":,') + count * len("{},") - count - 1
-        if wrapped:
-            length += len('{"records":[]}')
-        if not plain or len(body) - length >= len('"key":0,'):
-            _check_duplicates(items, body, path)
+            lengths.append(length)
+        # `lengths` say how long each record is if nothing stands in it but its key and value, without blanks:
+        # the brackets and `"key":,` or `"value":,`, less one comma. Only where there is room for one member
+        # more can one stand there twice; that spares most bodies another look.
+        around = len(items) + 13 if path is None else 0
+        if not plain or len(body) - sum(lengths) - around >= _SMALLEST_MEMBER:
+            _check_duplicates(items, body, lengths, path)
         return records
 
     def _headers(self, item: RecordToWrite) -> Headers:
@@ -180,25 +187,48 @@ class ProduceBody:
         return tuple(headers)
 
 
-def _check_duplicates(items: Sequence[RecordToWrite], body: bytes, path: Path | None) -> None:
+def _check_duplicates(
+    items: Sequence[RecordToWrite], body: bytes, lengths: Sequence[int], path: Path | None
+) -> None:
     """Refuse a record, or a header, that has one member twice: which of them is meant nobody can know.
 
-    Counting the names of members, but for those inside of keys and values, lets most bodies pass; the judge,
-    for the others, parses the body once more.
+    Looking for room in each record lets bodies pass that are written with single blanks; counting the names of
+    members, but for those inside of keys and values, lets most others pass; the judge parses the body again.
     """
-    if all(_is_plain(item) for item in items) and (path is not None or body.count(b'"records"') == 1):
-        for name, quoted in _COUNTED:
-            left = body.count(quoted) - sum(getattr(item, name) not in (UNSET, None) for item in items)
-            if left:
-                raws = (raw for item in items for raw in (item.key, item.value) if raw is not UNSET)
-                left -= sum(bytes(raw).count(quoted) for raw in raws)
-            if left:
-                break
-        else:
-            return
+    if all(_is_plain(item) for item in items) and (
+        (path is None and not _has_room(body, lengths)) or not _counts_differ(items, body, path)
+    ):
+        return
     twice = find_duplicate(body)
     if twice:
         refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", (*(path or ()), *twice), False))
+
+
+def _has_room(body: bytes, lengths: Sequence[int]) -> bool:
+    """Whether a record, or the object around the list, is long enough to hold one member more.
+
+    Around the records stand `{"records":[]}` and a comma between two, with a blank after each separator or
+    with none.
+    """
+    texts = [bytes(raw) for raw in _decode_raw_records(body).records]
+    count = len(texts)
+    if len(body) - sum(map(len, texts)) not in (13 + count, 13 + 2 * count):
+        return True
+    return max(len(text) - length for text, length in zip(texts, lengths, strict=True)) >= _SMALLEST_MEMBER
+
+
+def _counts_differ(items: Sequence[RecordToWrite], body: bytes, path: Path | None) -> bool:
+    """Whether the name of a member stands in the records more often than they have it."""
+    if path is None and body.count(b'"records"') != 1:
+        return True
+    for name, quoted in _COUNTED:
+        left = body.count(quoted) - sum(getattr(item, name) not in (UNSET, None) for item in items)
+        if left:
+            raws = (raw for item in items for raw in (item.key, item.value) if raw is not UNSET)
+            left -= sum(bytes(raw).count(quoted) for raw in raws)
+        if left:
+            return True
+    return False
 
 
 def find_duplicate(body: bytes) -> tuple[str | int, ...]:

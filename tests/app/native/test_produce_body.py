@@ -127,6 +127,22 @@ REFUSED = [
     ("the value twice, with blanks", b'{"records": [{"value": 1, "key": 2, "value": 2}]}', 422, 0, "value"),
     ("the key twice", b'{"key":1,"value":{"key":1},"key":2}', 422, None, "key"),
     ("records twice", b'{"records":[{}],"records":[{}]}', 422, None, "records"),
+    ("records twice, the same", b'{"records":[{}],"records":[{}]}', 422, None, "records"),
+    (
+        "records twice, many",
+        b'{"records":[{"value":1}],"records":[' + b'{"value":1},' * 99 + b'{"value":1}]}',
+        422, None, "records",
+    ),
+    (
+        "the key twice, in the middle of many",
+        b'{"records": [' + b'{"key": 1, "value": 1}, ' * 99 + b'{"key": 1, "value": 1, "key": 1}]}',
+        422, 99, "key",
+    ),
+    (
+        "the value twice, between blanks and none",
+        b'{"records": [' + b'{"key":1,"value":1},' * 9 + b'{"key":1,"value":1,"value":1}]}',
+        422, 9, "value",
+    ),
     ("the partition twice", b'{"records":[{"partition":1,"partition":2}]}', 422, 0, "partition"),
     ("a header's name twice", b'{"headers":[{"name":"a","name":"b"}]}', 422, None, "headers[0].name"),
 ]  # fmt: skip
