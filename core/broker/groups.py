@@ -7,13 +7,13 @@ what a member said and gets what the member hears; errors of members come back i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from core.broker.group_members import GroupMembers
 from core.broker.group_positions import GroupPositions
 from core.broker.group_store import MetadataGroupStore
 from core.broker.records import RecordVerbs
-from core.coordinator.assignor import decode
+from core.coordinator.assignor import decode, encode
 from core.coordinator.group_coordinator import GroupCoordinator
 from core.coordinator.group_messages import (
     NO_GENERATION,
@@ -31,6 +31,7 @@ from core.coordinator.group_messages import (
     SyncRequest,
 )
 from core.coordinator.offsets import NO_OFFSET, Commit, CommittedOffset
+from core.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
 
@@ -51,7 +52,27 @@ __all__ = [
     "MemberView",
     "SyncReply",
     "SyncRequest",
+    "assignment_of",
+    "owned_partitions",
+    "wanted_topics",
 ]
+
+
+def wanted_topics(metadata: bytes) -> list[str] | None:
+    """The topics in a consumer's metadata, for people; None if it is no consumer's."""
+    found = subscribed_topics(CONSUMER_PROTOCOL_TYPE, (metadata,))
+    return None if found is None else sorted(found)
+
+
+def owned_partitions(assignment: bytes) -> list[TopicPartition]:
+    """The partitions in a consumer's assignment, for people; none if it is no consumer's."""
+    return sorted(decode(assignment))
+
+
+def assignment_of(partitions: Iterable[TopicPartition]) -> bytes:
+    """The assignment that says these partitions, as any consumer reads it."""
+    return encode(partitions)
+
 
 _SENTENCES = {
     ErrorCode.GROUP_ID_NOT_FOUND: "There is no group {group!r}.",

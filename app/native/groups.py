@@ -1,0 +1,235 @@
+"""Groups: list, describe, delete; their positions: read, set, reset, forget; their lag."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from app.dependencies import BrokerDep, GatewayDep
+from app.errors import Problem, field_error
+from app.native.group_schemas import (
+    AssignedPartition,
+    CommittedPosition,
+    GroupDetail,
+    GroupLag,
+    GroupMember,
+    GroupPage,
+    GroupPositionList,
+    GroupSummary,
+    PartitionLagDetail,
+    PositionReset,
+    PositionsToSet,
+    ResetRequest,
+    ResetResult,
+)
+from app.native.record_json import iso_time
+from app.native.records import parse_moment
+from app.native.topics import page_token_of, read_page_token
+from app.requests import invalid_parameter
+from core.broker.broker import Broker
+from core.broker.group_positions import Target
+from core.broker.groups import (
+    NO_GENERATION,
+    Commit,
+    GroupListing,
+    GroupView,
+    MemberView,
+    owned_partitions,
+    wanted_topics,
+)
+from core.errors import ErrorCode
+
+router = APIRouter(prefix="/groups", tags=["groups"])
+
+GroupId = Annotated[str, Path(description="The group's id.", examples=["billing"], max_length=1000)]
+TopicName = Annotated[str, Path(description="The topic's name.", examples=["orders"], max_length=1000)]
+
+
+# --- groups ------------------------------------------------------------------------------------------------
+
+
+@router.get("", operation_id="listGroups")
+async def list_groups(
+    broker: BrokerDep,
+    gateway: GatewayDep,
+    prefix: Annotated[str, Query(description="Only groups whose id begins so.", max_length=1000)] = "",
+    state: Annotated[
+        str, Query(description="Only groups in these states, with commas: `stable,empty`.", max_length=200)
+    ] = "",
+    page_size: Annotated[int | None, Query(ge=1, description="Groups on one page.")] = None,
+    page_token: Annotated[str | None, Query(description="`next_page_token` of the page before.")] = None,
+) -> GroupPage:
+    """The groups by id, one page at a time."""
+    config = gateway.config
+    size = config.http_default_page_size if page_size is None else page_size
+    if size > config.http_max_page_size:
+        raise invalid_parameter(
+            "page_size", f"page_size must be from 1 to {config.http_max_page_size}, not {size}."
+        )
+    after = "" if page_token is None else read_page_token(page_token)
+    states = [part.strip() for part in state.split(",") if part.strip()]
+    found = sorted(g for g in broker.groups.list(states) if g.group_id.startswith(prefix))
+    left = [group for group in found if page_token is None or group.group_id > after]
+    page = left[:size]
+    return GroupPage(
+        items=[_summary(group) for group in page],
+        next_page_token=page_token_of(page[-1].group_id) if len(left) > size else None,
+    )
+
+
+@router.get("/{group}", operation_id="getGroup")
+async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
+    """A group with its members, what they subscribe to and what they own."""
+    view = _view(broker, group)
+    return GroupDetail(
+        group_id=view.group_id,
+        state=view.state,
+        type=view.group_type,
+        protocol_type=view.protocol_type,
+        generation_id=view.generation,
+        leader_id=view.leader_id or None,
+        protocol=view.protocol or None,
+        members=[_member(member, known=bool(view.protocol)) for member in view.members],
+    )
+
+
+@router.delete("/{group}", operation_id="deleteGroup", status_code=204)
+async def delete_group(broker: BrokerDep, group: GroupId) -> Response:
+    """Delete a group without members, and its positions."""
+    await broker.groups.delete(group)
+    return Response(status_code=204)
+
+
+# --- positions ---------------------------------------------------------------------------------------------
+
+
+@router.get("/{group}/offsets", operation_id="getGroupOffsets")
+async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionList:
+    """The committed positions of a group: in each partition the next offset to read."""
+    _view(broker, group)
+    return _positions(broker, group)
+
+
+@router.patch("/{group}/offsets", operation_id="setGroupOffsets")
+async def set_group_offsets(broker: BrokerDep, group: GroupId, wanted: PositionsToSet) -> GroupPositionList:
+    """Commit positions, all or none. As a member: fenced by its generation. By hand: only an empty group."""
+    commits = [Commit(one.topic, one.partition, one.next_offset, -1, one.metadata) for one in wanted.offsets]
+    generation = NO_GENERATION if wanted.generation_id is None else wanted.generation_id
+    await broker.groups.positions.set(
+        group,
+        commits,
+        member_id=wanted.member_id,
+        generation=generation,
+        group_instance_id=wanted.group_instance_id,
+    )
+    return _positions(broker, group)
+
+
+@router.delete("/{group}/offsets/{topic}", operation_id="deleteGroupTopicOffsets", status_code=204)
+async def delete_topic_offsets(broker: BrokerDep, group: GroupId, topic: TopicName) -> Response:
+    """Forget the positions in a topic that no member reads."""
+    await broker.groups.positions.forget(group, topic)
+    return Response(status_code=204)
+
+
+@router.delete(
+    "/{group}/offsets/{topic}/{partition}", operation_id="deleteGroupPartitionOffset", status_code=204
+)
+async def delete_partition_offset(
+    broker: BrokerDep, group: GroupId, topic: TopicName, partition: Annotated[int, Path(ge=0, lt=2**31)]
+) -> Response:
+    """Forget the position in one partition."""
+    await broker.groups.positions.forget(group, topic, partition)
+    return Response(status_code=204)
+
+
+@router.post("/{group}/offsets:reset", operation_id="resetGroupOffsets")
+async def reset_group_offsets(broker: BrokerDep, group: GroupId, wanted: ResetRequest) -> ResetResult:
+    """Move the positions of a group that has no members; `dry_run` shows before and after, and changes nothing."""
+    resets = await broker.groups.positions.reset(
+        group, _target(wanted), wanted.topics or (), dry_run=wanted.dry_run
+    )
+    return ResetResult(
+        group_id=group,
+        dry_run=wanted.dry_run,
+        offsets=[
+            PositionReset(topic=r.topic, partition=r.partition, before=r.before, after=r.after)
+            for r in resets
+        ],
+    )
+
+
+@router.get("/{group}/lag", operation_id="getGroupLag")
+async def get_group_lag(broker: BrokerDep, group: GroupId) -> GroupLag:
+    """How far a group is behind: in total, and in each partition that it has a position in or a member of it owns."""
+    partitions = [
+        PartitionLagDetail(
+            topic=one.topic,
+            partition=one.partition,
+            next_offset=one.next_offset,
+            log_start_offset=one.offsets and one.offsets.log_start_offset,
+            high_watermark=one.offsets and one.offsets.high_watermark,
+            lag=one.lag,
+            member_id=one.member_id,
+        )
+        for one in broker.groups.positions.lag(group)
+    ]
+    return GroupLag(group_id=group, total_lag=sum(p.lag or 0 for p in partitions), partitions=partitions)
+
+
+# --- shapes ------------------------------------------------------------------------------------------------
+
+
+def _view(broker: Broker, group: str) -> GroupView:
+    view = broker.groups.describe(group)
+    if view is None:
+        raise broker.groups.refusal(ErrorCode.GROUP_ID_NOT_FOUND, group)
+    return view
+
+
+def _summary(group: GroupListing) -> GroupSummary:
+    return GroupSummary(
+        group_id=group.group_id, state=group.state, type=group.group_type, protocol_type=group.protocol_type
+    )
+
+
+def _member(member: MemberView, *, known: bool) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=wanted_topics(member.metadata) if known else None,
+        partitions=[AssignedPartition(topic=t, partition=p) for t, p in owned_partitions(member.assignment)],
+        metadata=b64encode(member.metadata).decode(),
+        assignment=b64encode(member.assignment).decode(),
+    )
+
+
+def _positions(broker: Broker, group: str) -> GroupPositionList:
+    offsets = [
+        CommittedPosition(
+            topic=topic,
+            partition=partition,
+            next_offset=found.offset,
+            leader_epoch=None if found.leader_epoch < 0 else found.leader_epoch,
+            metadata=found.metadata,
+            committed=iso_time(found.commit_ms),
+            committed_ms=found.commit_ms,
+        )
+        for topic, partition, found in sorted(broker.groups.all_committed(group))
+    ]
+    return GroupPositionList(group_id=group, offsets=offsets)
+
+
+def _target(wanted: ResetRequest) -> Target:
+    given = [name for name in ("to", "time", "offset", "shift") if getattr(wanted, name) is not None]
+    if len(given) != 1:
+        detail = (
+            f"One of to, time, offset and shift says where to go; {' and '.join(given) or 'none'} is given."
+        )
+        raise Problem("invalid-request", detail, errors=[field_error(detail, pointer="#")])
+    time = None if wanted.time is None else parse_moment("time", str(wanted.time))
+    return Target(wanted.to == "earliest", wanted.to == "latest", time, wanted.offset, wanted.shift)
