@@ -70,7 +70,7 @@ async def list_topics(
         )
     topics = broker.topics(prefix, include_internal)
     if page_token is not None:
-        after = _read_page_token(page_token)
+        after = read_page_token(page_token)
         topics = [topic for topic in topics if topic.name > after]
     page, more = topics[:size], len(topics) > size
     seed = "\n".join(f"{t.topic_id.hex} {t.version}" for t in page) + f"\n{more}"
@@ -80,7 +80,7 @@ async def list_topics(
     response.headers["etag"] = etag
     return TopicPage(
         items=[_summary(topic) for topic in page],
-        next_page_token=_page_token(page[-1].name) if more else None,
+        next_page_token=page_token_of(page[-1].name) if more else None,
     )
 
 
@@ -373,16 +373,18 @@ def _check_match(info: TopicInfo, if_match: str | None) -> None:
         )
 
 
-def _page_token(name: str) -> str:
+def page_token_of(name: str) -> str:
+    """The token of the page behind `name`."""
     return urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
-def _read_page_token(token: str) -> str:
+def read_page_token(token: str) -> str:
+    """The name that a page token stands for. Raises Problem."""
     try:
         name = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4)).decode()
     except (binascii.Error, UnicodeError):
         name = ""
     # b64decode passes over what is not in its alphabet; such a token was not made here either.
-    if _page_token(name) != token:
+    if page_token_of(name) != token:
         raise invalid_parameter("page_token", "page_token is not one that was handed out here.")
     return name
