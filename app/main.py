@@ -14,7 +14,7 @@ from app import operations, problem_pages
 from app.dependencies import Gateway, known_parameters_only
 from app.errors import RENDERERS, Problem
 from app.front import Front, refusal
-from app.native import cluster, topics
+from app.native import cluster, groups, members, topics
 from app.native.records import RecordRoutes
 from app.proxy.surface import RENDERERS as PROXY_RENDERERS
 from app.proxy.surface import ProxySurface
@@ -113,6 +113,8 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
     app.include_router(problem_pages.router)
     app.include_router(cluster.router, prefix=NATIVE_PREFIX, dependencies=strict)
     app.include_router(topics.router, prefix=NATIVE_PREFIX, dependencies=strict)
+    app.include_router(groups.router, prefix=NATIVE_PREFIX, dependencies=strict)
+    app.include_router(members.router, prefix=NATIVE_PREFIX, dependencies=strict)
     return app
 
 
