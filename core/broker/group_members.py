@@ -168,7 +168,7 @@ class GroupMembers:
         assignments = assign(
             group.protocol or "",
             [member.joined(group.protocol) for member in members],
-            self._partitions,
+            self.partitions,
             {member.member_id: member.assignment for member in members},
         )
         reply = await self._groups.sync(group_id, SyncRequest(member_id, generation, assignments))
@@ -176,7 +176,8 @@ class GroupMembers:
             # Somebody came or went in between; the next round assigns anew.
             log.info("group %r: the assignment of generation %d came late", group_id, generation)
 
-    def _partitions(self, topic: str) -> int:
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has; 0 if there is no such topic."""
         try:
             return self._broker.topic(topic).partitions
         except BrokerError:
