@@ -150,6 +150,12 @@ class Wire:
         found: PartitionProduceResponse = answer.responses[0].partition_responses[0]
         return found
 
+    def write(self, topic: str, *values: str, partition: int = 0) -> int:
+        """Append these values as one batch; the offset of the first."""
+        answer = self.produce(topic, batch([value.encode() for value in values]), partition=partition)
+        assert answer.error_code == 0, answer
+        return answer.base_offset
+
     def fetch_partition(
         self, topic: str, offset: int = 0, *, partition: int = 0, **options: int
     ) -> PartitionData:
