@@ -15,6 +15,7 @@ from app.dependencies import Gateway, known_parameters_only
 from app.errors import RENDERERS, Problem
 from app.front import Front, refusal
 from app.native import cluster, groups, members, topics
+from app.native.merged import MergedRoutes
 from app.native.records import RecordRoutes
 from app.proxy.surface import RENDERERS as PROXY_RENDERERS
 from app.proxy.surface import ProxySurface
@@ -48,7 +49,8 @@ class Application:
         self.gateway = Gateway(config, self.server.broker)
         self.gateway.http_endpoints = [e for e in config.listeners if e.scheme == "http"]
         self.fastapi = make_fastapi(self.gateway)
-        lean = RecordRoutes(config, self.gateway.current_broker).routes()
+        find = self.gateway.current_broker
+        lean = [*RecordRoutes(config, find).routes(), *MergedRoutes(config, find).routes()]
         proxy = ProxySurface(self.gateway)
         self._front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy])
 

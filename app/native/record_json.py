@@ -51,6 +51,11 @@ def one_record(address: TopicPartition, record: Record, reader: Reader) -> bytes
     return _encode(_records(address, [record], reader)[0])
 
 
+def record_texts(address: TopicPartition, records: list[Record], reader: Reader) -> list[bytes]:
+    """Each record as JSON by itself."""
+    return [_encode(record) for record in _records(address, records, reader)]
+
+
 def _records(address: TopicPartition, records: list[Record], reader: Reader) -> list[RecordRead]:
     topic, partition = address
     embed, embed_header = reader.embed, reader.embed_header
