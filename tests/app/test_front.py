@@ -154,8 +154,8 @@ async def test_a_path_that_cannot_be_read_is_400(app: Application, path: str) ->
     [
         ("POST", T, "GET"),
         ("POST", f"{T}/t", "DELETE, GET, PATCH, PUT"),
-        ("PUT", f"{T}/t/records", "POST"),
-        ("GET", f"{T}/t/records", "POST"),
+        ("PUT", f"{T}/t/records", "GET, POST"),
+        ("DELETE", f"{T}/t/records", "GET, POST"),
         ("POST", f"{T}/t/partitions/0/records", "GET"),
         ("DELETE", f"{T}/t/partitions/0/records/1", "GET"),
         ("GET", f"{T}/t:truncate", None),
