@@ -432,6 +432,8 @@ class Segment:
                 else:
                     self.note(at, header.last_offset, size, header.max_timestamp)
                 position, next_offset = at + size, header.next_offset
+                if next_offset >= until:
+                    break
         except BrokerError:
             self.damaged = True
             return Reached(self.size, next_offset)
