@@ -1,0 +1,151 @@
+"""Admin calls that only one or two clients can say: cluster, disks, producers, appended settings, dry runs."""
+
+from __future__ import annotations
+
+import uuid
+
+import httpx
+import pytest
+from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
+from kafka.admin import AlterConfigOp
+from kafka.admin import ConfigResource as PythonConfigResource
+from kafka.admin import ConfigResourceType as PythonResourceType
+from kafka.structs import TopicPartition as PythonTopicPartition
+
+from core.errors import ErrorCode
+from tests.broker_process import BrokerProcess
+from tests.clients.driver import CALL_SECONDS, Message
+from tests.clients.drivers.confluent import Confluent
+from tests.clients.drivers.kafka_python import KafkaPython
+from tests.clients.every_client import GetClient
+from tests.clients.wire import NOW, Wire
+
+
+@pytest.fixture
+def confluent(client: GetClient) -> Confluent:
+    """librdkafka's admin client."""
+    found = client(Confluent)
+    assert isinstance(found, Confluent)
+    return found
+
+
+@pytest.fixture
+def python(client: GetClient) -> KafkaPython:
+    """kafka-python's admin client."""
+    found = client(KafkaPython)
+    assert isinstance(found, KafkaPython)
+    return found
+
+
+@pytest.fixture
+def topic(wire: Wire) -> str:
+    """A topic with two partitions and three records, all in the first."""
+    name = f"topic-{uuid.uuid4().hex}"
+    wire.create_topic(name, partitions=2)
+    wire.write(name, "a", "b", "c")
+    return name
+
+
+@pytest.fixture
+def cluster_id(broker: BrokerProcess) -> str:
+    """The cluster's id, as REST shows it."""
+    return str(httpx.get(f"{broker.http}/api/v1/cluster", trust_env=False).json()["cluster_id"])
+
+
+def test_the_cluster_is_described_alike_to_all(
+    confluent: Confluent, python: KafkaPython, broker: BrokerProcess, cluster_id: str
+) -> None:
+    described = confluent.admin.describe_cluster().result(CALL_SECONDS)
+    node = described.nodes[0]
+    assert (described.cluster_id, node.id, f"{node.host}:{node.port}") == (cluster_id, 1, broker.kafka)
+    assert described.controller.id == 1
+    found = python.admin.describe_cluster()
+    assert found["cluster_id"] == cluster_id
+    assert [(one["host"], one["port"]) for one in found["brokers"]] == [broker.kafka_address]
+
+
+def test_a_topic_is_described_with_its_id_and_leaders(
+    confluent: Confluent, python: KafkaPython, topic: str
+) -> None:
+    asked = TopicCollection([topic])
+    described = confluent.admin.describe_topics(asked)[topic].result(CALL_SECONDS)
+    assert [(one.id, one.leader.id, len(one.isr)) for one in described.partitions] == [(0, 1, 1), (1, 1, 1)]
+    (found,) = python.admin.describe_topic_partitions([topic])["topics"]
+    assert (found["name"], found["error_code"], len(found["partitions"])) == (topic, 0, 2)
+    (same,) = python.admin.describe_topics([topic])
+    assert str(same["topic_id"]) == str(found["topic_id"])
+
+
+def test_the_sizes_on_disk_are_told(python: KafkaPython, topic: str) -> None:
+    (answer,) = python.admin.describe_log_dirs({topic: [0, 1]})
+    (directory,) = answer["log_dirs"]
+    assert directory["error_code"] == 0
+    (found,) = directory["topics"]
+    sizes = {one["partition_index"]: one["partition_size"] for one in found["partitions"]}
+    assert sizes[0] > 61
+    assert sizes[1] == 0
+
+
+def test_an_idempotent_producer_is_shown_with_its_last_sequence(python: KafkaPython, wire: Wire) -> None:
+    topic = f"topic-{uuid.uuid4().hex}"
+    wire.create_topic(topic)
+    python.write(topic, 0, [Message(None, b"%d" % i, (), NOW) for i in range(5)])
+    asked = PythonTopicPartition(topic, 0)
+    state = python.admin.describe_producers([asked])[asked]
+    (producer,) = state.active_producers
+    assert producer.producer_id >= 0
+    assert producer.last_sequence == 4
+
+
+def test_a_setting_can_be_appended_to_and_reset(
+    confluent: Confluent, python: KafkaPython, topic: str
+) -> None:
+    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    confluent.admin.incremental_alter_configs([resource])[resource].result(CALL_SECONDS)
+    assert set((python.configs(topic)["cleanup.policy"] or "").split(",")) == {"compact", "delete"}
+    change = {"cleanup.policy": (AlterConfigOp.SUBTRACT, "delete")}
+    python.admin.alter_configs([PythonConfigResource(PythonResourceType.TOPIC, topic, configs=change)])
+    assert python.configs(topic)["cleanup.policy"] == "compact"
+    reset = PythonConfigResource(PythonResourceType.TOPIC, topic, configs=["cleanup.policy"])
+    python.admin.reset_configs([reset])
+    assert python.configs(topic)["cleanup.policy"] == "delete"
+
+
+def test_a_dry_run_changes_nothing(python: KafkaPython, topic: str) -> None:
+    python.admin.create_topics({"only-checked": {"num_partitions": 1}}, validate_only=True)
+    python.admin.create_partitions({topic: 9}, validate_only=True)
+    resource = PythonConfigResource(PythonResourceType.TOPIC, topic, configs={"retention.ms": "5"})
+    python.admin.alter_configs([resource], validate_only=True)
+    found = python.topics()
+    assert "only-checked" not in found
+    assert found[topic] == 2
+    assert python.configs(topic)["retention.ms"] != "5"
+
+
+def test_a_topic_can_be_deleted_by_its_id(python: KafkaPython, topic: str) -> None:
+    (described,) = python.admin.describe_topics([topic])
+    python.admin.delete_topics([uuid.UUID(str(described["topic_id"]))])
+    assert topic not in python.topics()
+
+
+def test_the_record_with_the_greatest_timestamp_is_found(confluent: Confluent, wire: Wire) -> None:
+    topic = f"topic-{uuid.uuid4().hex}"
+    wire.create_topic(topic)
+    times = [NOW, NOW + 9000, NOW + 1000]
+    confluent.write(topic, 0, [Message(None, b"x", (), timestamp) for timestamp in times])
+    asked = TopicPartition(topic, 0)
+    found = confluent.admin.list_offsets({asked: OffsetSpec.max_timestamp()})[asked].result(CALL_SECONDS)
+    assert (found.offset, found.timestamp) == (1, NOW + 9000)
+
+
+def test_many_topics_are_created_and_deleted_in_one_call(python: KafkaPython) -> None:
+    names = [f"many-{number}" for number in range(50)]
+    python.admin.create_topics({name: {"num_partitions": 2} for name in names})
+    assert {name: python.topics()[name] for name in names} == dict.fromkeys(names, 2)
+    answer = python.admin.create_topics({"many-0": {}, "many-new": {}}, raise_errors=False)
+    codes = {one["name"]: one["error_code"] for one in answer["topics"]}
+    assert codes == {"many-0": ErrorCode.TOPIC_ALREADY_EXISTS, "many-new": 0}
+    python.admin.delete_topics([*names, "many-new"])
+    assert not set(names) & set(python.topics())
