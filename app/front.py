@@ -42,6 +42,8 @@ log = logging.getLogger("sluice.http")
 
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+# A length of 0 would be wrong for what a 304 stands for, and is forbidden with 204 (RFC 9110, section 8.6).
+_WITHOUT_BODY = frozenset({204, 304})
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
 _JSON_BODY = re.compile(rb"application/(json|[a-z0-9.!#$&^_-]+\+json)")
@@ -102,7 +104,7 @@ class Front:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         request_id = self._request_id(headers.get(b"x-request-id"))
         request = Request(scope, receive, headers, self._config, self._in_flight)
-        sender = _Sender(send, request_id)
+        sender = _Sender(send, request_id, scope.get("extensions"))
         try:
             answer = await self._answer(request, sender)
             if isinstance(answer, Streamed):
@@ -137,7 +139,7 @@ class Front:
             segments = path[len(self._prefix) :].split("/")
             allowed = []
             for route in self._routes.get(len(segments), ()):
-                if all(w is None or w == s for w, s in zip(route.segments, segments, strict=True)):
+                if route.fits(segments):
                     if route.method == method or (method == "HEAD" and route.method == "GET"):
                         return await route.handle(request, segments)
                     allowed.append(route.method)
@@ -256,23 +258,21 @@ def refusal(error: Problem | BrokerError, scope: Scope) -> Answer:
 class _Sender:
     """Sends answers with the lines that all of them carry."""
 
-    __slots__ = ("_request_id", "_send", "started")
+    __slots__ = ("_request_id", "_send", "_send_whole", "started")
 
-    def __init__(self, send: Send, request_id: bytes) -> None:
+    def __init__(self, send: Send, request_id: bytes, extensions: Mapping[str, Any] | None) -> None:
         self._send = send
+        self._send_whole = extensions.get(SEND_WHOLE) if extensions else None
         self._request_id = request_id
         self.started = False
 
     async def answer(self, answer: Answer) -> None:
         """Send a whole answer."""
         self.started = True
-        headers = [
-            (b"content-type", answer.media_type),
-            (b"content-length", b"%d" % len(answer.body)),
-            (b"x-request-id", self._request_id),
-            _NOSNIFF,
-            *answer.headers,
-        ]
+        headers = [(b"x-request-id", self._request_id), _NOSNIFF, *answer.headers]
+        if answer.status not in _WITHOUT_BODY:
+            headers.append((b"content-type", answer.media_type))
+            headers.append((b"content-length", b"%d" % len(answer.body)))
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": answer.body})
 

@@ -16,6 +16,7 @@ from app.errors import RENDERERS, Problem
 from app.front import Front, refusal
 from app.native import cluster, groups, members, topics
 from app.native.merged import MergedRoutes
+from app.native.one_record import OneRecord
 from app.native.records import RecordRoutes
 from app.proxy.surface import RENDERERS as PROXY_RENDERERS
 from app.proxy.surface import ProxySurface
@@ -50,7 +51,7 @@ class Application:
         self.gateway.http_endpoints = [e for e in config.listeners if e.scheme == "http"]
         self.fastapi = make_fastapi(self.gateway)
         find = self.gateway.current_broker
-        lean = [*RecordRoutes(config, find).routes(), *MergedRoutes(config, find).routes()]
+        lean = [r for rooms in (RecordRoutes, MergedRoutes, OneRecord) for r in rooms(config, find).routes()]
         proxy = ProxySurface(self.gateway)
         self._front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy])
 

@@ -1,4 +1,4 @@
-"""The lean routes: write records, read the records of a partition, read one record.
+"""The lean routes that write records, and read the records of one partition.
 
 They run below FastAPI, on msgspec and the broker alone; `record_openapi` describes them as fully as FastAPI
 would have done. A long poll is one coroutine that waits in the broker; it holds no thread, and it ends when
@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from app.errors import STATUS_OF, Problem, field_error, from_broker, slug_of
+from app.errors import STATUS_OF, Problem, field_error, from_broker
 from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
 from app.front import LeanRoute, check_charset
 from app.native.produce_body import ProduceBody, parse_time
-from app.native.record_json import iso_time, one_record, record_page
+from app.native.record_json import iso_time, record_page
 from app.native.record_schemas import RecordError, RecordsWritten, RecordWritten
 from app.requests import Answer, ClientGoneError, Request, invalid_parameter, whole_number
 from core.broker.broker import Broker
 from core.broker.records import ProduceResult, ReadResult
 from core.config import Config
-from core.errors import BrokerError, ErrorCode
+from core.errors import BrokerError
 from core.records.record import NewRecord
 from core.types import TopicPartition
 
@@ -54,7 +54,6 @@ class RecordRoutes:
         return [
             LeanRoute("POST", (*topic, "records"), self.produce),
             LeanRoute("GET", (*topic, "partitions", None, "records"), self.read),
-            LeanRoute("GET", (*topic, "partitions", None, "records", None), self.read_one),
         ]
 
     # --- write ---------------------------------------------------------------------------------------------
@@ -170,39 +169,6 @@ class RecordRoutes:
         except BrokerError as error:
             raise from_broker(error, offset=offset) from None
 
-    # --- one record ----------------------------------------------------------------------------------------
-
-    async def read_one(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}/partitions/{partition}/records/{offset}: immutable, so it may be cached."""
-        address = _address(segments)
-        offset = whole_number("offset", segments[5], 0, MAX_OFFSET)
-        query = request.query(("encoding",))
-        reader = self._reader(query)
-        raw = wants_raw(request.headers.get(b"accept", b""))
-        broker = self._broker()
-        info = broker.topic(address.topic)
-        try:
-            result = await broker.read(address, offset, max_bytes=1, max_records=1)
-        except BrokerError as error:
-            raise _no_record(from_broker(error, offset=offset), offset) from None
-        if not result.records or result.records[0].offset != offset:
-            raise _no_record(None, offset, gone=bool(result.records))
-        form = "raw" if raw else query.get("encoding", "auto")
-        etag = f'"{info.topic_id.hex[:16]}-{address.partition}-{offset}-{form}"'.encode()
-        headers = (
-            (b"etag", etag),
-            (b"cache-control", b"private, max-age=31536000, immutable"),
-            (b"vary", b"accept"),
-        )
-        if etag in request.headers.get(b"if-none-match", b""):
-            return Answer(304, b"", b"application/json", headers)
-        if raw:
-            value = result.records[0].value
-            if value is None:
-                return Answer(204, b"", b"application/octet-stream", headers)
-            return Answer(200, value, b"application/octet-stream", headers)
-        return Answer(200, one_record(address, result.records[0], reader), b"application/json", headers)
-
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The outcome of `work`, which is given up as soon as the client closes its connection (ClientGoneError)."""
@@ -219,28 +185,6 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         for one in (task, watch):
             if not one.done():
                 one.cancel()
-
-
-def wants_raw(accept: bytes) -> bool:
-    """Whether a record is asked for as its bare bytes. Raises Problem when neither form is accepted."""
-    if not accept or b"application/json" in accept:
-        return False
-    if b"application/octet-stream" in accept:
-        return True
-    if b"*/*" in accept or b"application/*" in accept:
-        return False
-    raise Problem("not-acceptable", "A record can be had as application/json or application/octet-stream.")
-
-
-def _no_record(problem: Problem | None, offset: int, *, gone: bool = False) -> Problem:
-    """410 for what is no more, 404 for what is not yet."""
-    gone = gone or (problem is not None and problem.status == 410)
-    if problem is not None and problem.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-        return problem
-    code = ErrorCode.OFFSET_OUT_OF_RANGE
-    bounds = problem.extra if problem is not None else {}
-    detail = f"The record at offset {offset} is " + ("no longer there." if gone else "not there yet.")
-    return Problem(slug_of(code), detail, status=410 if gone else 404, code=code, extra=bounds)
 
 
 def _address(segments: list[str]) -> TopicPartition:

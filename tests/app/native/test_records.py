@@ -506,52 +506,6 @@ async def test_a_long_poll_ends_when_its_client_goes(
     assert len(app.server.broker.purgatory) == 0
 
 
-# --- one record ---------------------------------------------------------------------------------------------
-
-
-async def test_one_record_is_a_resource_that_may_be_cached(http: httpx.AsyncClient, topic: str) -> None:
-    await numbered(http, topic)
-    path = f"{T}/{topic}/partitions/0/records/6"
-    got = await http.get(path)
-    assert got.status_code == 200
-    assert (got.json()["offset"], got.json()["value"]) == (6, 6)
-    assert "immutable" in got.headers["cache-control"]
-    same = await http.get(path, headers={"if-none-match": got.headers["etag"]})
-    assert (same.status_code, same.content) == (304, b"")
-    other = await http.get(f"{path}?encoding=base64", headers={"if-none-match": got.headers["etag"]})
-    assert (other.status_code, other.json()["value"]) == (200, "Ng==")
-
-
-async def test_one_record_comes_as_bare_bytes_when_asked_for(http: httpx.AsyncClient, topic: str) -> None:
-    url = await make(http, topic)
-    await http.post(url, content=b"\xff\x00")
-    await http.post(url, json={"value": None})
-    accept = {"accept": "application/octet-stream"}
-    got = await http.get(f"{T}/{topic}/partitions/0/records/0", headers=accept)
-    assert (got.content, got.headers["content-type"]) == (b"\xff\x00", "application/octet-stream")
-    assert got.headers["x-content-type-options"] == "nosniff"
-    null = await http.get(f"{T}/{topic}/partitions/0/records/1", headers=accept)
-    assert (null.status_code, null.content) == (204, b"")
-
-
-async def test_one_record_is_404_before_and_410_after_its_time(
-    http: httpx.AsyncClient, topic: str, problem: Check
-) -> None:
-    await numbered(http, topic)
-    await http.post(f"{T}/{topic}:truncate", json={"partitions": [{"partition": 0, "before_offset": 5}]})
-    path = f"{T}/{topic}/partitions/0/records"
-    for offset, status in ((4, 410), (10, 404), (11, 404)):
-        problem(await http.get(f"{path}/{offset}"), status, "offset-out-of-range")
-    problem(await http.get(f"{path}/5", headers={"accept": "text/html"}), 406, "not-acceptable")
-
-
-async def test_a_browser_gets_json(http: httpx.AsyncClient, topic: str) -> None:
-    await numbered(http, topic, 1)
-    accept = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-    got = await http.get(f"{T}/{topic}/partitions/0/records/0", headers=accept)
-    assert got.headers["content-type"] == "application/json"
-
-
 # --- auto-creation off --------------------------------------------------------------------------------------
 
 
