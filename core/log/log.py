@@ -34,6 +34,9 @@ from core.types import AppendResult, LogOffsets, LogRead, TimestampOffset, Topic
 
 logger = logging.getLogger(__name__)
 
+# What `Log.failure` says of a log that is no more.
+DELETED = "the partition is deleted"
+
 # A checkpoint writes a producer snapshot also when no producer wrote, after so many bytes: what lies behind
 # the newest snapshot is walked over at the next start.
 SNAPSHOT_BYTES = 16 * 1024 * 1024
@@ -404,7 +407,7 @@ class Log:
 
     def abandon(self) -> None:
         """The partition is deleted: take nothing more, let go of all files without writing."""
-        self.failure = "the partition is deleted"
+        self.failure = DELETED
         self._leave()
         self.release()
 
@@ -488,6 +491,8 @@ class Log:
             logger.critical("%s takes no more appends until a restart: %s", self.topic_partition, reason)
 
     def _failed(self) -> BrokerError:
+        if self.failure == DELETED:
+            return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} is deleted.")
         return self._storage_error(f"The log has failed and needs a restart of the broker: {self.failure}.")
 
     def _storage_error(self, message: str, error: OSError | None = None) -> BrokerError:

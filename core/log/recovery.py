@@ -26,7 +26,7 @@ from core.log.context import LogContext
 from core.log.epochs import LeaderEpochs
 from core.log.log import Log
 from core.log.producer_state import ProducerStates, Snapshots
-from core.log.scan import Scan, scan
+from core.log.scan import SCAN_WINDOW, Scan, scan
 from core.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -225,6 +225,7 @@ class _Opening:
                 epochs=self._epochs if epochs_known else None,
             )
             self._end = result.next_offset
+            _write_again(segment, position, result.position)
             if result.reason is not None:
                 self._cut(i, result)
                 return
@@ -357,6 +358,24 @@ class _Opening:
                     if header.producer_id >= 0:
                         producers.update(header, header.base_offset, now_ms)
         return producers
+
+
+def _write_again(segment: Segment, position: int, end: int) -> None:
+    """Write the bytes that are there once more, so that the next fsync really brings them to the disk.
+
+    If the last process died after an fsync had failed, the kernel may hold pages that it never wrote and thinks
+    are clean; an fsync would then promise what is not there. Costs nothing where the pages are dirty anyway.
+    """
+    try:
+        if position < end:
+            segment.log.release()  # a descriptor for appending would append
+            fd = segment.log.updating().fd
+            while position < end:
+                data = os.pread(fd, min(SCAN_WINDOW, end - position), position)
+                position += files.pwrite(fd, data, position)
+    except OSError as error:
+        logger.warning("%s cannot be written: %s", segment.log.path, error)
+    segment.log.release()
 
 
 def _list_directory(directory: str) -> _Directory:

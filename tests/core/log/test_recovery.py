@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import BrokerError, ErrorCode
+from core.log import files
 from core.log.log import Log
 from core.records.batch import batches, check_crc
 from core.records.header import HEADER_SIZE, BatchHeader
@@ -237,6 +238,24 @@ def test_a_missing_directory_of_a_flushed_log_gives_no_offset_twice(tmp_path: Pa
     log = shelf.open(recovery_point=50)
     assert log.damage is not None
     assert log.offsets.log_end_offset == 50
+
+
+def test_what_was_checked_is_written_again_so_that_an_fsync_means_something(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an fsync that failed the kernel may hold pages as clean that it has never written."""
+    written: list[tuple[int, bytes]] = []
+    real = os.pwrite
+    monkeypatch.setattr(
+        files, "pwrite", lambda fd, data, at: written.append((at, bytes(data))) or real(fd, data, at)
+    )
+    before = {p.name: p.read_bytes() for p in shelf.directory.glob("*.log")}
+    point = layout(shelf)[-3][2].base_offset
+    shelf.open(recovery_point=point)
+    path, position, _ = layout(shelf)[-3]
+    tail = before[path.name][position:]
+    assert (position, tail) in written
+    assert {p.name: p.read_bytes() for p in shelf.directory.glob("*.log")} == before
 
 
 # --- missing, torn and foreign files -----------------------------------------------------------------------
