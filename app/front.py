@@ -15,14 +15,15 @@ from __future__ import annotations
 import ipaddress
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from app.errors import Problem, from_broker, renderer_of
 from app.json_errors import fault_of, refuse_fault
 from app.requests import (
+    SEND_WHOLE,
     Answer,
     ClientGoneError,
     InFlight,
@@ -56,6 +57,13 @@ class LeanRoute(NamedTuple):
     method: str
     segments: tuple[str | None, ...]
     handle: Callable[[Request, list[str]], Awaitable[Answer | Streamed]]
+
+    def fits(self, segments: list[str]) -> bool:
+        """Whether a path of as many segments is one of this route."""
+        for wanted, segment in zip(self.segments, segments, strict=True):
+            if wanted is not None and wanted != segment:
+                return False
+        return True
 
 
 class Surface(Protocol):
@@ -273,6 +281,8 @@ class _Sender:
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-type", answer.media_type))
             headers.append((b"content-length", b"%d" % len(answer.body)))
+        if self._send_whole is not None and self._send_whole(answer.status, headers, answer.body):
+            return
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": answer.body})
 

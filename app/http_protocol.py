@@ -7,12 +7,60 @@ sends them, and a client that sends nothing is kept for ever.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from app.errors import Problem, render_problem
+from app.requests import SEND_WHOLE
 from core.config import Config
+
+
+class WholeAnswer:
+    """Sends one whole answer in one write.
+
+    uvicorn's own way is two messages, two writes and a regular expression over each header line: a third of
+    what a request costs there. `headers` are our own lines, known to be clean.
+    """
+
+    __slots__ = ("_cycle", "_protocol")
+
+    def __init__(self, protocol: HttpProtocol, cycle: RequestResponseCycle) -> None:
+        self._protocol = protocol
+        self._cycle = cycle
+
+    def __call__(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Send it; False, and nothing done, when the client takes no bytes at the moment."""
+        cycle, protocol = self._cycle, self._protocol
+        if protocol.flow.write_paused or cycle.response_started:
+            return False
+        if cycle.disconnected:
+            return True
+        cycle.response_started = True
+        cycle.waiting_for_100_continue = False
+        parts = [STATUS_LINE[status]]
+        for name, value in (*cycle.default_headers, *headers):
+            if name == b"connection":
+                cycle.keep_alive = False
+            else:
+                parts += (name, b": ", value, b"\r\n")
+        if not cycle.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        if cycle.scope["method"] != "HEAD":
+            parts.append(body)
+        cycle.transport.write(b"".join(parts))
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+        return True
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -96,6 +144,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_headers = False
         self._expect_nothing()
         super().on_headers_complete()
+        # The task of the request has been made, but has not run yet.
+        self.scope["extensions"] = {SEND_WHOLE: WholeAnswer(self, self.cycle)}  # type: ignore[dict-item]
 
     def on_message_complete(self) -> None:
         """The request is complete; the next bytes are header lines again."""

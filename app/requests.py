@@ -20,6 +20,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+# The ASGI extension by which a server takes a whole answer at once: see `app.http_protocol`.
+SEND_WHOLE = "sluice.send_whole"
 JSON_MEDIA_TYPE = b"application/json"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Parameters of one query: more than any route takes, few enough to be parsed without a thought.

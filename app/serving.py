@@ -162,6 +162,8 @@ def server_of(app: Application, config: Config) -> HttpServer:
             app,
             http=HttpProtocol.limited(config),
             ws="none",
+            # Nobody tells us who a client is, or by which scheme it came.
+            proxy_headers=False,
             lifespan="off",
             log_config=None,
             access_log=False,
