@@ -11,58 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from core.clock import ManualClock
-from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
-from core.log.manager import LogManager
-from core.records.record import NewRecord
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 from tests.core.log.disk import Disk
+from tests.core.log.home import CONFIG, ID, OTHER, TP, Home, open_files
 from tests.core.log.shelf import append, flush, read_all, records, values
-
-TP = TopicPartition("orders", 0)
-OTHER = TopicPartition("other-topic", 3)
-ID = uuid.UUID(int=0x1234)
-CONFIG = TopicConfig(segment_bytes=400)
-
-
-class Home:
-    """A data directory, and brokers that open it one after the other."""
-
-    def __init__(self, root: Path, **settings: object) -> None:
-        self.root = root / "data"
-        self.clock = ManualClock()
-        self.settings = replace(Config(), **settings)  # type: ignore[arg-type]
-        self.topics: dict[TopicPartition, tuple[uuid.UUID, TopicConfig]] = {}
-
-    def start(self) -> LogManager:
-        manager = LogManager(self.root, self.settings, self.clock)
-        manager.load((tp, topic_id, config) for tp, (topic_id, config) in self.topics.items())
-        return manager
-
-    def create(self, manager: LogManager, tp: TopicPartition = TP, config: TopicConfig = CONFIG) -> None:
-        self.topics[tp] = (ID, config)
-        manager.create(tp, ID, config)
-
-    def names(self) -> set[str]:
-        return set(os.listdir(self.root))
-
-    def work(self, manager: LogManager, seconds: float, step: float = 1.0) -> None:
-        """Let time pass with background work, chores carried out at once."""
-        for _ in range(int(seconds / step)):
-            self.clock.advance(step)
-            for _ in range(1000):
-                chore = manager.background_step()
-                if chore is not None:
-                    chore.run()
-                    manager.finish_chore(chore, None)
-                if not manager.background_pending:
-                    break
-            else:
-                raise AssertionError("background work does not end")
 
 
 @pytest.fixture
@@ -352,18 +308,6 @@ def test_checkpoint_files_may_be_lost(home: Home, spoil: str, clean: bool) -> No
 # --- open files --------------------------------------------------------------------------------------------
 
 
-def open_files(root: Path) -> list[str]:
-    found = []
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{fd}")
-        except OSError:
-            continue
-        if target.startswith(str(root)):
-            found.append(target)
-    return found
-
-
 def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     home = Home(tmp_path, max_open_files=8)
     manager = home.start()
@@ -404,110 +348,3 @@ def test_when_descriptors_run_out_files_are_closed_to_make_room(
     failures = iter([True])
     assert len(read_all(manager.get(TopicPartition("t", 3)))) == 2
     assert len(open_files(home.root)) <= 6
-
-
-# --- background --------------------------------------------------------------------------------------------
-
-
-def test_retention_comes_round_for_open_and_closed_logs(home: Home) -> None:
-    config = replace(CONFIG, retention_ms=60_000)
-    manager = home.start()
-    for tp in (TP, OTHER):
-        home.create(manager, tp, config)
-        for i in range(20):
-            append(manager.get(tp), records(f"{i}" * 60, time=home.clock.wall_ms()))
-    manager.close()
-    manager = home.start()
-    manager.get(TP)
-    home.work(manager, 40)
-    assert manager.get(TP).offsets.log_start_offset == 0
-    home.work(manager, 60)
-    for tp in (TP, OTHER):
-        assert manager.get(tp).offsets == (20, 20, 20)
-    home.work(manager, 5)
-    assert len(list((home.root / "other-topic-3").glob("*.log"))) == 1
-    assert not list(home.root.glob("*/*.deleted"))
-
-
-def test_logs_opened_for_a_check_are_closed_again(home: Home) -> None:
-    manager = home.start()
-    for i in range(20):
-        home.create(manager, TopicPartition("t", i), replace(CONFIG, retention_ms=60_000))
-        append(manager.get(TopicPartition("t", i)), records("x", time=home.clock.wall_ms()))
-    manager.close()
-    manager = home.start()
-    home.work(manager, 40)
-    assert open_files(home.root) == []
-    assert all(entry.log is None for entry in manager._entries.values())
-
-
-def test_a_compacted_topic_is_compacted_in_the_background(home: Home) -> None:
-    config = replace(CONFIG, cleanup_policy=frozenset({"compact"}))
-    manager = home.start()
-    home.create(manager, config=config)
-    log = manager.get(TP)
-    for i in range(200):
-        append(log, [NewRecord(key=b"%d" % (i % 3), value=b"%d" % i)])
-    size = log.size
-    home.work(manager, 40)
-    assert log.size == size  # nothing is fsynced yet
-    flush(log)
-    home.work(manager, 40)
-    assert log.size < size / 4
-    assert {r.key: r.value for r in read_all(log)} == {b"0": b"198", b"1": b"199", b"2": b"197"}
-    manager.close()
-    log = home.start().get(TP)
-    assert {r.key: r.value for r in read_all(log)} == {b"0": b"198", b"1": b"199", b"2": b"197"}
-
-
-def test_a_topic_may_be_deleted_while_it_is_compacted(tmp_path: Path) -> None:
-    home = Home(tmp_path, compaction_step_bytes=100)
-    config = replace(CONFIG, cleanup_policy=frozenset({"compact"}))
-    manager = home.start()
-    home.create(manager, config=config)
-    for i in range(100):
-        append(manager.get(TP), [NewRecord(key=b"%d" % (i % 3), value=b"%d" % i)])
-    flush(manager.get(TP))
-    home.clock.advance(31)
-    chore = None
-    for _ in range(100):
-        chore = manager.background_step()
-        if chore is not None:
-            break
-    assert chore is not None
-    manager.delete("orders")
-    home.create(manager, config=config)
-    append(manager.get(TP), records("new"))
-    chore.run()
-    manager.finish_chore(chore, None)
-    home.work(manager, 60)
-    assert values(manager.get(TP)) == [b"new"]
-    assert set(os.listdir(home.root / "orders-0")) == {
-        "00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata",
-    }  # fmt: skip
-
-
-def test_a_background_step_over_many_partitions_is_short(home: Home) -> None:
-    manager = home.start()
-    for i in range(3000):
-        home.create(manager, TopicPartition("t", i))
-    home.clock.advance(40)
-    seen = 0
-    while True:
-        manager.background_step()
-        seen += 1
-        if not manager.background_pending:
-            break
-    assert seen >= 3000 / 500
-
-
-def test_producers_that_are_silent_for_long_are_forgotten(tmp_path: Path) -> None:
-    home = Home(tmp_path, producer_id_expiration_ms=60_000)
-    manager = home.start()
-    home.create(manager)
-    log = manager.get(TP)
-    append(log, records("a"), producer_id=1, producer_epoch=0, base_sequence=0)
-    home.work(manager, 40)
-    append(log, records("a"), producer_id=2, producer_epoch=0, base_sequence=0)
-    home.work(manager, 40)
-    assert [state.producer_id for state in log.active_producers()] == [2]
