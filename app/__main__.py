@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from app.commands.lazy import LazyGroup
 from app.settings import load, unknown_variables
 from app.version import VERSION
 from core.errors import StartupError
@@ -15,7 +16,9 @@ from core.errors import StartupError
 OPENAPI_FILE = Path("openapi/openapi.json")
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(VERSION, prog_name="sluice")
 @click.pass_context
 def main(context: click.Context) -> None:

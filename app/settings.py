@@ -36,6 +36,8 @@ _MAY_BE_ZERO = frozenset(
 )
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
+# What the commands beside `serve` read.
+_OF_CLIENTS = frozenset({"SLUICE_URL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
     They are no errors: Kubernetes sets such variables by itself when a service is called "sluice".
     """
-    known = {s.variable for s in SETTINGS} | {variable_of(name) for name in plain_fields()}
+    known = {s.variable for s in SETTINGS} | {variable_of(name) for name in plain_fields()} | _OF_CLIENTS
     warnings = []
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known and not name.startswith(_KUBERNETES):

@@ -1,0 +1,153 @@
+"""`sluice consume`: the records of a topic, or of a group's share of it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+import click
+
+from app.commands.bounds import bounds_of
+from app.commands.moments import FORMS, Moment, MomentType
+from app.commands.options import Session, TopicName, gateway, partition_list
+from app.commands.output import Output, Progress
+from app.commands.reading import Chunk, Reading, Wanted
+from app.commands.record_output import PRESETS, Template, as_json
+from app.commands.text import counted
+
+ENCODINGS = click.Choice(["auto", "json", "text", "base64"])
+
+
+@click.command()
+@click.argument("topic", type=TopicName())
+@click.option("--from", "moment", type=MomentType(), metavar="MOMENT",
+              help=f"Where to begin: {FORMS}. [earliest; with --follow: latest]")  # fmt: skip
+@click.option("--cursor", metavar="CURSOR", help="Begin where a stream of the HTTP API stood.")
+@click.option("-p", "--partition", "partitions", metavar="LIST", help="Only these, such as 0,2-5.")
+@click.option("-n", "--limit", type=click.IntRange(0), metavar="N", help="Stop after N records.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
+@click.option("-k", "--key", help="Only records with exactly this key.")
+@click.option("--key-prefix", metavar="TEXT", help="Only records whose key begins so.")
+@click.option("-H", "--header", "headers", metavar="NAME=VALUE", multiple=True,
+              help="Only records with this header; repeatable.")  # fmt: skip
+@click.option("-o", "--format", "template", default="value", show_default=True, metavar="FORMAT",
+              help=f"{', '.join(PRESETS)}, json, or a template such as '{{offset}} {{key}}={{value}}'.")  # fmt: skip
+@click.option("-e", "--encoding", type=ENCODINGS, help="How JSON shows keys and values. [auto]")
+@click.option("--null", default="", metavar="TEXT", help="What stands for no key or value. [nothing]")
+@click.option("--no-newline", is_flag=True, help="Nothing between records: for one that is a file.")
+@gateway
+def consume(
+    session: Session,
+    /,
+    topic: str,
+    moment: Moment | None,
+    cursor: str | None,
+    partitions: str | None,
+    limit: int | None,
+    follow: bool,
+    key: str | None,
+    key_prefix: str | None,
+    headers: tuple[str, ...],
+    template: str,
+    encoding: str | None,
+    null: str,
+    no_newline: bool,
+) -> None:
+    """Print the records of TOPIC: all that are there, or with --follow those that come.
+
+    \b
+      sluice consume orders --from 2h -o full
+      sluice consume orders --follow --key 17 --json
+      sluice consume orders -p 0 --from 4711 -n 1
+    """
+    out = session.out
+    printer = Printer(out, template, null=null, end="" if no_newline else "\n", encoding=encoding)
+    if cursor is not None and moment is not None:
+        raise click.UsageError("Either --from or --cursor says where to begin.")
+    bounds = bounds_of(session.topic(topic), partition_list(partitions))
+    wanted = Wanted(
+        topic,
+        partitions=None if partitions is None else tuple(bounds),
+        encoding=printer.encoding,
+        filters=_filters(key, key_prefix, headers),
+        follow=follow,
+        limit=limit,
+    )
+    begin = moment or Moment("latest" if follow else "earliest")
+    reading = Reading(session.client, wanted, out.note)
+    with _stopping(), Progress(wanted=not out.terminal) as progress:
+        for chunk in reading.chunks(begin, cursor, bounds):
+            printer.print(chunk)
+            out.flush()
+            progress.update(counted(printer.printed, "record"))
+
+
+class Printer:
+    """Prints records in the format that was asked for."""
+
+    def __init__(
+        self, out: Output, template: str, *, null: str = "", end: str = "\n", encoding: str | None = None
+    ) -> None:
+        self.printed = 0
+        self._out = out
+        self._template: Template | None = None
+        if out.as_json or template == "json":
+            self.encoding = encoding or "auto"
+            return
+        if encoding is not None:
+            raise click.UsageError(
+                "--encoding is about JSON; what is printed otherwise is as it was written."
+            )
+        if template not in PRESETS and "{" not in template:
+            names = ", ".join([*PRESETS, "json"])
+            raise click.BadParameter(
+                f"{template!r} is neither {names} nor a template with {{fields}}.", param_hint="--format"
+            )
+        # Without JSON in it, an answer is bytes as they are: as text, or as base64 where they are no text.
+        self.encoding = "text"
+        try:
+            self._template = Template(template, terminal=out.terminal, null=null, end=end)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--format") from None
+
+    def print(self, chunk: Chunk) -> None:
+        """Print some records."""
+        render = as_json if self._template is None else self._template.render
+        for record in chunk:
+            self._out.write(render(record))
+        self.printed += len(chunk)
+        if not chunk:
+            self._out.check_reader()
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[None]:
+    """Ctrl-C is how one ends a reading, and SIGTERM how `timeout` does: both are no failure."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _filters(key: str | None, key_prefix: str | None, headers: tuple[str, ...]) -> dict[str, str]:
+    filters = {}
+    if key is not None and key_prefix is not None:
+        raise click.UsageError("Either --key or --key-prefix.")
+    if key is not None:
+        filters["key"] = key
+    if key_prefix is not None:
+        filters["key_prefix"] = key_prefix
+    for text in headers:
+        name, separator, value = text.partition("=")
+        if not name or not separator:
+            raise click.BadParameter(f"{text!r} is not like NAME=VALUE.", param_hint="--header")
+        filters[f"header.{name}"] = value
+    return filters

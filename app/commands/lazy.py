@@ -1,0 +1,56 @@
+"""Commands that are imported when they are called.
+
+`sluice serve` must not pay for what only a client needs (an HTTP client, tables, JSON): the group knows a
+command by its module and its one line of help, and looks no further until somebody calls it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+
+class Lazy(NamedTuple):
+    """A command that is not imported yet: the attribute of `module` that has the same name as the command."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Lazy] = {
+    "topics": Lazy("app.commands.topics", "List, describe, create, alter, truncate and delete topics."),
+    "produce": Lazy("app.commands.produce", "Write records: arguments, lines, NDJSON, files."),
+    "consume": Lazy("app.commands.consume", "Read records, or follow them as they come."),
+    "groups": Lazy("app.commands.groups", "Consumer groups: members, lag, reset, delete."),
+    "offsets": Lazy("app.commands.offsets", "Committed offsets of groups; a topic's offsets by time."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose own commands are there at once, and those of `COMMANDS` when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name; imports its module."""
+        lazy = COMMANDS.get(cmd_name)
+        if lazy is None:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(import_module(lazy.module), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands in the help; imports nothing."""
+        rows = []
+        for name in self.list_commands(ctx):
+            if name in COMMANDS:
+                rows.append((name, COMMANDS[name].help))
+            elif (command := super().get_command(ctx, name)) is not None and not command.hidden:
+                rows.append((name, command.get_short_help_str(limit=formatter.width)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

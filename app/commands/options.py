@@ -1,0 +1,153 @@
+"""What all commands share: the gateway's address, `--json`, and how a command ends."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec
+
+import click
+from click.shell_completion import CompletionItem
+
+from app.commands.client import DEFAULT_URL, Client, base_url, topic_path
+from app.commands.errors import INTERRUPTED, CommandError, RefusedError
+from app.commands.output import Output
+
+P = ParamSpec("P")
+
+
+class Session(NamedTuple):
+    """What a command works with: a gateway, and where it prints."""
+
+    client: Client
+    out: Output
+
+    def topic(self, name: str) -> Any:
+        """The detail of a topic; one that does not exist is refused with the nearest name that does."""
+        try:
+            return self.client.get(topic_path(name))
+        except RefusedError as error:
+            raise self.explain(error, name) from None
+
+    def explain(self, error: RefusedError, topic: str) -> RefusedError:
+        """A refusal that may be about a misspelt topic, with a hint."""
+        if error.problem.get("kafka_error") != "UNKNOWN_TOPIC_OR_PARTITION" or "artition" in error.text:
+            return error
+        import difflib
+
+        try:
+            names = [item["name"] for item in self.client.pages("/topics")]
+        except CommandError:
+            return error
+        near = difflib.get_close_matches(topic, names, n=1)
+        return error.with_hint(
+            f"Did you mean {near[0]!r}?" if near else "`sluice topics list` shows all topics."
+        )
+
+
+def gateway(function: Callable[Concatenate[Session, P], None]) -> Callable[P, None]:
+    """A command that calls a gateway: adds `--url` and `--json`, hands it a Session, and ends it properly.
+
+    A reader that has seen enough (`| head`) is no failure. Ctrl-C before the end is one, without a word.
+    """
+
+    @click.option("--url", envvar="SLUICE_URL", default=DEFAULT_URL, show_default=True, metavar="URL",
+                  help="The gateway; SLUICE_URL in the environment says the same.")  # fmt: skip
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        url, as_json = str(kwargs.pop("url")), bool(kwargs.pop("as_json"))
+        out = Output(as_json)
+        client = Client(url)
+        try:
+            function(Session(client, out), *args, **kwargs)
+            out.flush()
+        except BrokenPipeError:
+            _forget_stdout()
+        except KeyboardInterrupt:
+            _forget_stdout()
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except UnicodeEncodeError as error:
+            raise click.UsageError(f"An argument is not valid UTF-8: {error.object[:40]!r}.") from None
+        except OSError as error:
+            _fail(error)
+        finally:
+            client.close()
+
+    return run
+
+
+def _fail(error: OSError) -> NoReturn:
+    _forget_stdout()
+    if error.errno == errno.EPIPE:
+        raise click.exceptions.Exit(0) from None
+    where = f"{error.filename}: " if error.filename else "the output cannot be written: "
+    raise CommandError(f"{where}{error.strerror or error}.") from None
+
+
+def _forget_stdout() -> None:
+    """Let Python's own flush at the exit go nowhere: nobody reads it, and its complaint would be a traceback."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        return
+
+
+class TopicName(click.ParamType):  # type: ignore[type-arg]
+    """A topic's name; the shell completes it from what the gateway has."""
+
+    name = "topic"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The names that begin so. Silent where no gateway answers: a shell waits for this."""
+        client = Client(base_url(os.environ.get("SLUICE_URL") or DEFAULT_URL))
+        try:
+            page = client.send(
+                "GET", "/topics", params={"prefix": incomplete, "page_size": 50}, patient=False
+            ).data
+            return [CompletionItem(item["name"]) for item in page["items"]]
+        except (CommandError, LookupError, TypeError):
+            return []
+        finally:
+            client.close()
+
+
+def settings(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """`name=value` pairs of a repeatable option. Raises UsageError."""
+    pairs = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise click.BadParameter(f"{text!r} is not like NAME=VALUE.", param_hint=option)
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def partition_list(text: str | None) -> list[int] | None:
+    """Partitions from `0,2-5`; None where nothing is given. Raises BadParameter."""
+    if text is None:
+        return None
+    numbers: list[int] = []
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not (low.isascii() and low.isdigit() and (not dash or (high.isascii() and high.isdigit()))):
+            raise click.BadParameter(f"{text!r} is not like 0,2-5.", param_hint="--partition")
+        numbers += range(int(low), min(int(high) if dash else int(low), int(low) + 100_000) + 1)
+    return sorted(set(numbers))
+
+
+def confirm(question: str, *, yes: bool, what: str) -> None:
+    """Ask before something is gone for good. Without a terminal to ask on, it must be said with --yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{what} asks before it does so, and here is nobody to ask; add --yes.")
+    if not click.confirm(question, err=True):
+        raise CommandError("Nothing was changed.")

@@ -1,0 +1,255 @@
+"""Records of a topic, from where one wants: a stream over all partitions, taken up again where it broke off.
+
+A stream begins at an end, a time, or a cursor. Where reading is to begin at offsets, the records from there up
+to now are read partition by partition; what comes after them follows from a cursor that was taken before, so
+that nothing is missed, and what both would give is given once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from app.commands.bounds import Bounds, bounds_of, offsets_at
+from app.commands.client import Client, topic_path
+from app.commands.errors import RefusedError, UnreachableError
+from app.commands.moments import Moment
+from app.commands.record_output import ReadRecord, decode_record, embedded, header_bytes
+
+NDJSON = "application/x-ndjson"
+# The gateway lets a stream be silent for 15 s; what says nothing for three times as long is gone.
+SILENCE_SECONDS = 45.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
+PAGE_RECORDS = 1000
+
+
+class _Page(msgspec.Struct):
+    records: list[ReadRecord]
+    next_offset: int
+
+
+_decode_page = msgspec.json.Decoder(_Page).decode
+Chunk = list[ReadRecord]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which records of a topic, and how they are to be encoded."""
+
+    topic: str
+    partitions: tuple[int, ...] | None = None
+    encoding: str = "text"
+    filters: Mapping[str, str] = field(default_factory=dict)
+    follow: bool = False
+    limit: int | None = None
+
+    def parameters(self) -> dict[str, str | int | None]:
+        """As the merged read takes them, but for where to begin."""
+        partitions = None if self.partitions is None else ",".join(map(str, self.partitions))
+        return {"partitions": partitions, "encoding": self.encoding, **self.filters}
+
+
+class Start(NamedTuple):
+    """Where a stream begins: `cursor`, or else `moment`."""
+
+    moment: str | None = None
+    cursor: str | None = None
+
+
+class Reading:
+    """Reads what is wanted. `cursor` is where a stream stands."""
+
+    def __init__(self, client: Client, wanted: Wanted, note: Callable[[str], None]) -> None:
+        self.cursor: str | None = None
+        self._client = client
+        self._wanted = wanted
+        self._note = note
+        self._path = topic_path(wanted.topic)
+        self._left = wanted.limit
+
+    def chunks(self, moment: Moment, cursor: str | None, bounds: Mapping[int, Bounds]) -> Iterator[Chunk]:
+        """The records, some at a time, up to the limit; without `follow` up to the ends in `bounds`.
+
+        An empty chunk says that nothing has come for a while.
+        """
+        if self._left == 0:
+            return
+        for chunk in self._unlimited(moment, cursor, bounds):
+            if self._left is not None:
+                chunk = chunk[: self._left]
+                self._left -= len(chunk)
+            yield chunk
+            if self._left == 0:
+                return
+
+    def _unlimited(self, moment: Moment, cursor: str | None, bounds: Mapping[int, Bounds]) -> Iterator[Chunk]:
+        ends = None if self._wanted.follow else {p: b.latest for p, b in bounds.items()}
+        if cursor is not None:
+            yield from self._stream(Start(cursor=cursor), ends)
+        elif moment.kind in ("offset", "back"):
+            yield from self._from_offsets(moment, bounds)
+        elif not self._wanted.follow:
+            if moment.kind != "latest":
+                yield from self._stream(Start(moment=moment.at), ends)
+        elif moment.kind == "latest":
+            # A cursor holds on to where the end was, whatever happens before the first record comes.
+            yield from self._stream(Start(cursor=self._cursor_at_end()), None)
+        else:
+            yield from self._stream(Start(moment=moment.at), None)
+
+    # --- from offsets --------------------------------------------------------------------------------------
+
+    def _from_offsets(self, moment: Moment, bounds: Mapping[int, Bounds]) -> Iterator[Chunk]:
+        cursor = None
+        if self._wanted.follow:
+            cursor = self._cursor_at_end()
+            # The cursor stands where the end was, or before the end as it is now.
+            bounds = bounds_of(self._client.get(self._path), bounds)
+        starts = offsets_at(self._client, self._wanted.topic, bounds, moment)
+        for partition, offset in starts.items():
+            yield from self._pages(
+                partition, self._within(partition, offset, bounds[partition]), bounds[partition]
+            )
+        if cursor is None:
+            return
+        for chunk in self._stream(Start(cursor=cursor), None):
+            new = [r for r in chunk if r.partition not in bounds or r.offset >= bounds[r.partition].latest]
+            if new or not chunk:
+                yield new
+
+    def _within(self, partition: int, offset: int, bounds: Bounds) -> int:
+        if offset < bounds.earliest:
+            self._note(
+                f"Partition {partition} begins at offset {bounds.earliest}; what was before it is gone."
+            )
+            return bounds.earliest
+        if offset > bounds.latest:
+            self._note(f"Partition {partition} ends at offset {bounds.latest}; there is no {offset} yet.")
+            return bounds.latest
+        return offset
+
+    def _pages(self, partition: int, offset: int, bounds: Bounds) -> Iterator[Chunk]:
+        while offset < bounds.latest:
+            # A filter may leave out any of them.
+            limit = PAGE_RECORDS if self._wanted.filters else min(PAGE_RECORDS, self._left or PAGE_RECORDS)
+            params = {"offset": offset, "limit": limit, "encoding": self._wanted.encoding}
+            answer = self._client.send("GET", f"{self._path}/partitions/{partition}/records", params=params)
+            page = _decode_page(answer.content)
+            if page.next_offset <= offset:
+                return
+            offset = page.next_offset
+            yield [r for r in page.records if r.offset < bounds.latest and _matches(r, self._wanted.filters)]
+
+    # --- streams -------------------------------------------------------------------------------------------
+
+    def _cursor_at_end(self) -> str:
+        page = self._client.get(
+            f"{self._path}/records", {**self._wanted.parameters(), "from": "latest", "limit": 1}
+        )
+        return str(page["next_cursor"])
+
+    def _stream(self, start: Start, ends: Mapping[int, int] | None) -> Iterator[Chunk]:
+        """A stream, connected again for as long as it is followed. `ends` are where to stop instead."""
+        self.cursor = start.cursor
+        open_partitions = None if ends is None else {p for p, end in ends.items() if end > 0}
+        connected = False
+        pause = FIRST_PAUSE
+        while True:
+            wait = 0.0
+            try:
+                for chunk in self._connection(start):
+                    if not connected or pause > FIRST_PAUSE:
+                        connected, pause = True, FIRST_PAUSE
+                    yield _before(chunk, ends, open_partitions)
+                    if open_partitions is not None and not open_partitions:
+                        return
+                    wait = self._told_to_wait
+                if not self._wanted.follow:
+                    return
+            except UnreachableError as error:
+                if not self._wanted.follow or not (connected or self.cursor):
+                    raise
+                if pause == FIRST_PAUSE:
+                    self._note(f"{error.text} Trying again.")
+            except RefusedError as error:
+                if not self._goes_on(error, connected):
+                    raise
+            time.sleep(max(wait, pause))
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    _told_to_wait = 0.0
+
+    def _connection(self, start: Start) -> Iterator[Chunk]:
+        params = self._wanted.parameters()
+        if self.cursor is None:
+            params["from"] = start.moment
+        else:
+            params["cursor"] = self.cursor
+        params["limit"] = self._left
+        if not self._wanted.follow:
+            params["wait_ms"] = 0
+        self._told_to_wait = 0.0
+        with self._client.stream(
+            f"{self._path}/records", params, accept=NDJSON, silence_seconds=SILENCE_SECONDS
+        ) as chunks:
+            # A connection that says nothing yet is one all the same.
+            yield []
+            for lines in chunks:
+                yield [record for line in lines if line for record in self._record(line)]
+
+    def _record(self, line: bytes) -> Chunk:
+        """The record of a line, if it is one; what else it says is noted."""
+        record = decode_record(line)
+        if isinstance(record.cursor, str):
+            self.cursor = record.cursor
+        if isinstance(record.problem, dict):
+            self._note(str(record.problem.get("detail", "Something could not be read.")))
+            return []
+        if isinstance(record.bye, dict):
+            self._told_to_wait = float(record.bye.get("retry_ms", 0)) / 1000
+            if self._wanted.follow:
+                self._note("The gateway is stopping; connecting again.")
+            return []
+        return [record]
+
+    def _goes_on(self, error: RefusedError, connected: bool) -> bool:
+        """Whether a stream that was refused when it was taken up again goes on all the same."""
+        if not self._wanted.follow or not connected:
+            return False
+        cursor = error.problem.get("next_cursor")
+        if error.status in (410, 416) and isinstance(cursor, str):
+            self._note(error.text)
+            self.cursor = cursor
+            return True
+        return error.status in (429, 503)
+
+
+def _before(chunk: Chunk, ends: Mapping[int, int] | None, open_partitions: set[int] | None) -> Chunk:
+    """What lies before the ends; partitions that have reached theirs are taken out of the open ones."""
+    if ends is None or open_partitions is None:
+        return chunk
+    for record in chunk:
+        if record.offset >= ends.get(record.partition, 0) - 1:
+            open_partitions.discard(record.partition)
+    return [r for r in chunk if r.offset < ends.get(r.partition, 0)]
+
+
+def _matches(record: ReadRecord, filters: Mapping[str, str]) -> bool:
+    """What the filters of the merged read say, for reads of one partition, which have none."""
+    for name, text in filters.items():
+        wanted = text.encode("utf-8", "surrogateescape")
+        key = embedded(record.key, record.key_encoding)
+        if name == "key":
+            matches = key == wanted
+        elif name == "key_prefix":
+            matches = key is not None and key.startswith(wanted)
+        else:
+            header = name.removeprefix("header.")
+            matches = any(h.name == header and header_bytes(h) == wanted for h in record.headers)
+        if not matches:
+            return False
+    return True
