@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from core.broker.consumers import Consumers
 from core.broker.groups import Groups
 from core.broker.merged import MergedVerbs
 from core.clock import Clock
@@ -32,10 +33,11 @@ DATABASE = "metadata.db"
 class Broker(MergedVerbs):
     """One broker over one data directory. Open it on the event loop that will use it.
 
-    `groups` is there once the broker is open.
+    `groups` and `consumers` are there once the broker is open.
     """
 
     groups: Groups
+    consumers: Consumers
 
     def __init__(self, config: Config, clock: Clock) -> None:
         data_dir = Path(config.data_dir)
@@ -63,6 +65,8 @@ class Broker(MergedVerbs):
         )
         self.groups = Groups(self)
         await self.groups.open()
+        self.consumers = Consumers(self, self.groups)
+        await self.consumers.open()
         self._background = [
             asyncio.create_task(self._every(self.config.background_interval_ms, self._background_step)),
             asyncio.create_task(self._every(self.config.checkpoint_interval_ms, self._checkpoint)),
@@ -75,6 +79,7 @@ class Broker(MergedVerbs):
     def drain(self) -> None:
         """Answer everything that waits; nothing waits afterwards. The first half of a stop."""
         if self.ready:
+            self.consumers.drain()
             self.groups.drain()
         self.ready = False
         self.purgatory.drain()
@@ -88,6 +93,8 @@ class Broker(MergedVerbs):
         changes = list(self._changing.values())
         if changes:
             await asyncio.wait(changes, timeout=self.config.drain_timeout_ms / 1000)
+        if self._background:
+            await self.consumers.close()
         await self.store.close()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.flusher.close)
@@ -96,6 +103,7 @@ class Broker(MergedVerbs):
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records and its committed offsets. Raises as `TopicVerbs.delete_topic`."""
         await super().delete_topic(name)
+        self.consumers.topic_deleted(name)
         await self.groups.topic_deleted(name)
 
     async def _reserve_producer_ids(self, count: int) -> int:

@@ -16,9 +16,6 @@ from core.records.record import Record
 from core.types import TopicPartition
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
-# The names under which clients know these assignments; the first that all members of a group know is taken.
-# The last is what kafkajs calls round robin.
-ASSIGNORS = ("range", "roundrobin", "sticky", "RoundRobinAssigner")
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -55,7 +52,8 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
     group_instance_id: str | None = None
-    assignors: tuple[str, ...] = ASSIGNORS
+    # The assignor to vote for; which one is elected is for all members of the group to say.
+    assignor: str = ""
     # Commit by itself, at the first poll after each interval and at the end, what polls have delivered. Only
     # for consumers that poll with `advance`.
     auto_commit: bool = False
