@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,11 @@ from core.log.files import FilePool
 
 if TYPE_CHECKING:
     from core.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+# One line about write errors in so many seconds.
+COMPLAIN_SECONDS = 5.0
 
 
 class Trash:
@@ -40,7 +46,7 @@ class Trash:
 class LogContext:
     """The surroundings of a log."""
 
-    __slots__ = ("clock", "config", "dirty", "pool", "touched", "trash")
+    __slots__ = ("_complained", "_silent", "clock", "config", "dirty", "pool", "touched", "trash")
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self.config = config
@@ -51,3 +57,16 @@ class LogContext:
         self.dirty: set[Log] = set()
         # Logs that were appended to since their indexes were last written, the longest waiting first.
         self.touched: dict[Log, None] = {}
+        # When a write error was last logged, in monotonic seconds, and how many were not since.
+        self._complained = -COMPLAIN_SECONDS
+        self._silent = 0
+
+    def complain(self, what: object, error: OSError) -> None:
+        """Log a write error, but not one line for each of a thousand requests a second on a full disk."""
+        now = self.clock.monotonic()
+        if now - self._complained < COMPLAIN_SECONDS:
+            self._silent += 1
+            return
+        more = f" ({self._silent} more since the last such line)" if self._silent else ""
+        logger.error("%s: the disk refuses to write: %s%s", what, error, more)
+        self._complained, self._silent = now, 0

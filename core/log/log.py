@@ -274,7 +274,7 @@ class Log:
             self._segments.active.cut_back()
         except OSError as second:
             self._fail(f"a failed write could not be cut off: {second}")
-        logger.error("%s: write failed: %s", self.topic_partition, error)
+        self._context.complain(self.topic_partition, error)
         return self._storage_error(f"The disk refuses to write: {error.strerror}.", error)
 
     # --- read ----------------------------------------------------------------------------------------------
