@@ -13,6 +13,7 @@ from app.errors import KINDS, PROBLEM_MEDIA_TYPE
 from app.main import DESCRIPTION, NATIVE_PREFIX, make_fastapi
 from app.native import record_openapi
 from app.native.schemas import ProblemDocument
+from app.proxy import openapi as proxy_openapi
 from app.version import VERSION
 from core.broker.broker import Broker
 from core.config import Config
@@ -79,12 +80,14 @@ def document() -> dict[str, Any]:
     problem = ProblemDocument.model_json_schema(ref_template=_REF)
     schemas |= problem.pop("$defs", {})
     schemas["ProblemDocument"] = problem
-    schemas |= record_openapi.schemas()
+    schemas |= record_openapi.schemas() | proxy_openapi.schemas()
     for path, operations in record_openapi.paths(NATIVE_PREFIX, config).items():
         whole["paths"].setdefault(path, {}).update(operations)
     for path, operations in whole["paths"].items():
         for method, operation in operations.items():
             _add_errors(path, method, operation)
+    whole["paths"] |= proxy_openapi.paths(config, _HEADERS)
+    whole["components"]["responses"] = proxy_openapi.responses(_HEADERS)
     whole["paths"] = dict(sorted(whole["paths"].items()))
     whole["components"]["schemas"] = dict(sorted(schemas.items()))
     whole["servers"] = [{"url": "http://127.0.0.1:8082"}]

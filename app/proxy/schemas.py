@@ -245,7 +245,8 @@ class Seek(Struct, forbid_unknown_fields=True):
 
 BODIES = (
     TopicMetadata, BrokerIds, PartitionOffsets, ProduceRequest, ProduceResponse, ConsumerRecord, ErrorMessage,
-    CreateInstance, InstanceCreated, Subscribe, Topics, Partitions, CommitOffsets, CommittedOffsets, Seek,
+    PartitionMetadata, CreateInstance, InstanceCreated, Subscribe, Topics,
+    Partitions, CommitOffsets, CommittedOffsets, Seek,
 )  # fmt: skip
 
 
