@@ -29,4 +29,4 @@ def test_a_full_disk_is_complained_of_now_and_then(caplog: pytest.LogCaptureFixt
         clock.advance(0.01)
     assert len(caplog.records) == 2
     assert "orders-0" in caplog.text
-    assert "499 more" in caplog.text
+    assert "more since" in caplog.text
