@@ -188,11 +188,11 @@ class Groups:
         A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; with `any_partition` (v0–2) only a topic
         is. With `register` (v0) the offsets are kept in the register too, without metadata.
         """
-        exist = [self._exists(c.topic, 0 if any_partition else c.partition) for c in commits]
-        known = [commit for commit, exists in zip(commits, exist, strict=True) if exists]
+        unknown = self._unknown(commits, any_partition)
+        known = [c for i, c in enumerate(commits) if i not in unknown] if unknown else commits
         wanted = known
         if register:
-            wanted = known + [c._replace(topic=_REGISTER + c.topic, metadata="") for c in known]
+            wanted = [*known, *(c._replace(topic=_REGISTER + c.topic, metadata="") for c in known)]
         results = await self.coordinator.commit(
             group_id,
             wanted,
@@ -201,10 +201,13 @@ class Groups:
             group_instance_id=group_instance_id,
             retention_ms=retention_ms,
         )
-        if len(known) == len(commits):
-            return results[: len(commits)]
+        if not unknown:
+            return results[: len(commits)] if register else results
         answers = iter(results)
-        return [next(answers) if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for exists in exist]
+        return [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if i in unknown else next(answers)
+            for i in range(len(commits))
+        ]
 
     def committed(
         self, group_id: str, topic: str, partition: int, *, register: bool = False
@@ -257,8 +260,23 @@ class Groups:
             for topic, _ in partitions
         ]
 
-    def _exists(self, topic: str, partition: int) -> bool:
+    def _unknown(self, commits: Sequence[Commit], any_partition: bool) -> set[int]:
+        """Which of `commits`, by index, name a partition that does not exist. Neighbours share their topic."""
+        unknown: set[int] = set()
+        last, count = None, 0
+        for index, commit in enumerate(commits):
+            if commit.topic != last:
+                last = commit.topic
+                count = self._partitions(last)
+            if not (count > 0 if any_partition else 0 <= commit.partition < count):
+                unknown.add(index)
+        return unknown
+
+    def _partitions(self, topic: str) -> int:
         try:
-            return 0 <= partition < self._topic(topic).partitions
+            return self._topic(topic).partitions
         except BrokerError:
-            return False
+            return 0
+
+    def _exists(self, topic: str, partition: int) -> bool:
+        return 0 <= partition < self._partitions(topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -47,25 +48,22 @@ _Row = tuple[int, int, int, str, int]
 async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Keep positions; each partition has its own error."""
     commits: list[Commit] = []
-    unknown: dict[UUID, ErrorCode] = {}
+    refused: list[int] = []
     for topic in request.topics:
-        name: str | None = topic.name
-        if topic.topic_id != NIL:
-            name = _name(session, topic.topic_id)
-            if name is None:
-                unknown[topic.topic_id] = ErrorCode.UNKNOWN_TOPIC_ID
-                continue
-        for one in topic.partitions:
-            commits.append(
+        name = topic.name if topic.topic_id == NIL else _name(session, topic.topic_id)
+        refused.append(ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID)
+        if name is not None:
+            commits += [
                 Commit(
-                    name or "",
+                    name,
                     one.partition_index,
                     one.committed_offset,
                     one.committed_leader_epoch,
                     one.committed_metadata,
                     one.commit_timestamp,
                 )
-            )
+                for one in topic.partitions
+            ]
     errors = iter(
         await session.broker.groups.commit(
             request.group_id,
@@ -78,14 +76,18 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
             any_partition=traits.commit_takes_any_partition(session.version),
         )
     )
-    topics = []
-    for topic in request.topics:
-        refused = unknown.get(topic.topic_id)
-        partitions = [
-            OffsetCommitResponsePartition(one.partition_index, next(errors) if refused is None else refused)
-            for one in topic.partitions
-        ]
-        topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    topics = [
+        OffsetCommitResponseTopic(
+            topic.name,
+            topic.topic_id,
+            # The partitions stand first, so that no error too many is taken.
+            [
+                OffsetCommitResponsePartition(one.partition_index, error)
+                for one, error in zip(topic.partitions, repeat(code) if code else errors, strict=False)
+            ],
+        )
+        for topic, code in zip(request.topics, refused, strict=True)
+    ]
     if not traits.commit_knows_missing_groups(session.version):
         _say_it_the_old_way(topics)
     return OffsetCommitResponse(topics=topics)
