@@ -180,7 +180,7 @@ def test_every_field_of_config_can_be_set() -> None:
 
 def test_the_readme_lists_every_setting_with_its_default() -> None:
     readme = (ROOT / "README.md").read_text()
-    rows = dict(re.findall(r"^\| `(SLUICE_[A-Z_]+)` \|(.*)\|$", readme, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(SLUICE_[A-Z0-9_]+)` \|(.*)\|$", readme, re.MULTILINE))
     for setting in SETTINGS:
         row = rows.pop(setting.variable)
         assert setting.default in row, setting.variable
