@@ -35,11 +35,11 @@ from core.log.checkpoint import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
-    encode_offsets,
     encode_partition_metadata,
     read_offsets,
     read_topic_id,
 )
+from core.log.checkpoint_task import CheckpointFiles, CheckpointTask
 from core.log.context import LogContext
 from core.log.directories import DELETE_SUFFIX, delete_name, is_ours, partition_of
 from core.log.entry import LogEntry
@@ -59,20 +59,6 @@ LOGS_PER_CHECKPOINT = 100
 MANY_LOGS = 32
 
 
-class CheckpointTask:
-    """Checkpoint files to be written, all of them whole and durable. `run` belongs in a thread."""
-
-    __slots__ = ("_contents",)
-
-    def __init__(self, contents: dict[str, dict[TopicPartition, int]]) -> None:
-        self._contents = contents
-
-    def run(self, durable: bool = True) -> None:
-        """Write and fsync. Blocks; raises OSError, and then the old files are still there."""
-        for path, offsets in self._contents.items():
-            files.write_whole(path, encode_offsets(offsets), durable=durable)
-
-
 class LogManager:
     """The logs of one data directory. Everything but the tasks it hands out runs on the event loop."""
 
@@ -81,6 +67,7 @@ class LogManager:
         self._config = config
         self._clock = clock
         self._context = LogContext(config, clock)
+        self._files = CheckpointFiles(self._root)
         self._entries: dict[TopicPartition, LogEntry] = {}
         self._background = Background(self._context, self._entries, self._open)
         # Whether the checkpoints tell where compaction may have left holes.
@@ -293,12 +280,8 @@ class LogManager:
             del touched[log]
             if log in self._context.dirty:
                 touched[log] = None
-        return CheckpointTask(
-            {
-                f"{self._root}/{RECOVERY_POINTS}": points,
-                f"{self._root}/{LOG_START_OFFSETS}": starts,
-                f"{self._root}/{CLEANER_OFFSETS}": cleaned,
-            }
+        return self._files.task(
+            {RECOVERY_POINTS: points, LOG_START_OFFSETS: starts, CLEANER_OFFSETS: cleaned}
         )
 
     def checkpoint(self) -> None:
