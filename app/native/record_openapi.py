@@ -94,9 +94,32 @@ def _json(name: str, **more: Any) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}, **more}}
 
 
-def _produce() -> dict[str, Any]:
+def _produce_body() -> dict[str, Any]:
     either = {"oneOf": [{"$ref": f"#/components/schemas/{n}"} for n in ("RecordsToWrite", "RecordToWrite")]}
     bytes_body = {"schema": {"type": "string", "format": "binary"}}
+    return {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": either,
+                "examples": {
+                    "records": {"value": {"records": [_RECORD]}},
+                    "bare": {"value": _RECORD},
+                    "bytes": {"value": {"value": "3q2+7w==", "value_encoding": "base64"}},
+                    "tombstone": {"value": {"key": "user-1", "value": None}},
+                },
+            },
+            "application/x-ndjson": {
+                "schema": {"type": "string"},
+                "example": '{"key":"a","value":1}\n{"key":"b","value":2}\n',
+            },
+            "application/octet-stream": bytes_body,
+            "*/*": bytes_body,
+        },
+    }
+
+
+def _produce() -> dict[str, Any]:
     return {
         "tags": _TAGS,
         "operationId": "produceRecords",
@@ -128,26 +151,7 @@ def _produce() -> dict[str, Any]:
                 "Of a raw body: milliseconds since 1970, or an ISO 8601 time.",
             ),
         ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": either,
-                    "examples": {
-                        "records": {"value": {"records": [_RECORD]}},
-                        "bare": {"value": _RECORD},
-                        "bytes": {"value": {"value": "3q2+7w==", "value_encoding": "base64"}},
-                        "tombstone": {"value": {"key": "user-1", "value": None}},
-                    },
-                },
-                "application/x-ndjson": {
-                    "schema": {"type": "string"},
-                    "example": '{"key":"a","value":1}\n{"key":"b","value":2}\n',
-                },
-                "application/octet-stream": bytes_body,
-                "*/*": bytes_body,
-            },
-        },
+        "requestBody": _produce_body(),
         "responses": {
             "200": {"description": "All records were taken.", "content": _json("RecordsWritten", example=_WRITTEN)},
             "207": {
