@@ -27,6 +27,8 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
 # A gateway that says "not now" (429, 503) is asked again for this long.
 PATIENCE_SECONDS = 5.0
+# Items of a list in one answer.
+PAGE_SIZE = 1000
 _PROBLEM = "application/problem+json"
 
 Params = Mapping[str, str | int | bool | None]
@@ -72,7 +74,7 @@ class Client:
         """The items of a paged list, page after page."""
         token: str | None = None
         while True:
-            page = self.get(path, {**(params or {}), "page_size": 1000, "page_token": token})
+            page = self.get(path, {**(params or {}), "page_size": PAGE_SIZE, "page_token": token})
             yield from page["items"]
             token = page.get("next_page_token")
             if not token:
@@ -219,8 +221,9 @@ def is_local(url: str) -> bool:
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path, whatever bytes the shell gave."""
-    return quote(name.encode("utf-8", "surrogateescape"), safe="")
+    """A name as one segment of a path, whatever bytes the shell gave. `..` must not become a way up."""
+    quoted = quote(name.encode("utf-8", "surrogateescape"), safe="")
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
 
 
 def topic_path(topic: str) -> str:

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec
 
 import click
+import msgspec
 from click.shell_completion import CompletionItem
 
 from app.commands.client import DEFAULT_URL, Client, base_url, topic_path
 from app.commands.errors import INTERRUPTED, CommandError, RefusedError
 from app.commands.output import Output
+from app.version import VERSION
 
 P = ParamSpec("P")
 
@@ -74,6 +76,11 @@ def gateway(function: Callable[Concatenate[Session, P], None]) -> Callable[P, No
             raise click.UsageError(f"An argument is not valid UTF-8: {error.object[:40]!r}.") from None
         except OSError as error:
             _fail(error)
+        except (KeyError, msgspec.MsgspecError) as error:
+            raise CommandError(
+                f"The gateway answers in a form that is not known here ({type(error).__name__}: {error}).",
+                f"This is version {VERSION}; is the gateway another one?",
+            ) from None
         finally:
             client.close()
 

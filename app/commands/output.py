@@ -7,6 +7,7 @@ Tables are never cut or wrapped: what is piped is whole. Colours are for termina
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import time
@@ -21,6 +22,7 @@ from app.commands.text import one_line, printable, width_of
 Cell = str | int | None
 # Seconds between two updates of a progress line: as often as an eye can follow.
 _PROGRESS_INTERVAL = 0.1
+_NUMBER = re.compile(r"[-+]?[0-9]+")
 
 
 class Output:
@@ -97,7 +99,7 @@ def table_lines(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[
     """The lines of a table, the heading first. No line ends with blanks."""
     body = [list(row) for row in rows]
     right = [
-        all(row[i] is None or isinstance(row[i], int) for row in body) and bool(body)
+        bool(body) and all(row[i] is None or _NUMBER.fullmatch(str(row[i])) for row in body)
         for i in range(len(columns))
     ]
     texts = [list(columns), *([_cell(value) for value in row] for row in body)]

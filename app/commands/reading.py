@@ -136,8 +136,11 @@ class Reading:
         while offset < bounds.latest:
             # A filter may leave out any of them.
             limit = PAGE_RECORDS if self._wanted.filters else min(PAGE_RECORDS, self._left or PAGE_RECORDS)
-            params = {"offset": offset, "limit": limit, "encoding": self._wanted.encoding}
-            answer = self._client.send("GET", f"{self._path}/partitions/{partition}/records", params=params)
+            answer = self._client.send(
+                "GET",
+                f"{self._path}/partitions/{partition}/records",
+                params={"offset": offset, "limit": limit, "encoding": self._wanted.encoding},
+            )
             page = _decode_page(answer.content)
             if page.next_offset <= offset:
                 return
