@@ -14,7 +14,7 @@ from app import operations, problem_pages
 from app.dependencies import Gateway, known_parameters_only
 from app.errors import RENDERERS, Problem
 from app.front import Front, refusal
-from app.native import cluster, groups, members, topics
+from app.native import cluster, consumers, groups, members, topics
 from app.native.merged import MergedRoutes
 from app.native.one_record import OneRecord
 from app.native.records import RecordRoutes
@@ -118,6 +118,7 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
     app.include_router(topics.router, prefix=NATIVE_PREFIX, dependencies=strict)
     app.include_router(groups.router, prefix=NATIVE_PREFIX, dependencies=strict)
     app.include_router(members.router, prefix=NATIVE_PREFIX, dependencies=strict)
+    app.include_router(consumers.router, prefix=NATIVE_PREFIX, dependencies=strict)
     return app
 
 

@@ -45,6 +45,14 @@ _ALSO: dict[str, tuple[int, ...]] = {
     "syncGroup": (404, 409),
     "heartbeat": (404, 409),
     "leaveGroup": (404, 409),
+    "createConsumer": (404, 409, 429),
+    "getConsumer": (404,),
+    "deleteConsumer": (404,),
+    "pollConsumer": (404, 409, 416, 429),
+    "ackConsumer": (404, 409),
+    "seekConsumer": (404, 409, 410, 416),
+    "pauseConsumer": (404, 409),
+    "resumeConsumer": (404, 409),
 }
 _TITLES = {
     404: "There is no such thing: the topic, partition, group or member.",

@@ -259,23 +259,45 @@ class ConsumerPolls(ConsumerTable):
         """Go on elsewhere; what is outstanding of these partitions is forgotten. All or nothing, and durable.
 
         Waits up to `wait_ms` for the assignment. Raises INVALID_RECORD_STATE with reason `not-assigned` for a
-        partition that is not assigned, and OFFSET_OUT_OF_RANGE.
+        partition that is not assigned, and OFFSET_OUT_OF_RANGE with the `offset` and the bounds.
         """
-        until = self._monotonic() + min(wait_ms, self._config.max_wait_ms) / 1000
         with self._in_use(group_id, name) as consumer:
-            _require_subscription(consumer)
-            await self._settled(consumer, until)
-            targets = {}
-            for one in seeks:
-                address = TopicPartition(one.topic, one.partition)
-                _require_assigned(consumer, [address])
-                targets[address] = self._target(address, one)
-            self._advance(consumer)
-            for address, position in targets.items():
-                consumer.outstanding.pop(address, None)
-                consumer.move(address, position)
-            await self._store.progress(consumer)
-            self._purgatory.notify(consumer)
+            await self._await_assignment(consumer, wait_ms)
+            await self._move_to(consumer, seeks)
+
+    async def seek_everywhere(
+        self,
+        group_id: str,
+        name: str,
+        to: str = EARLIEST,
+        *,
+        time_ms: int | None = None,
+        wait_ms: int = 0,
+    ) -> None:
+        """As `seek`, in all partitions that are assigned. Without any it raises `not-assigned`."""
+        with self._in_use(group_id, name) as consumer:
+            await self._await_assignment(consumer, wait_ms)
+            if not consumer.assigned:
+                raise illegal_state(NOT_ASSIGNED, f"Consumer {name!r} has no partitions at the moment.")
+            await self._move_to(consumer, [Seek(t, p, to, time_ms) for t, p in consumer.assigned])
+
+    async def _await_assignment(self, consumer: Consumer, wait_ms: int) -> None:
+        _require_subscription(consumer)
+        until = self._monotonic() + min(wait_ms, self._config.max_wait_ms) / 1000
+        await self._settled(consumer, until)
+
+    async def _move_to(self, consumer: Consumer, seeks: Iterable[Seek]) -> None:
+        targets = {}
+        for one in seeks:
+            address = TopicPartition(one.topic, one.partition)
+            _require_assigned(consumer, [address])
+            targets[address] = self._target(address, one)
+        self._advance(consumer)
+        for address, position in targets.items():
+            consumer.outstanding.pop(address, None)
+            consumer.move(address, position)
+        await self._store.progress(consumer)
+        self._purgatory.notify(consumer)
 
     def _target(self, address: TopicPartition, seek: Seek) -> int:
         bounds = self._broker.log(address).offsets
@@ -292,6 +314,7 @@ class ConsumerPolls(ConsumerTable):
             "outside.",
             topic=address.topic,
             partition=address.partition,
+            offset=seek.to,
             log_start_offset=bounds.log_start_offset,
             high_watermark=bounds.high_watermark,
         )

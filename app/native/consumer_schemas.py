@@ -1,0 +1,248 @@
+"""The shapes of managed consumers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, StrictInt, StrictStr
+
+from app.native.schemas import Offset, Partition, Shape
+from core.broker.group_members import PROTOCOLS
+from core.config import Config
+
+_LIMITS = Config()
+Milliseconds = Annotated[StrictInt, Field(ge=1, lt=2**31)]
+TopicText = Annotated[StrictStr, Field(min_length=1, max_length=249)]
+Wait = Annotated[
+    StrictInt,
+    Field(
+        ge=0, le=_LIMITS.max_wait_ms, description="How long to wait, in milliseconds, if nothing is there."
+    ),
+]
+EncodingName = Literal["auto", "json", "text", "utf8", "base64"]
+# Long enough for the first round of a group (three seconds) and for a quiet topic; short enough for any proxy.
+DEFAULT_WAIT_MS = 5_000
+_TIME = "a time: milliseconds since 1970 or ISO 8601"
+
+
+def _example(*examples: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": list(examples)})
+
+
+class PartitionOf(Shape):
+    """One partition of a topic."""
+
+    topic: TopicText
+    partition: Partition
+
+
+# --- requests -----------------------------------------------------------------------------------------------
+
+
+class ConsumerToCreate(Shape):
+    """What a consumer reads, exactly one of `topics`, `pattern` and `assignments`, and how."""
+
+    model_config = _example(
+        {"topics": ["orders"], "start": "earliest"},
+        {"name": "audit-1", "pattern": "orders-.*", "ttl_ms": 3600000, "encoding": "base64"},
+        {"assignments": [{"topic": "orders", "partition": 0}], "start": "latest"},
+    )
+
+    name: Annotated[StrictStr, Field(pattern=r"^[^/:\x00-\x1f\x7f]{1,249}$")] | None = Field(
+        default=None, description="Its name in the group; one is made up if there is none."
+    )
+    topics: list[TopicText] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_LIMITS.max_subscription,
+        description="Topics to share with the group.",
+    )
+    pattern: Annotated[StrictStr, Field(min_length=1, max_length=10_000)] | None = Field(
+        default=None,
+        description="An RE2 expression: all topics whose whole name it matches, also later ones.",
+    )
+    assignments: list[PartitionOf] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_LIMITS.max_subscription,
+        description="Partitions of its own choice, without the group: nobody else is kept from them.",
+    )
+    start: StrictStr | Offset = Field(
+        default="earliest",
+        description="Where a partition begins for which the group has committed nothing: `earliest`, `latest`, "
+        f"`none` (a poll is refused then), or {_TIME}.",
+        examples=["earliest", "2025-01-31T12:00:00Z"],
+    )
+    encoding: EncodingName = Field(
+        default="auto", description="How keys and values stand in the JSON of polls."
+    )
+    ttl_ms: Annotated[StrictInt, Field(ge=1, le=_LIMITS.consumer_max_ttl_ms)] | None = Field(
+        default=None,
+        description="How long it lives without any request; five minutes unless the operator says otherwise.",
+    )
+    session_timeout_ms: Milliseconds = Field(
+        default=45_000, description="What its membership in the group says."
+    )
+    rebalance_timeout_ms: Milliseconds = Field(
+        default=60_000, description="How long the group may wait for it to join a round."
+    )
+    group_instance_id: Annotated[StrictStr, Field(min_length=1, max_length=249)] | None = Field(
+        default=None, description="Makes it a static member: who comes with the same id takes its place."
+    )
+    assignor: StrictStr | None = Field(
+        default=None,
+        description=f"The assignor to vote for: {', '.join(PROTOCOLS)}. All members of the group must know one in "
+        "common.",
+    )
+
+
+class Poll(Shape):
+    """What to deliver at most, and what was dealt with."""
+
+    model_config = _example({"ack": "8c2f01aa.41", "limit": 100, "wait_ms": 30000})
+
+    ack: Annotated[StrictStr, Field(max_length=100)] | None = Field(
+        default=None,
+        description="`ack` of the batch before: all of it is committed. Without it, it comes again.",
+    )
+    limit: Annotated[StrictInt, Field(ge=1, le=_LIMITS.http_max_limit)] = Field(
+        default=_LIMITS.http_default_limit, description="Records at most."
+    )
+    max_bytes: Annotated[StrictInt, Field(ge=1, le=_LIMITS.http_max_read_bytes)] = Field(
+        default=_LIMITS.http_default_read_bytes,
+        description="Bytes of keys, values and headers at most; one record is always delivered.",
+    )
+    wait_ms: Wait = DEFAULT_WAIT_MS
+
+
+class Ack(Shape):
+    """The batch that was dealt with."""
+
+    model_config = _example({"ack": "8c2f01aa.41"})
+
+    ack: Annotated[StrictStr, Field(max_length=100)]
+
+
+class PartitionToSeek(PartitionOf):
+    """Where to go on in one partition: exactly one of `offset` and `at`."""
+
+    offset: Offset | None = None
+    at: StrictStr | None = Field(
+        default=None, description=f"`earliest`, `latest`, or {_TIME}.", max_length=60
+    )
+
+
+class SeekTo(Shape):
+    """Where to go on: in some partitions, or `at` the same place in all that are assigned."""
+
+    model_config = _example(
+        {"at": "earliest"},
+        {"partitions": [{"topic": "orders", "partition": 0, "offset": 42}]},
+    )
+
+    at: StrictStr | None = Field(
+        default=None, description=f"`earliest`, `latest`, or {_TIME}.", max_length=60
+    )
+    partitions: list[PartitionToSeek] | None = Field(
+        default=None, min_length=1, max_length=_LIMITS.max_subscription
+    )
+    wait_ms: Wait = DEFAULT_WAIT_MS
+
+
+class SomePartitions(Shape):
+    """Partitions; without any, all of them, also those that come later."""
+
+    model_config = _example({"partitions": [{"topic": "orders", "partition": 0}]}, {})
+
+    partitions: list[PartitionOf] | None = Field(
+        default=None, min_length=1, max_length=_LIMITS.max_subscription
+    )
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+class PositionDetail(Shape):
+    """A partition that the consumer owns, and the offset that it will be given next."""
+
+    topic: str
+    partition: int
+    next_offset: int
+    paused: bool
+
+
+class RangeDetail(Shape):
+    """Offsets of one partition: from the first up to, without, the next."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+
+
+class OutstandingBatch(Shape):
+    """A batch that was delivered and not acknowledged."""
+
+    ack: str
+    partitions: list[RangeDetail]
+
+
+class ConsumerDetail(Shape):
+    """A consumer as it is."""
+
+    group_id: str
+    name: str
+    state: Literal["unsubscribed", "joining", "stable", "assigned", "fenced"] = Field(
+        description="`joining` while its group agrees; `stable` as a member; `assigned` with partitions of its own "
+        "choice; `fenced` when another member has taken its instance id."
+    )
+    member_id: str | None
+    generation_id: int | None
+    topics: list[str] | None
+    pattern: str | None
+    assignments: list[PartitionOf] | None
+    partitions: list[PositionDetail]
+    outstanding: OutstandingBatch | None
+    start: str
+    encoding: str | None
+    group_instance_id: str | None
+    created: str | None
+    expires_in_ms: int = Field(description="How long it lives from now on if nobody asks it for anything.")
+
+
+class ConsumerList(Shape):
+    """The managed consumers of a group, by name."""
+
+    items: list[ConsumerDetail]
+
+
+class Acked(Shape):
+    """What an acknowledgement did.
+
+    `revoked` are partitions that had gone to another member before: their records are delivered again there.
+    """
+
+    acknowledged: list[RangeDetail]
+    revoked: list[RangeDetail]
+
+
+# The answer of a poll holds records, which are written by the lean routes' own means; this is its schema.
+BATCH_SCHEMA: dict[str, Any] = {
+    "title": "PolledBatch",
+    "description": "What a poll delivers. Without records there is nothing to acknowledge.",
+    "type": "object",
+    "properties": {
+        "ack": {
+            "type": ["string", "null"],
+            "description": "Send it back with the next poll, or to `:ack`, once all of the batch is dealt with.",
+        },
+        "records": {"type": "array", "items": {"$ref": "#/components/schemas/RecordRead"}},
+        "redelivered": {
+            "type": "boolean",
+            "description": "Whether this batch was delivered before and has not been acknowledged.",
+        },
+        "state": {"type": "string", "description": "As in the consumer; `joining` explains an empty batch."},
+        "partitions": {"type": "array", "items": {"$ref": "#/components/schemas/RangeDetail"}},
+    },
+    "required": ["ack", "records", "redelivered", "state", "partitions"],
+}
