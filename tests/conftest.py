@@ -45,12 +45,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def broker(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[BrokerProcess]:
-    """A broker of its own for this test file; a module may set `BROKER_OPTIONS`, more command line.
+    """A broker of its own for this test file; a module may set `BROKER_OPTIONS` and `BROKER_ENVIRONMENT`.
 
     At the end its log must hold no traceback: whatever clients did, none of it may surprise the broker.
     """
     options = getattr(request.module, "BROKER_OPTIONS", ())
-    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", options=options)
+    environment = getattr(request.module, "BROKER_ENVIRONMENT", {})
+    data_dir = tmp_path_factory.mktemp("broker") / "data"
+    process = BrokerProcess(data_dir, options=options, environment=environment)
     failed_before = request.session.testsfailed
     try:
         process.start()

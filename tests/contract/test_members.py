@@ -1,0 +1,96 @@
+"""Membership: members of different doors are one group; fences and errors agree."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.contract.doors import DoorError, KafkaDoor, Membership, NativeDoor, having
+
+members = pytest.mark.parametrize("door", having("members"), indirect=True, ids=lambda d: d.name)
+Names = Callable[[], str]
+# Members of a test come one after the other; the usual three seconds are for those that start together.
+BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
+
+
+@members
+def test_a_member_owns_all_beats_and_leaves(door: Any, kafka: KafkaDoor, name: Names) -> None:
+    group, topic = name(), name()
+    kafka.create_topic(topic, 4)
+    member = door.join(group, [topic])
+    assert door.owned(member) == {(topic, p) for p in range(4)}
+    door.heartbeat(member)
+    door.leave(member)
+    with pytest.raises(DoorError, match="UNKNOWN_MEMBER_ID"):
+        door.heartbeat(member)
+    with pytest.raises(DoorError, match="UNKNOWN_MEMBER_ID"):
+        door.leave(member)
+
+
+@members
+def test_generations_and_members_are_fenced(door: Any, kafka: KafkaDoor, name: Names) -> None:
+    group, topic = name(), name()
+    kafka.create_topic(topic, 1)
+    member = door.join(group, [topic])
+    with pytest.raises(DoorError, match="ILLEGAL_GENERATION"):
+        door.heartbeat(member._replace(generation=member.generation + 1))
+    with pytest.raises(DoorError, match="UNKNOWN_MEMBER_ID"):
+        door.heartbeat(member._replace(member_id="nobody"))
+    with pytest.raises(DoorError, match="UNKNOWN_MEMBER_ID"):
+        door.join(group, [topic], member_id="never-given")
+    door.leave(member)
+
+
+@pytest.mark.parametrize("first", [KafkaDoor, NativeDoor], ids=lambda d: d.name)
+@pytest.mark.parametrize("second", [KafkaDoor, NativeDoor], ids=lambda d: d.name)
+def test_members_of_two_doors_share_a_topic_and_survive_kill_9(
+    broker: BrokerProcess, kafka: KafkaDoor, name: Names, first: type[Any], second: type[Any]
+) -> None:
+    group, topic = name(), name()
+    kafka.create_topic(topic, 4)
+    one, two = first(broker), second(broker)
+    alone = one.join(group, [topic])
+    arrived: list[Membership] = []
+    joining = threading.Thread(target=lambda: arrived.append(two.join(group, [topic])))
+    joining.start()
+    _until_rebalance(one, alone)
+    again = one.join(group, [topic], member_id=alone.member_id)
+    joining.join(30)
+    (other,) = arrived
+    assert again.member_id == alone.member_id
+    assert again.generation == other.generation > alone.generation
+    shares = [one.owned(again), two.owned(other)]
+    assert shares[0] | shares[1] == {(topic, p) for p in range(4)} and not shares[0] & shares[1]
+    assert {len(share) for share in shares} == {2}
+    with pytest.raises(DoorError, match="ILLEGAL_GENERATION"):
+        one.commit(group, topic, 0, 1, alone)
+    broker.kill()
+    broker.start()
+    one.close()
+    two.close()
+    one, two = first(broker), second(broker)
+    one.heartbeat(again)
+    two.heartbeat(other)
+    assert [one.owned(again), two.owned(other)] == shares
+    one.commit(group, topic, 0, 1, again)
+    one.leave(again)
+    with pytest.raises(DoorError, match="REBALANCE_IN_PROGRESS"):
+        two.heartbeat(other)
+    two.leave(other)
+    one.close()
+    two.close()
+
+
+def _until_rebalance(door: Any, member: Membership) -> None:
+    for _ in range(2000):
+        try:
+            door.heartbeat(member)
+        except DoorError as refused:
+            assert refused.name == "REBALANCE_IN_PROGRESS"
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("no rebalance began")
