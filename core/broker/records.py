@@ -10,7 +10,7 @@ from typing import NamedTuple
 from core.broker.batches import BatchVerbs, Fetched, FetchRead
 from core.broker.state import TopicInfo
 from core.errors import BrokerError, ErrorCode
-from core.records.batch import batches, build_batch, read_records
+from core.records.batch import batches, build_batch, check_crc, read_records
 from core.records.header import HEADER_SIZE, BatchHeader
 from core.records.partitioner import partition_for_key
 from core.records.record import NewRecord, Record
@@ -206,6 +206,8 @@ class RecordVerbs(BatchVerbs):
         """The first `limit` records of one batch from `offset` on; None if the batch is broken inside."""
         bound = self.config.max_decompressed_bytes
         try:
+            if not check_crc(data, position, header):
+                raise BrokerError(ErrorCode.CORRUPT_MESSAGE, "its checksum is wrong, the disk has changed it")
             return read_records(data, position, header, max_bytes=bound, first_offset=offset, limit=limit)
         except BrokerError as error:
             logger.warning(

@@ -229,3 +229,15 @@ async def test_deleted_records_stay_deleted_after_a_crash(tmp_path: Path, clock:
     assert second.partition(T0).offsets.log_end_offset == 5
     await second.close()
     await first.close()
+
+
+async def test_a_batch_that_the_disk_has_changed_is_not_served_as_records(broker: Broker) -> None:
+    await broker.create_topic("t")
+    await broker.produce("t", [NewRecord(value=b"a" * 100)])
+    (segment,) = (broker.config.data_dir / "t-0").glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[-5] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(BrokerError) as refused:
+        await broker.read(T0, 0, max_bytes=1000, max_records=1)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
