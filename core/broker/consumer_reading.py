@@ -91,6 +91,7 @@ class ConsumerReading:
     def ready(self, consumer: Consumer, min_bytes: int) -> bool:
         """Whether a sweep would find something: anything, or so many bytes; also when it would find an error."""
         reads = []
+        most = self._broker.config.fetch_max_bytes
         for address in consumer.assigned:
             if consumer.is_paused(address):
                 continue
@@ -104,10 +105,11 @@ class ConsumerReading:
             if position < bounds.high_watermark:
                 if min_bytes <= 1:
                     return True
-                reads.append(FetchRead(address, position, min_bytes))
+                reads.append(FetchRead(address, position, most))
         if not reads:
             return False
-        _, size, refused = self._broker.fetch_now(reads, max_bytes=min_bytes)
+        # Nothing is read here. Were `min_bytes` the limit, a batch above it would hide behind a small one.
+        _, size, refused = self._broker.fetch_now(reads, max_bytes=most)
         return refused or size >= min_bytes
 
     def sweep(self, consumer: Consumer, limit: int, max_bytes: int) -> Found:
