@@ -54,6 +54,7 @@ from core.broker.consumer_messages import (
     ConsumerInfo,
     ConsumerOptions,
 )
+from core.broker.topic_pattern import compile_pattern, matches
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
@@ -135,7 +136,8 @@ class ConsumerRoutes:
             if problem.kind != "invalid-request":
                 raise
             raise bad_config(problem.detail) from None
-        name = _instance_name(wanted)
+        # `id` is an old name for `name`, and wins.
+        name = (wanted.id if wanted.id is not None else wanted.name) or None
         options = self._options(wanted)
         with self._instances.refusals():
             try:
@@ -204,11 +206,12 @@ class ConsumerRoutes:
 
     async def subscription(self, request: Request, segments: list[str]) -> Answer:
         """GET …/subscription: the topics; of a pattern, those that match now."""
-        info = self._instances.get(segments)
-        topics = info.subscription.topics
-        if info.subscription.pattern is not None:
-            topics = tuple(sorted({partition.topic for partition in info.partitions}))
-        return json_answer(request, Topics(list(topics)))
+        subscription = self._instances.get(segments).subscription
+        if subscription.pattern is None:
+            return json_answer(request, Topics(list(subscription.topics)))
+        pattern = compile_pattern(subscription.pattern, self._instances.config.max_pattern_bytes)
+        topics = (topic.name for topic in self._instances.broker().topics())
+        return json_answer(request, Topics([name for name in topics if matches(pattern, name)]))
 
     async def unsubscribe(self, request: Request, segments: list[str]) -> Answer:
         """DELETE …/subscription."""
@@ -278,9 +281,11 @@ class _Poll:
 
     async def next(self, request: Request, limit: int) -> Batch:
         """The next batch; if none is there, what comes in time, unless the client goes (ClientGoneError)."""
-        batch = await self._poll(limit, 0)
-        if batch.records or not self._wait_ms:
-            return batch
+        if self._min_bytes <= 1:
+            # What is there is had without a watch over the connection.
+            batch = await self._poll(limit, 0)
+            if batch.records or not self._wait_ms:
+                return batch
         if not request.body_was_read:
             await request.body()
         waiting = asyncio.ensure_future(self._poll(limit, self._wait_ms))
@@ -326,16 +331,6 @@ def _format_name(text: str | None) -> str:
         raise bad_config(f"The format {name!r} needs a schema registry, and there is none here.")
     if name not in FORMATS:
         raise bad_config(f"The format must be one of {', '.join(FORMATS)}, not {name[:40]!r}.")
-    return name
-
-
-def _instance_name(wanted: CreateInstance) -> str | None:
-    """`id` is an old name for `name`, and wins. A name is part of URLs, so it must be a segment of a path."""
-    name = wanted.id if wanted.id is not None else wanted.name
-    if not name:
-        return None
-    if name in (".", "..") or "/" in name or any(c < " " or c == "\x7f" for c in name):
-        raise bad_config("The name cannot stand in a URL: no '/', no control characters, not '.' or '..'.")
     return name
 
 

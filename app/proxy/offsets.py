@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.errors import Problem
-from app.native.records import parse_moment
+from app.native.records import MAX_OFFSET, parse_moment
 from app.proxy.bodies import (
     decoder_of,
     json_answer,
@@ -14,11 +14,12 @@ from app.proxy.bodies import (
 )
 from app.proxy.consumers import Instances
 from app.proxy.errors import PARTITION_NOT_FOUND, ProxyError, unprocessable
-from app.proxy.schemas import CommitOffsets, Committed, CommittedOffsets, Offset, Partitions, Timestamp
+from app.proxy.schemas import CommitOffsets, Committed, CommittedOffsets, Partitions, Timestamp
 from app.proxy.schemas import Seek as SeekBody
 from app.proxy.topics import partition_number
 from app.requests import Answer, Request
 from core.broker.consumer_messages import EARLIEST, LATEST, ConsumerInfo, PartitionCommit, Seek
+from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
 
 _commit = decoder_of(CommitOffsets)
@@ -92,7 +93,7 @@ class OffsetRoutes:
         body = await read_json(request, _seek)
         if body.offsets is None and body.timestamps is None:
             raise unprocessable("The body needs offsets or timestamps.")
-        seeks = [self._to_offset(info, one) for one in body.offsets or ()]
+        seeks = [Seek(one.topic, one.partition, one.offset) for one in body.offsets or ()]
         seeks += [_to_moment(one) for one in body.timestamps or ()]
         return await self._seek(info, seeks)
 
@@ -112,30 +113,41 @@ class OffsetRoutes:
         return await self._seek(info, [Seek(one.topic, one.partition, to) for one in wanted])
 
     async def _seek(self, info: ConsumerInfo, seeks: list[Seek]) -> Answer:
-        if seeks:
-            with self._instances.refusals():
-                await self._instances.broker().consumers.seek(
-                    info.group_id, info.name, seeks, wait_ms=self._instances.wait_ms(info)
-                )
-        return no_content()
-
-    def _to_offset(self, info: ConsumerInfo, one: Offset) -> Seek:
-        """A seek to an offset; to one that is not there, it goes where `auto.offset.reset` says.
+        """Seek; an offset that is not there goes where `auto.offset.reset` says.
 
         A Kafka consumer finds that out at its next fetch, and does the same then.
         """
-        to: int | str = one.offset
-        address = TopicPartition(one.topic, one.partition)
-        if any((p.topic, p.partition) == address for p in info.partitions):
-            start, high_watermark, _ = self._instances.broker().partition(address).offsets
-            reset = info.options.start
-            if not start <= one.offset <= high_watermark and reset in (EARLIEST, LATEST):
-                to = reset
-        return Seek(one.topic, one.partition, to)
+        try:
+            await self._seek_now(info, seeks)
+        except BrokerError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or info.options.start not in (
+                EARLIEST,
+                LATEST,
+            ):
+                raise
+            await self._seek_now(info, [self._within(one, info.options.start) for one in seeks])
+        return no_content()
+
+    async def _seek_now(self, info: ConsumerInfo, seeks: list[Seek]) -> None:
+        wait_ms = self._instances.wait_ms(info)
+        with self._instances.refusals():
+            await self._instances.broker().consumers.seek(info.group_id, info.name, seeks, wait_ms=wait_ms)
+
+    def _within(self, seek: Seek, reset: int | str) -> Seek:
+        address = TopicPartition(seek.topic, seek.partition)
+        start, high_watermark, _ = self._instances.broker().partition(address).offsets
+        if isinstance(seek.to, str) or seek.time_ms is not None or start <= seek.to <= high_watermark:
+            return seek
+        return seek._replace(to=reset)
 
 
 def _to_moment(one: Timestamp) -> Seek:
-    try:
-        return Seek(one.topic, one.partition, time_ms=parse_moment("timestamp", str(one.timestamp)))
-    except Problem as problem:
-        raise unprocessable(problem.detail) from None
+    moment = one.timestamp
+    if isinstance(moment, str):
+        try:
+            moment = parse_moment("timestamp", moment)
+        except Problem as problem:
+            raise unprocessable(problem.detail) from None
+    if not 0 <= moment <= MAX_OFFSET:
+        raise unprocessable(f"A timestamp lies between 0 and {MAX_OFFSET} milliseconds since 1970.")
+    return Seek(one.topic, one.partition, time_ms=moment)
