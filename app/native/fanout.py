@@ -186,6 +186,7 @@ class Fanout:
     def __init__(self, config: Config, broker: Callable[[], Broker]) -> None:
         self._config = config
         self._broker = broker
+        self._range_bytes = min(RANGE_BYTES, config.stream_piece_bytes)
         self._ranges: _Kept[Range] = _Kept(config.stream_cache_bytes)
         self._pieces: _Kept[Piece] = _Kept(config.stream_cache_bytes)
         self._ends: OrderedDict[Hashable, tuple[int, tuple[int, ...]]] = OrderedDict()
@@ -303,8 +304,8 @@ class Fanout:
         return found
 
     def _make_range(self, feed: Feed, address: TopicPartition, offset: int, count: int, until: int) -> Range:
-        result = self._broker().read_now(address, offset, max_bytes=RANGE_BYTES, max_records=count)
-        records, next_offset = _cut(result.records, result.next_offset, until)
+        result = self._broker().read_now(address, offset, max_bytes=self._range_bytes, max_records=count)
+        records, next_offset = _cut(result.records, result.next_offset, until, 2 * self._range_bytes)
         scanned = len(records)
         if feed.filter is not None:
             records = [record for record in records if feed.filter.takes(record)]
@@ -333,13 +334,13 @@ def _fitting(found: Range, max_bytes: int, max_records: int, one_at_least: bool)
     return count
 
 
-def _cut(records: list[Record], next_offset: int, until: int) -> tuple[list[Record], int]:
-    """The records below `until`, and no more bytes than one range may make."""
+def _cut(records: list[Record], next_offset: int, until: int, max_bytes: int) -> tuple[list[Record], int]:
+    """The records below `until`, and no more of them than have `max_bytes`; at least one."""
     size = 0
     for index, record in enumerate(records):
         if record.offset >= until:
             return records[:index], until
         size += len(record.key or b"") + len(record.value or b"") + len(record.headers) * _RECORD_COST
-        if size > 2 * RANGE_BYTES and index:
+        if size > max_bytes and index:
             return records[:index], record.offset
     return records, next_offset

@@ -49,6 +49,7 @@ class RecordToWrite(Struct, forbid_unknown_fields=True, gc=False):
     topic: Annotated[Raw | UnsetType, Meta(description=_IGNORED)] = UNSET
     offset: Annotated[Raw | UnsetType, Meta(description=_IGNORED)] = UNSET
     timestamp_type: Annotated[Raw | UnsetType, Meta(description=_IGNORED)] = UNSET
+    cursor: Annotated[Raw | UnsetType, Meta(description=_IGNORED)] = UNSET
 
 
 class RecordsToWrite(RecordToWrite, forbid_unknown_fields=True, gc=False):

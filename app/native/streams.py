@@ -109,7 +109,7 @@ class Listener:
             raise ClientGoneError
 
     async def _run(self, write: Write, watch: ClientWatch) -> None:
-        self._idle_since = self._now()
+        self._idle_since = self._written_at = self._now()
         if hello := self._form.hello(self._config.stream_retry_ms):
             await self._write(write, hello)
         while not watch.gone:

@@ -108,10 +108,11 @@ class Stream:
 
     async def event(self, timeout: float = 5) -> Event:
         """The next event."""
-        while not self._events:
-            piece = await self.piece(timeout)
-            assert piece is not None, "the stream has ended"
-            self._events += self.parser.feed(piece)
+        async with asyncio.timeout(timeout):
+            while not self._events:
+                piece = await self.piece(timeout)
+                assert piece is not None, "the stream has ended"
+                self._events += self.parser.feed(piece)
         return self._events.pop(0)
 
     async def records(self, count: int) -> list[Any]:
