@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Coroutine
 from struct import Struct
@@ -39,6 +40,8 @@ RECEIVE_BUFFER_BYTES = 256 * 1024
 _FIRST_BYTES = 4096
 # Bytes read from a file and handed to the transport at once.
 _CHUNK_BYTES = 512 * 1024
+# File slices from this size on go from the page cache to the socket without passing through our memory.
+_DIRECT_BYTES = 64 * 1024
 # Answers that wait for the others of the same read, as pieces; a write takes as many at once.
 _MAX_CORKED_PIECES = 64
 
@@ -122,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         shared.connections.add(self)
-        self._transport.set_write_buffer_limits(high=_CHUNK_BYTES, low=_CHUNK_BYTES // 4)
+        self._transport.set_write_buffer_limits(high=_CHUNK_BYTES // 2, low=_CHUNK_BYTES // 8)
         self._set_deadline(shared.config.first_request_timeout_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -345,23 +348,66 @@ class Connection(asyncio.BufferedProtocol):
             while self._out and room > 0:
                 piece = self._out.popleft()
                 if isinstance(piece, FileSlice):
-                    if piece.length > room:
-                        rest = FileSlice(piece.file, piece.position + room, piece.length - room)
-                        self._out.appendleft(rest)
-                        piece = FileSlice(piece.file, piece.position, room)
-                    data = self._read(piece)
+                    if piece.length >= _DIRECT_BYTES and self._transport.get_write_buffer_size() == 0:
+                        left = self._send_directly(ready, piece)
+                        if left is None:
+                            return
+                        ready = []
+                        if left.length == 0:
+                            continue
+                        piece = left  # the socket is full: the transport waits for it with the next chunk
+                    data = self._read_chunk(piece, room)
                     if data is None:
                         return
                     piece = data
                 room -= len(piece)
                 ready.append(piece)
-            self._transport.writelines(ready)
+            if ready:
+                self._transport.writelines(ready)
         if self._out or self._write_paused:
             self._set_deadline(self._shared.config.write_timeout_ms)
         else:
             self._set_deadline(self._shared.config.idle_timeout_ms)
 
-    def _read(self, piece: FileSlice) -> bytes | None:
+    def _send_directly(
+        self, before: list[bytes | bytearray | memoryview], piece: FileSlice
+    ) -> FileSlice | None:
+        """Send file bytes without reading them, as far as the socket takes them; what is left of them.
+
+        The transport's buffer must be empty, or the order would be lost. A third of the processor time of
+        reading and writing. None when the connection is over.
+        """
+        assert self._transport is not None
+        target = self._transport.get_extra_info("socket").fileno()
+        position, end = piece.position, piece.position + piece.length
+        try:
+            while before:
+                sent = os.write(target, before[0])
+                if sent < len(before[0]):
+                    before[0] = memoryview(before[0])[sent:]
+                else:
+                    del before[0]
+            while position < end:
+                sent = os.sendfile(target, piece.file.fileno(), position, end - position)
+                if not sent:
+                    self.refuse("a log file was cut while it was being sent")
+                    return None
+                position += sent
+        except BlockingIOError:
+            self._transport.writelines(before)
+        except (BrokenPipeError, ConnectionError):
+            self._transport.abort()
+            return None
+        except OSError as error:
+            self.refuse(f"a log file cannot be sent ({error.strerror})")
+            return None
+        return FileSlice(piece.file, position, end - position)
+
+    def _read_chunk(self, piece: FileSlice, room: int) -> bytes | None:
+        """The next bytes of a file; what is left of it goes back to the front of the line."""
+        if piece.length > room:
+            self._out.appendleft(FileSlice(piece.file, piece.position + room, piece.length - room))
+            piece = FileSlice(piece.file, piece.position, room)
         try:
             data = piece.read()
         except OSError as error:
