@@ -172,7 +172,7 @@ class OffsetVerbs(GroupRegistry):
 
     async def _write(self, entry: Entry, change: OffsetsChange) -> ErrorCode:
         """Store a change of offsets; it is seen once it is durable, whether the caller still waits or not."""
-        waiter: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[ErrorCode] = self._loop.create_future()
         entry.writing += 1
         entry.stored = True
         self._persist([change]).add_done_callback(partial(_written, entry, change, waiter))

@@ -64,7 +64,7 @@ class GroupCoordinator(OffsetVerbs):
         if not request.member_id and not request.new_member_id:
             name = request.group_instance_id or request.client_id
             request.new_member_id = f"{name}{_ID_DELIMITER}{self._clock.uuid4()}"
-        waiter: asyncio.Future[JoinReply] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[JoinReply] = self._loop.create_future()
         self._settle(entry, entry.group.join(request, waiter, self._moment()))
         try:
             return await waiter
@@ -84,7 +84,7 @@ class GroupCoordinator(OffsetVerbs):
             error = ErrorCode.INVALID_REQUEST
         if error or entry is None:
             return SyncReply(error)
-        waiter: asyncio.Future[SyncReply] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[SyncReply] = self._loop.create_future()
         self._settle(entry, entry.group.sync(request, waiter, self._moment()))
         try:
             return await waiter
@@ -187,7 +187,7 @@ class GroupCoordinator(OffsetVerbs):
 
         What was to be done after the change, has been done when this returns.
         """
-        waiter: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[BaseException | None] = self._loop.create_future()
         saving.add_done_callback(partial(_pass_on, waiter))
         error = await waiter
         if error is not None:

@@ -73,6 +73,8 @@ class Entry:
 class GroupRegistry:
     """All groups, by id. Loaded once; then everything happens on the event loop."""
 
+    _loop: asyncio.AbstractEventLoop
+
     def __init__(self, config: Config, clock: Clock, scheduler: Scheduler, store: GroupStore) -> None:
         self._config = config
         self._clock = clock
@@ -95,6 +97,8 @@ class GroupRegistry:
 
     async def load(self) -> None:
         """Take the groups over from the store; from here on requests are served."""
+        # Kept, for asking asyncio for it costs a system call each time.
+        self._loop = asyncio.get_running_loop()
         stored = await self._store.load()
         now = self._monotonic()
         members: dict[str, list[StoredMember]] = {}
@@ -212,7 +216,7 @@ class GroupRegistry:
         try:
             return self._store.persist(changes)
         except BrokerError as error:
-            refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            refused: asyncio.Future[None] = self._loop.create_future()
             refused.set_exception(error)
             return refused
 
