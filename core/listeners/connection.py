@@ -40,6 +40,10 @@ RECEIVE_BUFFER_BYTES = 256 * 1024
 _FIRST_BYTES = 4096
 # Bytes read from a file and handed to the transport at once.
 _CHUNK_BYTES = 512 * 1024
+# Buffers of arrived frames that are kept for the next ones: how many, and of which sizes.
+_SPARE_BUFFERS = 4
+_LEAST_SPARE = 128 * 1024
+_LARGEST_SPARE = 4 * 1024 * 1024
 # File slices from this size on go from the page cache to the socket without passing through our memory.
 _DIRECT_BYTES = 64 * 1024
 # Answers that wait for the others of the same read, as pieces; a write takes as many at once.
@@ -80,10 +84,27 @@ class Shared:
         self.connections: set[Connection] = set()
         self.inflight = 0
         self.starved: deque[Connection] = deque()
+        self._spare: list[bytearray] = []
 
-    def release(self, count: int) -> None:
-        """Give bytes back to the budget and let connections that starved go on."""
-        self.inflight -= count
+    def take(self, capacity: int) -> bytearray:
+        """A buffer of at least so many bytes for a frame that is arriving, on the budget until `release`.
+
+        Large ones are used again: fresh pages cost more than the bytes that come into them.
+        """
+        frame = None
+        if self._spare and _LEAST_SPARE <= capacity <= len(self._spare[-1]):
+            frame = self._spare.pop()
+        if frame is None:
+            frame = bytearray(capacity)
+        self.inflight += len(frame)
+        return frame
+
+    def release(self, frame: bytearray) -> None:
+        """Give a buffer back, and let connections that starved go on."""
+        self.inflight -= len(frame)
+        if _LEAST_SPARE <= len(frame) <= _LARGEST_SPARE and len(self._spare) < _SPARE_BUFFERS:
+            self._spare.append(frame)
+            self._spare.sort(key=len)
         while self.starved and self.inflight < self.config.max_inflight_bytes:
             self.starved.popleft().grow()
 
@@ -187,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """asyncio: where the next bytes go."""
         if self._frame is not None:
-            return memoryview(self._frame)[self._filled :]
+            return memoryview(self._frame)[self._filled : self._size]
         if self._head:
             self._shared.view[: len(self._head)] = self._head
             return self._shared.view[len(self._head) :]
@@ -202,10 +223,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._filled += nbytes
         if self._filled == self._size:
-            frame, count = memoryview(self._frame), len(self._frame)
-            self._frame = None
-            self._handle(frame)
-            self._shared.release(count)
+            frame, self._frame = self._frame, None
+            self._handle(memoryview(frame)[: self._size])
+            self._shared.release(frame)
         elif self._filled == len(self._frame):
             self.grow()
 
@@ -246,11 +266,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_frame(self, size: int, arrived: memoryview) -> None:
         count = len(arrived)
-        capacity = min(size, max(_FIRST_BYTES, 4 * count))
-        self._frame = bytearray(capacity)
+        self._frame = self._shared.take(min(size, max(_FIRST_BYTES, 4 * count)))
         self._frame[:count] = arrived
         self._size, self._filled = size, count
-        self._shared.inflight += capacity
         self._set_deadline(self._shared.config.frame_timeout_ms)
 
     def grow(self) -> None:
@@ -262,16 +280,15 @@ class Connection(asyncio.BufferedProtocol):
             shared.starved.append(self)
             self._pause()
             return
-        grown = bytearray(min(self._size, 4 * len(self._frame)))
-        grown[: self._filled] = memoryview(self._frame)[: self._filled]
-        shared.inflight += len(grown) - len(self._frame)
-        self._frame = grown
+        small, self._frame = self._frame, shared.take(min(self._size, 4 * len(self._frame)))
+        self._frame[: self._filled] = memoryview(small)[: self._filled]
         self._unpause()
+        shared.release(small)
 
     def _drop_frame(self) -> None:
         if self._frame is not None:
-            count, self._frame = len(self._frame), None
-            self._shared.release(count)
+            frame, self._frame = self._frame, None
+            self._shared.release(frame)
 
     def _pause(self) -> None:
         if not self._read_paused and self._transport is not None:
