@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from app.dependencies import Gateway
 from app.errors import KINDS, PROBLEM_MEDIA_TYPE
 from app.main import DESCRIPTION, NATIVE_PREFIX, make_fastapi
-from app.native import record_openapi
+from app.native import merged_openapi, record_openapi
 from app.native.schemas import ProblemDocument
 from app.proxy import openapi as proxy_openapi
 from app.version import VERSION
@@ -31,6 +31,7 @@ _ALSO: dict[str, tuple[int, ...]] = {
     "truncateTopic": (416,),
     "produceRecords": (409, 429, 504),
     "readRecords": (410, 416, 429),
+    "readTopicRecords": (406, 410, 416, 429),
     "getRecord": (406, 410),
     "listGroups": (503,),
     "getGroup": (404, 503),
@@ -88,9 +89,10 @@ def document() -> dict[str, Any]:
     problem = ProblemDocument.model_json_schema(ref_template=_REF)
     schemas |= problem.pop("$defs", {})
     schemas["ProblemDocument"] = problem
-    schemas |= record_openapi.schemas() | proxy_openapi.schemas()
-    for path, operations in record_openapi.paths(NATIVE_PREFIX, config).items():
-        whole["paths"].setdefault(path, {}).update(operations)
+    schemas |= record_openapi.schemas() | merged_openapi.schemas() | proxy_openapi.schemas()
+    for room in (record_openapi, merged_openapi):
+        for path, operations in room.paths(NATIVE_PREFIX, config).items():
+            whole["paths"].setdefault(path, {}).update(operations)
     for path, operations in whole["paths"].items():
         for method, operation in operations.items():
             _add_errors(path, method, operation)

@@ -31,11 +31,12 @@ from core.errors import ErrorCode
 from core.types import LogOffsets, TopicPartition
 
 JSON = b"application/json"
+# Under these names NDJSON goes as well.
+OTHER_NAMES = (b"application/ndjson", b"application/jsonl")
 FORMS: dict[bytes, StreamForm] = {
     SSE.media_type: SSE,
     NDJSON.media_type: NDJSON,
-    b"application/ndjson": NDJSON,
-    b"application/jsonl": NDJSON,
+    **dict.fromkeys(OTHER_NAMES, NDJSON),
 }
 OFFERED = (JSON, *FORMS)
 PARAMETERS = (

@@ -1,4 +1,7 @@
-"""The lean routes in the OpenAPI document, as fully as FastAPI describes the others."""
+"""The lean routes that write records and read one partition, in the OpenAPI document.
+
+As fully as FastAPI describes the others.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from app.formats import Reader
 from app.native import record_schemas
 from core.config import Config
 
-_TAGS = ["records"]
-_RECORD = {"key": "user-1", "value": {"event": "signed-up"}, "headers": [{"name": "trace", "value": "7f"}]}
-_READ = {
+TAGS = ["records"]
+RECORD = {"key": "user-1", "value": {"event": "signed-up"}, "headers": [{"name": "trace", "value": "7f"}]}
+READ = {
     "topic": "orders", "partition": 0, "offset": 41,
     "timestamp": "2025-01-31T12:00:00.000Z", "timestamp_ms": 1738324800000, "timestamp_type": "CreateTime",
     "key": "user-1", "key_encoding": "utf8", "value": {"event": "signed-up"}, "value_encoding": "json",
@@ -58,11 +61,11 @@ def paths(prefix: str, config: Config) -> dict[str, dict[str, Any]]:
     return {
         f"{prefix}/topics/{{topic}}/records": {"post": _produce()},
         partition: {"get": _read(config)},
-        f"{partition}/{{offset}}": {"get": _read_one()},
     }
 
 
-def _parameter(name: str, place: str, schema: dict[str, Any], text: str, **more: Any) -> dict[str, Any]:
+def parameter(name: str, place: str, schema: dict[str, Any], text: str, **more: Any) -> dict[str, Any]:
+    """A parameter of an operation."""
     return {
         "name": name,
         "in": place,
@@ -73,24 +76,25 @@ def _parameter(name: str, place: str, schema: dict[str, Any], text: str, **more:
     }
 
 
-_TOPIC = _parameter(
+TOPIC = parameter(
     "topic", "path", {"type": "string", "maxLength": 249}, "The topic's name.", example="orders"
 )
-_PARTITION = _parameter(
+PARTITION = parameter(
     "partition",
     "path",
     {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
     "The partition, from 0.",
     example=0,
 )
-_ENCODING = _parameter(
+ENCODING = parameter(
     "encoding", "query", {"type": "string", "enum": list(Reader.NAMES), "default": "auto"},
     "How keys and values shall stand in JSON: `auto` takes json, then utf8, then base64, for each by itself; `json` "
     "and `text` take base64 where theirs does not fit; `base64` is loss-free through every JSON library.",
 )  # fmt: skip
 
 
-def _json(name: str, **more: Any) -> dict[str, Any]:
+def json_content(name: str, **more: Any) -> dict[str, Any]:
+    """The content of an answer in JSON, by the name of its schema."""
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}, **more}}
 
 
@@ -103,8 +107,8 @@ def _produce_body() -> dict[str, Any]:
             "application/json": {
                 "schema": either,
                 "examples": {
-                    "records": {"value": {"records": [_RECORD]}},
-                    "bare": {"value": _RECORD},
+                    "records": {"value": {"records": [RECORD]}},
+                    "bare": {"value": RECORD},
                     "bytes": {"value": {"value": "3q2+7w==", "value_encoding": "base64"}},
                     "tombstone": {"value": {"key": "user-1", "value": None}},
                 },
@@ -121,7 +125,7 @@ def _produce_body() -> dict[str, Any]:
 
 def _produce() -> dict[str, Any]:
     return {
-        "tags": _TAGS,
+        "tags": TAGS,
         "operationId": "produceRecords",
         "summary": "Write records",
         "description": (
@@ -131,32 +135,35 @@ def _produce() -> dict[str, Any]:
             "place for each record in the order given: 200 when all were taken, 207 when some were, else the refusal."
         ),
         "parameters": [
-            _TOPIC,
-            _parameter(
+            TOPIC,
+            parameter(
                 "acks", "query", {"type": "string", "enum": ["0", "1", "all", "-1"], "default": "all"},
                 "When the answer comes: `all` once the records are on disk, `1` and `0` once the operating system "
                 "has them.",
             ),
-            _parameter("key", "query", {"type": "string"}, "Of a raw body: the record's key."),
-            _parameter(
+            parameter("key", "query", {"type": "string"}, "Of a raw body: the record's key."),
+            parameter(
                 "key_encoding", "query", {"type": "string", "enum": ["utf8", "text", "base64", "binary"]},
                 "Of a raw body: how the key stands in the query; default utf8.",
             ),
-            _parameter(
+            parameter(
                 "partition", "query", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
                 "Of a raw body: the partition.",
             ),
-            _parameter(
+            parameter(
                 "timestamp", "query", {"type": "string"},
                 "Of a raw body: milliseconds since 1970, or an ISO 8601 time.",
             ),
         ],
         "requestBody": _produce_body(),
         "responses": {
-            "200": {"description": "All records were taken.", "content": _json("RecordsWritten", example=_WRITTEN)},
+            "200": {
+                "description": "All records were taken.",
+                "content": json_content("RecordsWritten", example=_WRITTEN),
+            },
             "207": {
                 "description": "Some records were taken; the others have an `error`.",
-                "content": _json(
+                "content": json_content(
                     "RecordsWritten", example={**_WRITTEN, "records": [*_WRITTEN["records"], _REFUSED]}
                 ),
             },
@@ -169,10 +176,10 @@ def _read(config: Config) -> dict[str, Any]:
         return {"type": "integer", "minimum": low, "maximum": high, "default": default}
 
     page = {
-        "records": [_READ], "next_offset": 42, "log_start_offset": 0, "high_watermark": 42, "caught_up": True,
+        "records": [READ], "next_offset": 42, "log_start_offset": 0, "high_watermark": 42, "caught_up": True,
     }  # fmt: skip
     return {
-        "tags": _TAGS,
+        "tags": TAGS,
         "operationId": "readRecords",
         "summary": "Read records of one partition",
         "description": (
@@ -180,66 +187,33 @@ def _read(config: Config) -> dict[str, Any]:
             "at the end of the partition waits for the next record, and is answered empty when none came."
         ),
         "parameters": [
-            _TOPIC,
-            _PARTITION,
-            _parameter(
+            TOPIC,
+            PARTITION,
+            parameter(
                 "offset", "query", {"type": "string", "default": "earliest", "pattern": "^([0-9]+|earliest|latest)$"},
                 "The first offset wanted: a number, `earliest` or `latest`.",
             ),
-            _parameter(
+            parameter(
                 "timestamp", "query", {"type": "string"},
                 "Begin at the first record that is not older: milliseconds since 1970, or an ISO 8601 time. Not "
                 "together with `offset`.",
             ),
-            _parameter("limit", "query", number(1, config.http_max_limit, config.http_default_limit),
+            parameter("limit", "query", number(1, config.http_max_limit, config.http_default_limit),
                 "Records at most."),
-            _parameter(
+            parameter(
                 "max_bytes", "query", number(1, config.http_max_read_bytes, config.http_default_read_bytes),
                 "Bytes of record batches at most; at least one record always comes.",
             ),
-            _parameter(
+            parameter(
                 "wait_ms", "query", number(0, config.max_wait_ms, 0),
                 "How long to wait for the first record when there is none.",
             ),
-            _ENCODING,
-        ],
-        "responses": {
-            "200": {"description": "What there is from there on.", "content": _json("RecordPage", example=page)}
-        },
-    }  # fmt: skip
-
-
-def _read_one() -> dict[str, Any]:
-    return {
-        "tags": _TAGS,
-        "operationId": "getRecord",
-        "summary": "Read one record",
-        "description": (
-            "A record never changes, so it may be cached for good. `Accept: application/octet-stream` gives its "
-            "value as bare bytes. 404 when it is not there yet, 410 when it is no more."
-        ),
-        "parameters": [
-            _TOPIC,
-            _PARTITION,
-            _parameter(
-                "offset", "path", {"type": "integer", "minimum": 0}, "The record's offset.", example=41
-            ),
-            _ENCODING,
-            _parameter("If-None-Match", "header", {"type": "string"}, "The ETag that is known."),
+            ENCODING,
         ],
         "responses": {
             "200": {
-                "description": "The record.",
-                "headers": {
-                    "ETag": {"schema": {"type": "string"}},
-                    "Cache-Control": {"schema": {"type": "string"}},
-                },
-                "content": {
-                    **_json("RecordRead", example=_READ),
-                    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-                },
-            },
-            "204": {"description": "The value is null, and its bare bytes were asked for."},
-            "304": {"description": "Not modified."},
+                "description": "What there is from there on.",
+                "content": json_content("RecordPage", example=page),
+            }
         },
-    }
+    }  # fmt: skip
