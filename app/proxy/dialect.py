@@ -14,7 +14,7 @@ class Dialect:
     """One way to speak v2.
 
     `commit_adds` 1: the offset in a commit is that of the last record dealt with, and the next one is stored.
-    `unnamed_format` is the embedded format of a request whose media type names none, as `application/json`.
+    `json_format` is the embedded format of records whose media type is `application/json`.
     `codes` replaces error codes, (Confluent's, its own); with `plain_codes` the error code is the HTTP status.
     `record_codes` are the codes of one refused record: for good, and where trying again may help.
     """
@@ -28,7 +28,7 @@ class Dialect:
     not_assigned_code: int = 40903
     offset_reset: str = "latest"
     auto_commit: bool = True
-    unnamed_format: str = "json"
+    json_format: str = "json"
     header_name: str = "name"
     codes: tuple[tuple[int, int], ...] = ()
     plain_codes: bool = False
@@ -49,7 +49,7 @@ DIALECTS: dict[str, Dialect] = {
             commit_body=b"",
             poll_wait_ms=11_000,
             offset_reset="earliest",
-            unnamed_format="binary",
+            json_format="binary",
             codes=((40901, 40903), (42203, 42205)),
             record_codes=(1, 2),
         ),

@@ -3,6 +3,9 @@
     application/vnd.kafka[.FORMAT][.VERSION]+json      FORMAT json, binary, text; VERSION v2 (v1 is as good here)
     application/json                                   stands for any of them
 
+For records, a type of the family that names no format means binary, v1's and v2's default; what `application/json`
+means is for the dialect to say.
+
 A client hears the media type that it asked for, `application/json` when it did not care. What is not in this
 family is refused with 415 or 406.
 """
@@ -18,6 +21,7 @@ from app.proxy.errors import FORMAT_MISMATCH, ProxyError
 FORMATS = ("json", "binary", "text")
 # They need a schema registry; there is none.
 SCHEMA_FORMATS = ("avro", "jsonschema", "protobuf")
+UNNAMED = "binary"
 JSON = b"application/json"
 _OURS = re.compile(
     rb"application/(?:vnd\.kafka(?:\.(json|binary|text|avro|jsonschema|protobuf))?(?:\.v[12])?\+)?json"
@@ -57,10 +61,10 @@ class Accept(NamedTuple):
             f"is {format_name!r}.",
         )
 
-    def format(self, unnamed: str) -> str:
-        """The embedded format that is asked for. Raises Problem (406)."""
-        for _, wanted in self.choices:
-            name = unnamed if wanted is None else wanted
+    def format(self, of_json: str) -> str:
+        """The embedded format that is asked for; `of_json` with application/json. Raises Problem (406)."""
+        for media_type, wanted in self.choices:
+            name = wanted or (of_json if media_type == JSON else UNNAMED)
             if name in FORMATS:
                 return name
         raise _not_acceptable()
@@ -105,7 +109,10 @@ def _quality(parameters: list[bytes]) -> float:
 
 
 def embedded_format(content_type: bytes) -> str | None:
-    """The embedded format that a request's media type names; None when it names none. Raises Problem (415)."""
+    """The embedded format that a request's media type stands for; None for application/json and for no type.
+
+    Raises Problem (415).
+    """
     if content_type in _types:
         return _types[content_type]
     essence = content_type.partition(b";")[0].strip().lower()
@@ -118,7 +125,9 @@ def embedded_format(content_type: bytes) -> str | None:
             "application/vnd.kafka.binary.v2+json, application/vnd.kafka.text.v2+json for records, "
             "application/vnd.kafka.v2+json for the rest, or application/json.",
         )
-    named = match[1].decode() if match is not None and match[1] else None
+    named = None
+    if match is not None and essence != JSON:
+        named = match[1].decode() if match[1] else UNNAMED
     if len(_types) < _MAX_KNOWN and len(content_type) < 200:
         _types[content_type] = named
     return named

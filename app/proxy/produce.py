@@ -78,7 +78,7 @@ class ProduceRoutes:
         """The media type to answer with, and the records."""
         media_type = accept_of(request.headers.get(b"accept", b"")).any()
         content_type = request.headers.get(b"content-type", b"")
-        embedded = embedded_format(content_type) or self._dialect.unnamed_format
+        embedded = embedded_format(content_type) or self._dialect.json_format
         if b";" in content_type:
             check_charset(content_type.partition(b";")[2])
         body = await request.body()

@@ -110,7 +110,7 @@ class PartitionReadRoutes:
     async def read(self, request: Request, segments: list[str]) -> Answer:
         """GET /topics/{topic}/partitions/{partition}/records?offset&timeout&max_bytes."""
         accept = accept_of(request.headers.get(b"accept", b""))
-        format_name = accept.format(self._dialect.unnamed_format)
+        format_name = accept.format(self._dialect.json_format)
         address = TopicPartition(segments[1], partition_number(segments[3]))
         query = query_of(request)
         config = self._config

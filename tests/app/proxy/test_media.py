@@ -79,9 +79,10 @@ def test_another_format_than_the_instance_has_is_40601(header: str) -> None:
     [
         (JSON, "json"),
         (BINARY, "binary"),
-        (V2, "text"),
+        (V2, "binary"),
         ("", "text"),
-        (f"application/vnd.kafka.avro+json,{V2}", "text"),
+        ("*/*", "text"),
+        (f"application/vnd.kafka.avro+json,{PLAIN}", "text"),
     ],
 )
 def test_a_stateless_read_takes_the_format_from_the_header(header: str, format_name: str) -> None:
@@ -91,7 +92,7 @@ def test_a_stateless_read_takes_the_format_from_the_header(header: str, format_n
 @pytest.mark.parametrize(
     ("content_type", "named"),
     [
-        ("", None), (PLAIN, None), (V2, None), ("application/vnd.kafka+json", None), (JSON, "json"),
+        ("", None), (PLAIN, None), (V2, "binary"), ("application/vnd.kafka+json", "binary"), (JSON, "json"),
         (BINARY, "binary"), (f"{TEXT}; charset=utf-8", "text"), ("application/vnd.kafka.json.v1+json", "json"),
         ("application/vnd.kafka.binary+json", "binary"), (" Application/VND.kafka.AVRO.v2+json ", "avro"),
     ],

@@ -140,7 +140,7 @@ async def test_a_read_waits_for_the_next_record(
         (JSON, 200, JSON, {"a": 1}),
         (BINARY, 200, BINARY, "eyJhIjogMX0K"),
         (TEXT, 200, TEXT, '{"a": 1}\n'),
-        (V2, 200, V2, {"a": 1}),
+        (V2, 200, V2, "eyJhIjogMX0K"),
         ("*/*", 200, "application/json", {"a": 1}),
         ("text/html, */*;q=0.1", 200, "application/json", {"a": 1}),
         ("application/vnd.kafka.avro.v2+json", 406, "application/vnd.kafka.avro.v2+json", None),
