@@ -196,8 +196,8 @@ def _read_one() -> dict[str, Any]:
         "summary": "Read one record",
         "description": (
             "A record never changes, so it may be cached for good. `Accept: application/octet-stream` gives its "
-            "value as bare bytes, with key, headers and timestamp in `X-Kafka-*` header lines. 404 when it is not "
-            "there yet, 410 when it is no more: deleted, or removed by compaction; then `next_offset` is the next one."
+            "value as bare bytes, with key, headers and timestamp in `X-Kafka-*` header lines. 404 when it "
+            "is not there yet, 410 when it is no more: deleted, or removed by compaction (`next_offset` comes next)."
         ),
         "parameters": [
             TOPIC,
