@@ -135,18 +135,19 @@ class ConsumerPolls(ConsumerTable):
 
     async def _wait_for_data(self, consumer: Consumer, until: float, min_bytes: int) -> bool:
         """Wait until it is worth while to look again; False when the time is up."""
-        turn = consumer.turn
+        turn, assigned = consumer.turn, consumer.assigned
 
         def check() -> bool:
             return (
                 consumer.turn != turn
-                or consumer.gone
+                or consumer.assigned is not assigned
                 or consumer.joining is not None
+                or consumer.fenced
+                or consumer.gone
                 or self._reading.ready(consumer, min_bytes)
             )
 
-        keys = [consumer, *(a for a in consumer.assigned if not consumer.is_paused(a))]
-        return await self._purgatory.wait(keys, until - self._monotonic(), check)
+        return await self._purgatory.wait([consumer, *assigned], until - self._monotonic(), check)
 
     async def _deliver(self, consumer: Consumer, found: Found, advancing: bool) -> Batch | None:
         """A new batch, kept before it is answered; None if a rebalance or a seek took it away meanwhile."""
