@@ -64,18 +64,19 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
                 )
                 for one in topic.partitions
             ]
-    errors = iter(
-        await session.broker.groups.commit(
-            request.group_id,
-            commits,
-            member_id=request.member_id,
-            generation=request.generation_id_or_member_epoch,
-            group_instance_id=request.group_instance_id,
-            retention_ms=request.retention_time_ms,
-            register=traits.offsets_of_zookeeper(session.version),
-            any_partition=traits.commit_takes_any_partition(session.version),
-        )
+    results: Sequence[int] = await session.broker.groups.commit(
+        request.group_id,
+        commits,
+        member_id=request.member_id,
+        generation=request.generation_id_or_member_epoch,
+        group_instance_id=request.group_instance_id,
+        retention_ms=request.retention_time_ms,
+        register=traits.offsets_of_zookeeper(session.version),
+        any_partition=traits.commit_takes_any_partition(session.version),
     )
+    if ErrorCode.GROUP_ID_NOT_FOUND in results and not traits.commit_knows_missing_groups(session.version):
+        results = [ErrorCode.ILLEGAL_GENERATION] * len(results)
+    errors = iter(results)
     topics = [
         OffsetCommitResponseTopic(
             topic.name,
@@ -88,16 +89,7 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
         )
         for topic, code in zip(request.topics, refused, strict=True)
     ]
-    if not traits.commit_knows_missing_groups(session.version):
-        _say_it_the_old_way(topics)
     return OffsetCommitResponse(topics=topics)
-
-
-def _say_it_the_old_way(topics: Sequence[OffsetCommitResponseTopic]) -> None:
-    for topic in topics:
-        for partition in topic.partitions:
-            if partition.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                partition.error_code = ErrorCode.ILLEGAL_GENERATION
 
 
 def _name(session: KafkaSession, topic_id: UUID) -> str | None:
