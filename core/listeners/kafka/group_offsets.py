@@ -75,7 +75,8 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
         any_partition=traits.commit_takes_any_partition(session.version),
     )
     if ErrorCode.GROUP_ID_NOT_FOUND in results and not traits.commit_knows_missing_groups(session.version):
-        results = [ErrorCode.ILLEGAL_GENERATION] * len(results)
+        old = {ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION}
+        results = [old.get(ErrorCode(result), result) for result in results]
     errors = iter(results)
     topics = [
         OffsetCommitResponseTopic(
