@@ -15,6 +15,7 @@ import bench.groups
 import bench.http
 import bench.records
 import bench.size
+import bench.streams
 import bench.yardstick  # noqa: F401  (importing a module registers its cases)
 from bench.case import CASES, Figure
 
