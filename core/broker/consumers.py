@@ -214,6 +214,7 @@ class Consumers(ConsumerPolls):
         joined = consumer.subscription.joins
         if joined and not subscription.joins:
             await self._commit_before_leaving(consumer)
+            consumer.subscription = subscription
             await self._membership.leave(consumer)
         consumer.subscription = subscription
         if not subscription.joins:

@@ -225,6 +225,21 @@ def test_nothing_new_is_delivered_while_a_round_goes_on(play: Run) -> None:
     play(scenario)
 
 
+def test_after_a_missed_generation_only_what_is_committed_counts(play: Run) -> None:
+    async def scenario(w: World) -> None:
+        await w.topic(records=6)
+        await w.create()
+        batch = await w.poll(limit=2)
+        await w.consumers.ack(G, "c", batch.token)
+        await w.poll(limit=2)
+        consumer = w.consumers._find(G, "c")
+        # Somebody else may have read on in the generation between.
+        w.consumers._membership._adopt(consumer, consumer.generation + 2, consumer.assigned)
+        assert w.info().token is None and [p.position for p in w.info().partitions] == [2]
+
+    play(scenario)
+
+
 def test_auto_committed_positions_are_committed_before_partitions_are_given_up(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=2, records=4)
