@@ -1,7 +1,7 @@
-"""uvicorn's HTTP protocol under our limits: header bytes, slow senders, connections.
+"""uvicorn's HTTP protocol under our limits: header bytes, slow senders, slow readers, connections.
 
 uvicorn with httptools bounds none of these by itself: header lines grow in memory for as long as a client
-sends them, and a client that sends nothing is kept for ever.
+sends them, and a client that sends nothing, or reads nothing, is kept for ever.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_headers = True
         self._begun = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._unsent = 0
 
     @classmethod
     def limited(cls, config: Config) -> type[HttpProtocol]:
@@ -95,6 +97,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._expect_nothing()
+        self._forget_patience()
         super().connection_lost(exc)
 
     def _expect_headers(self, timeout_ms: int) -> None:
@@ -113,6 +116,35 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             # Browsers open connections ahead and send nothing; there is no request to refuse.
             self.transport.close()
+
+    # --- slow readers --------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """The client does not take what waits for it; its handler waits, and not for ever."""
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        """The client has taken most of it."""
+        self._forget_patience()
+        super().resume_writing()
+
+    def _wait_for_reader(self) -> None:
+        self._forget_patience()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._patience = self.loop.call_later(self.limits.write_timeout_ms / 1000, self._check_reader)
+
+    def _check_reader(self) -> None:
+        if self.transport.get_write_buffer_size() < self._unsent:
+            self._wait_for_reader()
+        else:
+            # A close would wait for the bytes to go out.
+            self.transport.abort()
+
+    def _forget_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     # --- header bytes --------------------------------------------------------------------------------------
 
