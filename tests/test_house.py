@@ -25,9 +25,12 @@ TOP = {
 _DOOR = "tests/core/listeners/kafka"
 TESTED_IN: dict[str, str] = {
     "app/__main__.py": "tests/app/test_serving.py",
+    "app/native/group_schemas.py": "tests/app/native/test_groups.py",
     "core/broker/batches.py": "tests/core/broker/test_records.py",
     "core/broker/broker.py": "tests/core/test_server.py",
     "core/broker/state.py": "tests/core/broker/test_topics.py",
+    "core/coordinator/group_messages.py": "tests/core/coordinator/test_group.py",
+    "core/coordinator/group_store.py": "tests/core/broker/test_group_store.py",
     "core/listeners/acceptor.py": "tests/core/listeners/test_connection.py",
     "core/listeners/kafka/configs.py": f"{_DOOR}/test_topics_offsets.py",
     "core/listeners/kafka/dispatch.py": "tests/clients/test_wire_frames.py",

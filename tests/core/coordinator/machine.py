@@ -202,3 +202,14 @@ def stable(*names: str, **join: object) -> Machine:
         machine.sync(name, {n: n.encode() for n in names})
     assert machine.state is State.STABLE
     return machine
+
+
+def static_leader() -> Machine:
+    """A stable group of a static member, which leads, and a dynamic one."""
+    machine = Machine()
+    machine.join(new_id="i-1", instance="i")
+    machine.join(new_id="b")
+    machine.end_round()
+    machine.sync("b")
+    machine.sync("i-1", {"i-1": b"I", "b": b"B"})
+    return machine
