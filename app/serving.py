@@ -55,6 +55,7 @@ class HttpServer(uvicorn.Server):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), 1.0)
 
+
 # Objects made before the collector looks for cycles. Requests make few that last; 700 is Python's default.
 _COLLECT_AFTER = 10_000
 
