@@ -7,7 +7,8 @@ into COORDINATOR_NOT_AVAILABLE, which makes clients ask again, and the next chan
 Each group has at most one timer, for the earliest moment at which something may be due. Heartbeats do not
 touch it: it fires, finds that nobody is late, and is set anew. So a thousand heartbeats cost no timer at all.
 A timer that fires much too late says that the whole process stood still (SIGSTOP, a suspended machine); nobody
-could be heard meanwhile, so the group's deadlines move by as much and nobody expires for it.
+could be heard meanwhile, so sessions begin anew, rounds go on for as long as they had left, and nobody expires
+for it.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class GroupRegistry:
             max_size=config.group_max_size,
         )
         self._started = self._moment()
+        # When a standstill was last noticed.
+        self._stalled_at = -inf
         self._entries: dict[str, Entry] = {}
         # Told of every group that has been moved and is not stable now: for members that live in the broker.
         self.watcher: Callable[[str], None] | None = None
@@ -242,11 +245,15 @@ class GroupRegistry:
 
     def _tick(self, entry: Entry) -> None:
         entry.timer = None
-        late = self._monotonic() - entry.wake_at
+        now = self._monotonic()
+        late = now - entry.wake_at
         entry.wake_at = inf
         if late > STALL:
-            log.warning("the broker stood still for %.1f s; sessions are prolonged by that", late)
-            entry.group.postpone(late)
+            if now - self._stalled_at > late:
+                # Once, not for each group.
+                log.warning("the broker stood still for %.1f s; sessions of members begin anew", late)
+                self._stalled_at = now
+            entry.group.resume(now, late)
         self._settle(entry, entry.group.tick(self._moment()))
 
 

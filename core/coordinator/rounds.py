@@ -35,6 +35,8 @@ LEGAL_MOVES: dict[State, frozenset[State]] = {
 
 # A new member does not know its id and cannot send heartbeats; Kafka's limit for it is five minutes as well.
 NEW_MEMBER_TIMEOUT = 300.0
+# What is already in the sockets is read within this time, when a broker that stood still goes on.
+RESUME_GRACE = 1.0
 # A round that nobody has joined is looked at again no sooner than this, whatever timeout the members asked for.
 MIN_ROUND = 1.0
 
@@ -119,14 +121,19 @@ class Rounds:
         self.wake_at = self._next_deadline()
         return self._effects()
 
-    def postpone(self, seconds: float) -> None:
-        """Move every deadline: the broker itself stood still, and nobody must expire for that."""
+    def resume(self, now: float, paused: float) -> None:
+        """The broker stood still for `paused` seconds: nobody could be heard, and nobody must expire for that.
+
+        Every member has a whole session again, as after a restart; rounds and pending members have the time that
+        was left to them, and a little more to be heard in.
+        """
         for member in self._members.values():
-            member.deadline += seconds
+            member.deadline = max(member.deadline, now + member.session_timeout)
+        shift = paused + RESUME_GRACE
         for member_id in self.roster.pending:
-            self.roster.pending[member_id] += seconds
-        self._join_deadline += seconds
-        self._sync_deadline += seconds
+            self.roster.pending[member_id] += shift
+        self._join_deadline += shift
+        self._sync_deadline += shift
         self.wake_at = self._next_deadline()
 
     def _next_deadline(self) -> float:

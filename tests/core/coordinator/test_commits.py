@@ -221,7 +221,7 @@ async def test_offsets_of_an_empty_group_expire_a_retention_after_the_last_membe
     await w.coordinator.commit("g", [Commit("t", 0, 1)], member_id=leader, generation=1)
     for _ in range(12):
         w.clock.advance(DAY)
-        w.coordinator.group("g").postpone(DAY)  # type: ignore[union-attr]
+        w.coordinator.group("g").resume(w.clock.monotonic(), DAY)  # type: ignore[union-attr]
         assert await w.coordinator.expire() == 0
     await w.coordinator.leave("g", [Leaver(leader)])
     w.clock.advance(6.9 * DAY)
@@ -237,7 +237,7 @@ async def test_stable_consumers_keep_what_they_subscribe_to_and_lose_what_is_old
     await w.coordinator.commit("g", [Commit("t", 0, 1), Commit("u", 0, 1)])
     [leader] = await w.stable()
     w.clock.advance(8 * DAY)
-    w.coordinator.group("g").postpone(8 * DAY)  # type: ignore[union-attr]
+    w.coordinator.group("g").resume(w.clock.monotonic(), 8 * DAY)  # type: ignore[union-attr]
     assert await w.coordinator.expire() == 1
     assert sorted(w.store.offsets) == [("g", "t", 0)]
     assert w.coordinator.heartbeat("g", leader, 1) is OK

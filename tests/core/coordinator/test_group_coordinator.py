@@ -204,14 +204,30 @@ async def test_a_wall_clock_that_jumps_expires_nobody() -> None:
         assert w.coordinator.heartbeat("g", leader, 1) is ErrorCode.NONE
 
 
-async def test_a_process_that_stood_still_gives_its_members_the_time_back() -> None:
+@pytest.mark.parametrize("heard_after", [0.0, 1.0, 5.0])
+async def test_a_process_that_stood_still_gives_its_members_a_session_anew(heard_after: float) -> None:
     w = await world()
     [leader] = await w.stable()
-    w.clock.advance(60)  # SIGSTOP: no timer could fire
-    await w.advance(0.1)
+    await w.advance(heard_after)
+    w.coordinator.heartbeat("g", leader, 1)
+    w.clock.advance(300)  # SIGSTOP: no timer could fire
+    await w.advance(SESSION_MS / 1000 - 1)
     assert w.coordinator.heartbeat("g", leader, 1) is ErrorCode.NONE
     await w.advance(SESSION_MS / 1000 + 1)
     assert w.coordinator.heartbeat("g", leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_round_goes_on_after_a_pause_for_as_long_as_it_had_left() -> None:
+    w = await world()
+    first, second = await w.stable(members=2)
+    waiting = await w.join(member_id=first)
+    w.clock.advance(300)
+    for _ in range(4):
+        await w.advance(8)
+        w.coordinator.heartbeat("g", second, 1)
+    assert not waiting.done()
+    await w.join(member_id=second)
+    assert waiting.result().generation == 2
 
 
 async def test_an_idle_group_keeps_no_timer() -> None:

@@ -188,7 +188,7 @@ class GroupOfClients(RuleBasedStateMachine):
     @rule()
     def pause_the_broker(self) -> None:
         self.machine.now += 60
-        self.machine.group.postpone(60)
+        self.machine.group.resume(self.machine.now, 60)
 
     @precondition(lambda self: self.machine.disk.group is not None)
     @rule()
