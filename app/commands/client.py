@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+import click
 import msgspec
 
 from app.commands.errors import RefusedError, UnreachableError
@@ -29,6 +30,7 @@ ANSWER_SECONDS = 60.0
 PATIENCE_SECONDS = 5.0
 # Items of a list in one answer.
 PAGE_SIZE = 1000
+_IS_IT_HTTP = "Is that its HTTP port, and not the one for Kafka clients? By default it is 8082."
 _PROBLEM = "application/problem+json"
 
 Params = Mapping[str, str | int | bool | None]
@@ -175,11 +177,9 @@ class Client:
         except httpx.RemoteProtocolError as error:
             if "disconnected" in str(error).lower() or "incomplete" in str(error).lower():
                 message = f"The gateway at {self.url} closed the connection before its answer was whole."
-                raise UnreachableError(message, sent=True) from None
+                raise UnreachableError(message, _IS_IT_HTTP, sent=True) from None
             message = f"What listens at {self.url} does not speak HTTP ({error})."
-            raise UnreachableError(
-                message, "Is it the Kafka port? The HTTP port is 8082 by default.", sent=True
-            ) from None
+            raise UnreachableError(message, _IS_IT_HTTP, sent=True) from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise self.unreachable(error, sent=True) from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
@@ -204,10 +204,16 @@ class Client:
 
 
 def base_url(url: str) -> str:
-    """The address of a gateway without a path of the API; `localhost:8082` is taken for http."""
-    text = url.strip().rstrip("/")
-    if "://" not in text:
-        text = f"http://{text}"
+    """The address of a gateway without a path of the API; `localhost:8082` is taken for http. Raises BadParameter."""
+    text = url.strip()
+    text = (text if "://" in text else f"http://{text}").rstrip("/")
+    try:
+        parts = urlsplit(text)
+        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        right = False
+    if not right or any(c.isspace() for c in text):
+        raise click.BadParameter(f"{url!r} is not like {DEFAULT_URL}.", param_hint="--url or SLUICE_URL")
     return text.removesuffix(API)
 
 

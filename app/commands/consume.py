@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 
 import click
 
 from app.commands.bounds import bounds_of
+from app.commands.group_reading import GroupReading
 from app.commands.moments import FORMS, Moment, MomentType
 from app.commands.options import Session, TopicName, gateway, partition_list
 from app.commands.output import Output, Progress
@@ -24,6 +25,8 @@ ENCODINGS = click.Choice(["auto", "json", "text", "base64"])
 @click.argument("topic", type=TopicName())
 @click.option("--from", "moment", type=MomentType(), metavar="MOMENT",
               help=f"Where to begin: {FORMS}. [earliest; with --follow: latest]")  # fmt: skip
+@click.option("-g", "--group", metavar="GROUP",
+              help="As a member of this group, which commits; --from is where it never did.")  # fmt: skip
 @click.option("--cursor", metavar="CURSOR", help="Begin where a stream of the HTTP API stood.")
 @click.option("-p", "--partition", "partitions", metavar="LIST", help="Only these, such as 0,2-5.")
 @click.option("-n", "--limit", type=click.IntRange(0), metavar="N", help="Stop after N records.")
@@ -43,6 +46,7 @@ def consume(
     /,
     topic: str,
     moment: Moment | None,
+    group: str | None,
     cursor: str | None,
     partitions: str | None,
     limit: int | None,
@@ -64,24 +68,52 @@ def consume(
     """
     out = session.out
     printer = Printer(out, template, null=null, end="" if no_newline else "\n", encoding=encoding)
+    filters = _filters(key, key_prefix, headers)
     if cursor is not None and moment is not None:
         raise click.UsageError("Either --from or --cursor says where to begin.")
+    if group is not None:
+        if cursor is not None or partitions is not None or filters:
+            raise click.UsageError(
+                "A member of a group gets what the group gives it: no --cursor, -p, -k, -H."
+            )
+        _as_member(session, printer, group, topic, moment or Moment("earliest"), follow=follow, limit=limit)
+        return
     bounds = bounds_of(session.topic(topic), partition_list(partitions))
     wanted = Wanted(
         topic,
         partitions=None if partitions is None else tuple(bounds),
         encoding=printer.encoding,
-        filters=_filters(key, key_prefix, headers),
+        filters=filters,
         follow=follow,
         limit=limit,
     )
     begin = moment or Moment("latest" if follow else "earliest")
-    reading = Reading(session.client, wanted, out.note)
-    with _stopping(), Progress(wanted=not out.terminal) as progress:
-        for chunk in reading.chunks(begin, cursor, bounds):
-            printer.print(chunk)
-            out.flush()
-            progress.update(counted(printer.printed, "record"))
+    with stopping():
+        printer.print_all(Reading(session.client, wanted, out.note).chunks(begin, cursor, bounds))
+
+
+def _as_member(
+    session: Session,
+    printer: Printer,
+    group: str,
+    topic: str,
+    start: Moment,
+    *,
+    follow: bool,
+    limit: int | None,
+) -> None:
+    if start.kind in ("offset", "back"):
+        raise click.UsageError(
+            "Where a group has committed nothing, it begins at earliest, latest or a time."
+        )
+    # A consumer that subscribes to a topic creates it; somebody who reads it has misspelt it.
+    session.topic(topic)
+    member = GroupReading(
+        session.client, group, topic,
+        encoding=printer.encoding, start=start, follow=follow, limit=limit, note=session.out.note,
+    )  # fmt: skip
+    with stopping(), member:
+        printer.print_all(member.chunks())
 
 
 class Printer:
@@ -112,6 +144,14 @@ class Printer:
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--format") from None
 
+    def print_all(self, chunks: Iterable[Chunk]) -> None:
+        """Print chunk after chunk, and each before the next is asked for; tell of it where results go elsewhere."""
+        with Progress(wanted=not self._out.terminal) as progress:
+            for chunk in chunks:
+                self.print(chunk)
+                self._out.flush()
+                progress.update(counted(self.printed, "record"))
+
     def print(self, chunk: Chunk) -> None:
         """Print some records."""
         render = as_json if self._template is None else self._template.render
@@ -123,7 +163,7 @@ class Printer:
 
 
 @contextlib.contextmanager
-def _stopping() -> Iterator[None]:
+def stopping() -> Iterator[None]:
     """Ctrl-C is how one ends a reading, and SIGTERM how `timeout` does: both are no failure."""
 
     def stop(number: int, frame: FrameType | None) -> None:

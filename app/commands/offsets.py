@@ -98,6 +98,8 @@ def delete_offsets(session: Session, group: str, topic: str, partitions: str | N
 
 @offsets.command(
     "at",
+    # So that `-10` is a moment and no option.
+    context_settings={"ignore_unknown_options": True},
     epilog=f"A moment is one of: {FORMS}. A time gives the first record that is not older; none, where all are.",
 )
 @click.argument("topic", type=TopicName())

@@ -13,7 +13,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from app.commands.client import DEFAULT_URL, Client, base_url, topic_path
+from app.commands.client import DEFAULT_URL, Client, topic_path
 from app.commands.errors import INTERRUPTED, CommandError, RefusedError
 from app.commands.output import Output
 from app.version import VERSION
@@ -114,7 +114,10 @@ class TopicName(click.ParamType):  # type: ignore[type-arg]
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """The names that begin so. Silent where no gateway answers: a shell waits for this."""
-        client = Client(base_url(os.environ.get("SLUICE_URL") or DEFAULT_URL))
+        try:
+            client = Client(os.environ.get("SLUICE_URL") or DEFAULT_URL)
+        except click.ClickException:
+            return []
         try:
             page = client.send(
                 "GET", "/topics", params={"prefix": incomplete, "page_size": 50}, patient=False

@@ -18,6 +18,8 @@ class Reply:
     kind: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     hang_up: bool = False
+    # A content length that is not the body's: the answer breaks off.
+    declared: int | None = None
 
 
 class FakeGateway:
@@ -42,11 +44,14 @@ class FakeGateway:
                 content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
                 self.send_response(reply.status)
                 self.send_header("content-type", reply.kind)
-                self.send_header("content-length", str(len(content)))
+                length = len(content) if reply.declared is None else reply.declared
+                self.send_header("content-length", str(length))
                 for name, value in reply.headers:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(content)
+                if reply.declared is not None:
+                    self.close_connection = True
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815
 
@@ -54,6 +59,7 @@ class FakeGateway:
                 return
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._stopped = False
         self._server.daemon_threads = True
         self._thread = Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
@@ -63,11 +69,17 @@ class FakeGateway:
         """What the next requests get."""
         self.replies += replies
 
+    def stop_listening(self) -> None:
+        """Refuse connections from now on."""
+        if not self._stopped:
+            self._stopped = True
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+
     def stop(self) -> None:
-        """Listen no more."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        """The end of the test."""
+        self.stop_listening()
 
 
 def problem(status: int, slug: str, detail: str, **more: Any) -> Reply:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 from click.testing import CliRunner
 
 from app.__main__ import main
@@ -52,3 +54,20 @@ def run(*args: str, url: str, given: bytes | str | None = None, code: int | None
 
 Sluice = Callable[..., Ran]
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
+
+
+def lines_of(process: subprocess.Popen[bytes], count: int) -> list[bytes]:
+    """The next lines that a process prints."""
+    assert process.stdout is not None
+    return [process.stdout.readline().rstrip(b"\n") for _ in range(count)]
+
+
+def until_connected(process: subprocess.Popen[bytes]) -> None:
+    """Wait until a process has an established connection, and a moment more, in which it sends its request."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if any(c.status == "ESTABLISHED" for c in psutil.Process(process.pid).net_connections()):
+            time.sleep(0.5)
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never connected")

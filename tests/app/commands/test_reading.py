@@ -1,0 +1,171 @@
+"""Streams that break off and are taken up again: nothing is missed, nothing comes twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.commands.bounds import Bounds
+from app.commands.client import Client
+from app.commands.errors import RefusedError, UnreachableError
+from app.commands.moments import Moment
+from app.commands.reading import Chunk, Reading, Wanted
+from tests.app.commands.fake_gateway import FakeGateway, Reply, problem
+from tests.app.commands.running import Sluice, Spawn, lines_of, until_connected
+from tests.broker_process import BrokerProcess
+
+BOUNDS = {0: Bounds(0, 100)}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.commands.reading.FIRST_PAUSE", 0.01)
+
+
+@pytest.fixture
+def client(fake: FakeGateway) -> Iterator[Client]:
+    """A client of the fake gateway."""
+    one = Client(fake.url)
+    yield one
+    one.close()
+
+
+def _lines(*lines: dict[str, Any], whole: bool = True) -> Reply:
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    return Reply(200, body, "application/x-ndjson", declared=None if whole else len(body) + 10)
+
+
+def _record(offset: int, **more: Any) -> dict[str, Any]:
+    return {"topic": "t", "partition": 0, "offset": offset, "cursor": f"c{offset}", **more}
+
+
+def _read(reading: Reading, begin: Moment, count: int, bounds: dict[int, Bounds] | None = None) -> list[int]:
+    offsets: list[int] = []
+    chunks: Iterator[Chunk] = reading.chunks(begin, None, bounds or BOUNDS)
+    for chunk in chunks:
+        offsets += [record.offset for record in chunk]
+        if len(offsets) >= count:
+            break
+    return offsets
+
+
+def _query(fake: FakeGateway, index: int) -> str:
+    return fake.requests[index][1].partition("?")[2]
+
+
+def test_a_stream_that_broke_off_goes_on_behind_its_last_record(fake: FakeGateway, client: Client) -> None:
+    notes: list[str] = []
+    fake.will_answer(_lines(_record(1), _record(2), whole=False), Reply(hang_up=True), _lines(_record(3)))
+    reading = Reading(client, Wanted("t", follow=True), notes.append)
+    assert _read(reading, Moment("earliest"), 3) == [1, 2, 3]
+    assert "from=earliest" in _query(fake, 0)
+    assert "cursor=c2" in _query(fake, 1) and "cursor=c2" in _query(fake, 2)
+    assert len(notes) == 1 and notes[0].endswith("Trying again.")
+
+
+def test_the_end_is_held_on_to_before_the_first_record_comes(fake: FakeGateway, client: Client) -> None:
+    page = Reply(200, {"records": [], "next_cursor": "here", "caught_up": True})
+    fake.will_answer(page, Reply(hang_up=True), _lines(_record(7)))
+    assert _read(Reading(client, Wanted("t", follow=True), lambda _: None), Moment("latest"), 1) == [7]
+    assert [_query(fake, i).count("cursor=here") for i in (1, 2)] == [1, 1]
+
+
+def test_a_bye_is_followed_by_a_new_connection(fake: FakeGateway, client: Client) -> None:
+    notes: list[str] = []
+    bye = {"bye": {"reason": "stopping", "retry_ms": 1}, "cursor": "c5"}
+    fake.will_answer(_lines(_record(1), bye), _lines(_record(6)))
+    assert _read(Reading(client, Wanted("t", follow=True), notes.append), Moment("earliest"), 2) == [1, 6]
+    assert "cursor=c5" in _query(fake, 1) and notes == ["The gateway is stopping; connecting again."]
+
+
+def test_what_is_gone_is_told_and_reading_goes_on_behind_it(fake: FakeGateway, client: Client) -> None:
+    notes: list[str] = []
+    gone = problem(410, "offset-out-of-range", "Offsets 2 to 9 are gone.", next_cursor="c9")
+    lost = {"problem": {"detail": "A batch is broken."}, "cursor": "c11"}
+    fake.will_answer(_lines(_record(1), whole=False), gone, _lines(_record(10), lost, _record(12)))
+    assert _read(Reading(client, Wanted("t", follow=True), notes.append), Moment("earliest"), 3) == [
+        1,
+        10,
+        12,
+    ]
+    assert "cursor=c9" in _query(fake, 2)
+    assert notes[1:] == ["Offsets 2 to 9 are gone.", "A batch is broken."]
+
+
+def test_a_topic_that_is_deleted_ends_the_following(fake: FakeGateway, client: Client) -> None:
+    fake.will_answer(_lines(_record(1), whole=False), problem(404, "unknown-topic-or-partition", "No topic."))
+    with pytest.raises(RefusedError, match="No topic"):
+        _read(Reading(client, Wanted("t", follow=True), lambda _: None), Moment("earliest"), 2)
+
+
+def test_a_gateway_that_is_not_there_at_first_is_not_waited_for(fake: FakeGateway, client: Client) -> None:
+    fake.stop_listening()
+    with pytest.raises(UnreachableError):
+        _read(Reading(client, Wanted("t", follow=True), lambda _: None), Moment("earliest"), 1)
+
+
+def test_without_following_a_break_is_a_failure(fake: FakeGateway, client: Client) -> None:
+    fake.will_answer(_lines(_record(1), whole=False))
+    with pytest.raises(UnreachableError):
+        _read(Reading(client, Wanted("t"), lambda _: None), Moment("earliest"), 2)
+
+
+def test_without_following_what_comes_meanwhile_is_left_out(fake: FakeGateway, client: Client) -> None:
+    fake.will_answer(_lines(_record(8), _record(9), _record(10), _record(11)))
+    reading = Reading(client, Wanted("t"), lambda _: None)
+    assert _read(reading, Moment("earliest"), 99, {0: Bounds(0, 10)}) == [8, 9]
+    assert "wait_ms=0" in _query(fake, 0)
+
+
+def test_following_from_an_offset_joins_pages_and_stream_without_a_seam(
+    fake: FakeGateway, client: Client
+) -> None:
+    detail = {"name": "t", "partition_details": [{"partition": 0, "earliest": 0, "latest": 5}]}
+    fake.will_answer(
+        Reply(200, {"records": [], "next_cursor": "at3", "caught_up": True}),
+        Reply(200, detail),
+        Reply(200, {"records": [_record(2), _record(3)], "next_offset": 4}),
+        Reply(200, {"records": [_record(4), _record(5)], "next_offset": 6}),
+        _lines(_record(3), _record(4), _record(5), _record(6)),
+    )
+    reading = Reading(client, Wanted("t", follow=True), lambda _: None)
+    assert _read(reading, Moment("offset", 2), 5, {0: Bounds(0, 3)}) == [2, 3, 4, 5, 6]
+    assert "cursor=at3" in _query(fake, 4)
+
+
+def test_a_page_that_leads_nowhere_is_not_asked_for_ever(fake: FakeGateway, client: Client) -> None:
+    fake.will_answer(Reply(200, {"records": [], "next_offset": 2}))
+    assert _read(Reading(client, Wanted("t"), lambda _: None), Moment("offset", 2), 1) == []
+
+
+def test_a_limit_is_what_is_left_after_a_break(fake: FakeGateway, client: Client) -> None:
+    fake.will_answer(_lines(_record(1), _record(2), whole=False), _lines(_record(3), _record(4)))
+    reading = Reading(client, Wanted("t", follow=True, limit=3), lambda _: None)
+    assert _read(reading, Moment("earliest"), 99) == [1, 2, 3]
+    assert "limit=3" in _query(fake, 0) and "limit=1" in _query(fake, 1)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_following_survives_a_restart_of_the_gateway(
+    spawn: Spawn, sluice: Sluice, broker: BrokerProcess, topic: str, how: str
+) -> None:
+    process = spawn("consume", topic, "--follow", "--json")
+    until_connected(process)
+    sluice("produce", topic, "-p", "0", "before")
+    (line,) = lines_of(process, 1)
+    assert json.loads(line)["value"] == "before"
+    if how == "stop":
+        assert broker.stop() == 0
+    else:
+        broker.kill()
+    broker.start()
+    sluice("produce", topic, "-p", "1", "after", "later")
+    assert [json.loads(line)["value"] for line in lines_of(process, 2)] == ["after", "later"]
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, b"")
+    assert b"gain." in err and b"Traceback" not in err
