@@ -29,6 +29,7 @@ from app.proxy.errors import (
     ALREADY_SUBSCRIBED,
     INSTANCE_EXISTS,
     INSTANCE_NOT_FOUND,
+    KAFKA_BAD_REQUEST,
     ProxyError,
     bad_config,
     illegal_state,
@@ -130,6 +131,10 @@ class ConsumerRoutes:
     async def create(self, request: Request, segments: list[str]) -> Answer:
         """POST /consumers/{group}."""
         group = segments[1]
+        if group in (".", ".."):
+            raise unprocessable(
+                "A group of that name has no path: '.' and '..' lead elsewhere.", KAFKA_BAD_REQUEST
+            )
         try:
             wanted = await read_optional_json(request, _create) or CreateInstance()
         except Problem as problem:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn
 
 import msgspec
 from msgspec import UNSET
 
-from app.formats import FormatError, to_bytes
+from app.formats import FormatError, check_depth, to_bytes
 from app.front import check_charset
 from app.json_errors import Fault, refuse_fault
 from app.native.produce_body import ProduceBody, find_duplicate
@@ -29,7 +30,7 @@ from app.proxy.errors import (
     unprocessable,
 )
 from app.proxy.media import FORMATS, accept_of, embedded_format
-from app.proxy.schemas import PartitionOffset, ProduceRecord, ProduceRequest, ProduceResponse, ProxyHeader
+from app.proxy.schemas import PartitionOffset, ProduceRequest, ProduceResponse, ProxyHeader
 from app.proxy.topics import partition_number
 from app.requests import Answer, Request
 from core.broker.broker import Broker
@@ -42,17 +43,18 @@ from core.types import TopicPartition
 _decoder = decoder_of(ProduceRequest)
 _encode = msgspec.json.Encoder().encode
 _MAX_TIMESTAMP = 2**63 - 1
-# The names of members that are counted when doubles are looked for, beside those of headers.
-_COUNTED = tuple(f'"{name}"'.encode() for name in ("key", "value", "partition", "timestamp", "headers"))
-_OTHERS = (b"\\", b'"topic"', b'"offset"', b"_schema")
 
 
 class ProduceRoutes:
     """The handlers, over one broker."""
 
     def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Broker]) -> None:
-        self._max_depth = config.http_max_json_depth
-        self._limits = ProduceBody(max_depth=config.http_max_json_depth, max_records=config.http_max_records)
+        max_depth = config.http_max_json_depth
+        self._ways: dict[str, Callable[[bytes], bytes | None]] = {
+            name: partial(_string_to_bytes, name, max_depth) for name in FORMATS
+        }
+        self._ways["json"] = partial(_json_to_bytes, max_depth)
+        self._limits = ProduceBody(max_depth=max_depth, max_records=config.http_max_records)
         self._dialect = dialect
         self._broker = broker
 
@@ -91,40 +93,46 @@ class ProduceRoutes:
         return media_type, self._convert(shape, body, embedded)
 
     def _convert(self, shape: ProduceRequest, body: bytes, embedded: str) -> list[NewRecord]:
-        max_depth = self._max_depth
-        counts = [0, 0, 0, 0, 0]
+        convert = self._ways[embedded]
+        raws: list[bytes] = []
+        # Members that are set in plain sight: the list of records is one.
+        members = 1
         records = []
         for index, item in enumerate(shape.records):
-            key = value = None
+            key = value = partition = timestamp = None
+            headers: Headers = ()
             field = "key"
             try:
                 if item.key is not UNSET:
-                    key = to_bytes(bytes(item.key), embedded, max_depth)
-                    counts[0] += 1
+                    data = bytes(item.key)
+                    raws.append(data)
+                    key = convert(data)
                 field = "value"
                 if item.value is not UNSET:
-                    value = to_bytes(bytes(item.value), embedded, max_depth)
-                    counts[1] += 1
+                    data = bytes(item.value)
+                    raws.append(data)
+                    value = convert(data)
+                elif item.key is UNSET:
+                    raise unprocessable(f"Record {index} has neither a key nor a value.")
             except FormatError as error:
                 where = f"Record {index}, field {field!r}"
                 raise unprocessable(
                     f"{where}: {error} (embedded format {embedded}).", CONVERSION_FAILED
                 ) from None
-            if item.key is UNSET and item.value is UNSET:
-                raise unprocessable(f"Record {index} has neither a key nor a value.")
-            partition = timestamp = None
-            headers: Headers = ()
             if item.partition is not UNSET:
+                members += 1
                 partition = item.partition
-                counts[2] += 1
             if item.timestamp is not UNSET:
+                members += 1
                 timestamp = _timestamp(item.timestamp, index)
-                counts[3] += 1
             if item.headers is not UNSET:
                 headers = _headers(item.headers, index)
-                counts[4] += 1
             records.append(NewRecord(key, value, headers, timestamp, partition))
-        _check_duplicates(shape.records, body, counts)
+        # Outside of keys and values, the only quotes of a plain body are those of its members' names. Where there
+        # are more, another look tells whether a member stands there twice: which is meant nobody could know.
+        quotes = body.count(b'"') - sum([raw.count(b'"') for raw in raws])
+        if quotes != 2 * (members + len(raws)) and (twice := find_duplicate(body)):
+            refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", twice, False))
         return records
 
     # --- the answer ----------------------------------------------------------------------------------------
@@ -156,6 +164,19 @@ class ProduceRoutes:
                 for r in results
             ]
         )
+
+
+def _json_to_bytes(max_depth: int, raw: bytes) -> bytes | None:
+    """JSON stays as it is; only null is null."""
+    # Every level takes a pair of brackets: shorter texts are not looked at.
+    if len(raw) > 2 * max_depth:
+        check_depth(raw, max_depth)
+    return None if raw == b"null" else raw
+
+
+def _string_to_bytes(encoding: str, max_depth: int, raw: bytes) -> bytes | None:
+    """The bytes of a string that is base64, or text."""
+    return to_bytes(raw, encoding, max_depth)
 
 
 def _refuse_schema_format(embedded: str, shape: ProduceRequest) -> NoReturn:
@@ -202,16 +223,3 @@ def _header(header: ProxyHeader, index: int) -> tuple[str, bytes | None]:
         raise unprocessable(
             f"Record {index}: the value of the header {name[:60]!r} is not base64.", CONVERSION_FAILED
         ) from None
-
-
-def _check_duplicates(items: Sequence[ProduceRecord], body: bytes, counts: Sequence[int]) -> None:
-    """Refuse an object that has one member twice: which of them is meant nobody can know.
-
-    Each name stands in the usual body as often as it is set. Where one stands there more often, it may be
-    doubled, or part of a value; the judge then parses the body once more.
-    """
-    plain = not counts[4] and body.count(b'"records"') == 1 and not any(other in body for other in _OTHERS)
-    if plain and all(body.count(name) == count for name, count in zip(_COUNTED, counts, strict=True)):
-        return
-    if twice := find_duplicate(body):
-        refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", twice, False))
