@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
-
 from core.errors import BrokerError, ErrorCode
 from core.records.batch import batches, encode_batch, iter_records, set_log_append_time
 from core.records.compression import CODECS
@@ -169,6 +167,9 @@ def _plain_set(
         return encode_plain(
             magic, timestamp_type, [(r.offset - base_offset, r.timestamp, r.key, r.value) for r in records]
         )
+    # Imported here for the reason that `record_codec.extension` gives.
+    from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+
     builder = LegacyRecordBatchBuilder(magic, 0, NO_LIMIT)
     append, size = builder.append, 0
     for record in records:
