@@ -11,7 +11,6 @@ import pytest
 from app.main import Application, create_app
 from core.broker.consumer_messages import ConsumerInfo
 from core.records.record import NewRecord
-from core.types import TopicPartition
 from tests.app.conftest import client_of, config_for
 from tests.app.proxy.conftest import BINARY, JSON, TEXT, V2, Group, Refused, places, write
 
@@ -462,31 +461,3 @@ async def test_a_poll_whose_client_has_gone_moves_nothing(
     await asyncio.wait_for(polling, 5)
     assert sent == ["body"]
     assert await instance.values() == ["kept"]
-
-
-# --- restarts -----------------------------------------------------------------------------------------------
-
-
-async def test_an_instance_lives_through_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
-    config = config_for(tmp_path_factory.mktemp("again") / "data", **CONFIG)
-    app = create_app(config)
-    async with app.lifespan(), client_of(app) as http:
-        await write(http, "t", 0, 1, 2)
-        options = {"format": "json", "auto_offset_reset": "earliest", "auto_commit_enable": "false"}
-        instance = await Group(http, "g").create("i", consumer_request_timeout_ms=5000, **options)
-        await instance.subscribe("t")
-        assert await instance.values("timeout=5000&max_bytes=1") == [0]
-        await instance.call("POST", "offsets")
-        chosen = await Group(http, "h").create("j", **options)
-        await chosen.assign(("t", 0))
-        await chosen.done("POST", "positions", {"offsets": [{"topic": "t", "partition": 0, "offset": 2}]})
-    app = create_app(config)
-    async with app.lifespan(), client_of(app) as http:
-        instance.http = chosen.http = http
-        assert (await instance.call("GET", "subscription")).json() == {"topics": ["t"]}
-        assert info(app, Group(http, "g")).options.settings["consumer.request.timeout.ms"] == "5000"
-        assert await instance.committed("t") == 1
-        assert await instance.values() == [1, 2]
-        assert (await chosen.call("GET", "assignments")).json() == {"partitions": places(("t", 0))}
-        assert await chosen.values() == [2]
-        assert app.gateway.broker.partition(TopicPartition("t", 0)).offsets.high_watermark == 3
