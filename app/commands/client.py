@@ -60,6 +60,8 @@ class Client:
 
     def __init__(self, url: str) -> None:
         self.url = base_url(url)
+        # As it is shown to people: without the password that it may hold.
+        self.shown = _without_user(self.url)
         self._http: httpx.Client | None = None
 
     def close(self) -> None:
@@ -115,7 +117,7 @@ class Client:
                     timeout=_timeout(ANSWER_SECONDS + wait_ms / 1000),
                 )
             if response.is_success:
-                return Answer(response.status_code, response.content, response.headers, self.url)
+                return Answer(response.status_code, response.content, response.headers, self.shown)
             pause = _pause(response)
             if not patient or pause is None or time.monotonic() + pause > deadline:
                 raise self._refusal(response, response.content)
@@ -173,23 +175,23 @@ class Client:
             raise self.unreachable(error, sent=False) from None
         except httpx.TimeoutException:
             what = "has gone silent" if streaming else f"did not answer within {ANSWER_SECONDS:.0f} s"
-            raise UnreachableError(f"The gateway at {self.url} {what}.", sent=True) from None
+            raise UnreachableError(f"The gateway at {self.shown} {what}.", sent=True) from None
         except httpx.RemoteProtocolError as error:
             if "disconnected" in str(error).lower() or "incomplete" in str(error).lower():
-                message = f"The gateway at {self.url} closed the connection before its answer was whole."
+                message = f"The gateway at {self.shown} closed the connection before its answer was whole."
                 raise UnreachableError(message, _IS_IT_HTTP, sent=True) from None
-            message = f"What listens at {self.url} does not speak HTTP ({error})."
+            message = f"What listens at {self.shown} does not speak HTTP ({error})."
             raise UnreachableError(message, _IS_IT_HTTP, sent=True) from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise self.unreachable(error, sent=True) from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise UnreachableError(f"{self.url!r} cannot be called: {error}", sent=False) from None
+            raise UnreachableError(f"{self.shown!r} cannot be called: {error}", sent=False) from None
 
     def unreachable(self, error: Exception, *, sent: bool) -> UnreachableError:
         """The error for a gateway that cannot be reached, with what to do about it."""
         reason = _reason(error)
         return UnreachableError(
-            f"No gateway can be reached at {self.url}: {reason}.",
+            f"No gateway can be reached at {self.shown}: {reason}.",
             "Is it running? `sluice serve` starts one; --url or SLUICE_URL names another.",
             sent=sent,
         )
@@ -200,7 +202,7 @@ class Client:
                 problem = msgspec.json.decode(content)
                 if isinstance(problem, dict):
                     return RefusedError(problem, response.status_code)
-        return _stranger(self.url, response.status_code, response.headers)
+        return _stranger(self.shown, response.status_code, response.headers)
 
 
 def base_url(url: str) -> str:
@@ -215,6 +217,11 @@ def base_url(url: str) -> str:
     if not right or any(c.isspace() for c in text):
         raise click.BadParameter(f"{url!r} is not like {DEFAULT_URL}.", param_hint="--url or SLUICE_URL")
     return text.removesuffix(API)
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def is_local(url: str) -> bool:

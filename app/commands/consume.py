@@ -13,7 +13,7 @@ from app.commands.bounds import bounds_of
 from app.commands.group_reading import GroupReading
 from app.commands.moments import FORMS, Moment, MomentType
 from app.commands.options import Session, TopicName, gateway, partition_list
-from app.commands.output import Output, Progress
+from app.commands.output import Output
 from app.commands.reading import Chunk, Reading, Wanted
 from app.commands.record_output import PRESETS, Template, as_json
 from app.commands.text import counted
@@ -146,7 +146,7 @@ class Printer:
 
     def print_all(self, chunks: Iterable[Chunk]) -> None:
         """Print chunk after chunk, and each before the next is asked for; tell of it where results go elsewhere."""
-        with Progress(wanted=not self._out.terminal) as progress:
+        with self._out.reading_progress() as progress:
             for chunk in chunks:
                 self.print(chunk)
                 self._out.flush()

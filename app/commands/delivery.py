@@ -62,6 +62,8 @@ class Delivery:
         note: Callable[[str], None],
     ) -> None:
         self.written = Written()
+        # Where the batch came from that has no answer yet; nothing where there is none.
+        self.under_way = ""
         self._client = client
         self._path = f"{topic_path(topic)}/records"
         self._acks = acks
@@ -72,12 +74,14 @@ class Delivery:
     def send(self, batch: Sequence[Outgoing]) -> None:
         """Write a batch. Raises CommandError, which says where it stopped and what is written."""
         content = b"\n".join(record.json for record in batch)
+        self.under_way = batch[0].where if len(batch) == 1 else f"{batch[0].where} to {batch[-1].where}"
         try:
             answer = self._post(content)
         except RefusedError as error:
             raise self._refused(error, batch) from None
         except UnreachableError as error:
             raise self._lost(error, batch) from None
+        self.under_way = ""
         refused = []
         for record, result in zip(batch, answer["records"], strict=True):
             if result.get("error") is not None:
@@ -136,8 +140,8 @@ class Delivery:
     def _lost(self, error: UnreachableError, batch: Sequence[Outgoing]) -> UnreachableError:
         before = f"Written before that: {counted(self.written.records, 'record')}."
         if error.sent:
-            span = batch[0].where if len(batch) == 1 else f"{batch[0].where} to {batch[-1].where}"
-            error.hints = (f"What was under way may or may not have been written: {span}.", before)
+            uncertain = f"What was under way may or may not have been written: {self.under_way}."
+            error.hints = (uncertain, before)
         elif self.written.records:
             error.hints = (*error.hints, f"{before} It stopped at {batch[0].where}.")
         return error

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from app.commands.client import group_path
-from app.commands.errors import CommandError, RefusedError
+from app.commands.errors import CommandError, RefusedError, UnreachableError
 from app.commands.moments import FORMS, Moment, MomentType
 from app.commands.options import Session, confirm, gateway
 from app.commands.output import Cell, Output
@@ -151,7 +151,14 @@ def _watch(session: Session, name: str, path: str, seconds: float) -> None:
     if not out.as_json and not out.terminal:
         out.say(f"{'TIME':<20}  {'LAG':>12}  {'CHANGE':>12}")
     while True:
-        lag = client.get(path)
+        try:
+            lag = client.get(path)
+        except UnreachableError as error:
+            if before is None:
+                raise
+            out.note(error.text)
+            time.sleep(seconds)
+            continue
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
         total = lag["total_lag"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import stat
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -33,6 +34,7 @@ class Output:
         self.terminal = sys.stdout.isatty()
         self.colour = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._binary = sys.stdout.buffer
+        self._progress: Progress | None = None
 
     def write(self, data: bytes) -> None:
         """Bytes as they are."""
@@ -59,7 +61,26 @@ class Output:
 
     def note(self, text: str) -> None:
         """A remark on stderr."""
+        if self._progress is not None:
+            self._progress.clear()
         click.echo(f"sluice: {printable(text)}", err=True)
+
+    def progress(self) -> Progress:
+        """A progress line that gives way to notes."""
+        self._progress = Progress()
+        return self._progress
+
+    def reading_progress(self) -> Progress:
+        """The same for a command that prints all the while: only where that goes into a file.
+
+        On a terminal one sees it; and what a pipe leads to may print to the same terminal.
+        """
+        try:
+            into_file = stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+        except (OSError, ValueError):
+            into_file = False
+        self._progress = Progress(wanted=into_file)
+        return self._progress
 
     def document(self, value: Any) -> None:
         """One JSON document, indented."""

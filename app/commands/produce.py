@@ -107,14 +107,16 @@ def produce(
     started = time.monotonic()
     try:
         most_records = min(batch, int(limits.get("records_per_write", batch)))
-        _send_all(delivery, source, most_records, min(BATCH_BYTES, most_bytes))
+        with session.out.progress() as progress:
+            _send_all(delivery, source, most_records, min(BATCH_BYTES, most_bytes), progress)
     except (CommandError, KeyboardInterrupt) as error:
         if session.out.as_json:
             _report(session.out, topic, delivery, started)
         elif isinstance(error, InputError):
             error.hints = (f"{counted(delivery.written.records, 'record')} before it written.",)
         elif isinstance(error, KeyboardInterrupt):
-            session.out.note(f"stopped; {counted(delivery.written.records, 'record')} written.")
+            uncertain = f"; perhaps also {delivery.under_way}" if delivery.under_way else ""
+            session.out.note(f"stopped; {counted(delivery.written.records, 'record')} written{uncertain}.")
         raise
     _report(session.out, topic, delivery, started)
 
@@ -207,31 +209,36 @@ def _until_a_mistake(
         raise
 
 
-def _send_all(delivery: Delivery, source: Iterator[Outgoing | None], records: int, size_limit: int) -> None:
+def _send_all(
+    delivery: Delivery,
+    source: Iterator[Outgoing | None],
+    records: int,
+    size_limit: int,
+    progress: Progress,
+) -> None:
     started = time.monotonic()
     batch: list[Outgoing] = []
     held = 0
-    with Progress() as progress:
 
-        def flush() -> None:
-            nonlocal held
-            if batch:
-                delivery.send(batch)
-                batch.clear()
-                held = 0
-                written = delivery.written
-                rate = written.records / max(time.monotonic() - started, 0.001)
-                progress.update(f"{counted(written.records, 'record')}, {size(written.size)}, {rate:,.0f}/s")
+    def flush() -> None:
+        nonlocal held
+        if batch:
+            delivery.send(batch)
+            batch.clear()
+            held = 0
+            written = delivery.written
+            rate = written.records / max(time.monotonic() - started, 0.001)
+            progress.update(f"{counted(written.records, 'record')}, {size(written.size)}, {rate:,.0f}/s")
 
-        for record in _until_a_mistake(source, flush):
-            if record is None:
-                flush()
-                continue
-            if batch and (len(batch) >= records or held + len(record.json) > size_limit):
-                flush()
-            batch.append(record)
-            held += len(record.json) + 1
-        flush()
+    for record in _until_a_mistake(source, flush):
+        if record is None:
+            flush()
+            continue
+        if batch and (len(batch) >= records or held + len(record.json) > size_limit):
+            flush()
+        batch.append(record)
+        held += len(record.json) + 1
+    flush()
 
 
 def _report(out: Output, topic: str, delivery: Delivery, started: float) -> None:

@@ -41,6 +41,17 @@ def test_local_addresses_are_told_from_others() -> None:
     assert not any(map(is_local, ["http://10.0.0.1", "http://example.org"]))
 
 
+def test_a_password_in_the_address_is_used_and_never_shown(fake: FakeGateway) -> None:
+    with_user = fake.url.replace("http://", "http://ann:secret@")
+    fake.will_answer(Reply(200, {"items": []}), Reply(200, b"", "text/html"), Reply(hang_up=True))
+    run("topics", "list", url=with_user)
+    assert fake.requests[0][3]["authorization"].startswith("Basic ")
+    for _ in range(2):
+        assert "secret" not in run("topics", "list", url=with_user, code=None).err
+    fake.stop_listening()
+    assert "secret" not in run("topics", "list", url=with_user, code=3).err
+
+
 def test_names_become_single_segments() -> None:
     assert segment("a/b ü\udcff") == "a%2Fb%20%C3%BC%FF"
     assert (segment("."), segment(".."), segment("a.b"), segment("...")) == ("%2E", "%2E%2E", "a.b", "...")

@@ -10,6 +10,7 @@ import signal
 import pytest
 
 from tests.app.commands.running import Sluice, Spawn, lines_of
+from tests.broker_process import BrokerProcess
 
 # A first member is not kept waiting for a second.
 BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
@@ -108,6 +109,16 @@ def test_watched_lag_is_a_screen_on_a_terminal(spawn: Spawn, group: str) -> None
     os.close(other)
     os.close(terminal)
     assert b"8 records" in shown and b"PARTITION" in shown
+
+
+def test_watching_survives_a_restart_of_the_gateway(spawn: Spawn, broker: BrokerProcess, group: str) -> None:
+    process = spawn("groups", "lag", group, "--watch", "0.1", "--json")
+    lines_of(process, 1)
+    broker.kill()
+    broker.start()
+    assert all(json.loads(line)["total_lag"] == 8 for line in lines_of(process, 20))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 0
 
 
 def test_a_reset_shows_before_and_after_and_changes_nothing(sluice: Sluice, group: str) -> None:

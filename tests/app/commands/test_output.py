@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +116,32 @@ def test_progress_is_for_terminals_and_leaves_nothing_behind(
         progress.update("10 records")
         progress.update("20\x1b records")
     assert stderr.bytes == (b"\r\x1b[K10 records\r\x1b[K20\\x1b records\r\x1b[K" if terminal else b"")
+
+
+def test_a_note_takes_the_progress_line_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("app.commands.output._PROGRESS_INTERVAL", 0.0)
+    monkeypatch.setattr(sys, "stdout", _Terminal(False))
+    stderr = _Terminal(True)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    out = Output()
+    with out.progress() as progress:
+        progress.update("working")
+        out.note("away")
+    assert stderr.bytes == b"\r\x1b[Kworking\r\x1b[Ksluice: away\n"
+
+
+@pytest.mark.parametrize("into", ["file", "pipe"])
+def test_who_prints_all_the_while_shows_progress_only_where_that_goes_into_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, into: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", _Terminal(True))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe, (tmp_path / "out").open("w") as file:
+        monkeypatch.setattr(sys, "stdout", file if into == "file" else pipe)
+        assert Output().reading_progress().shown is (into == "file")
 
 
 def test_a_reader_who_has_gone_is_noticed_before_something_is_written(

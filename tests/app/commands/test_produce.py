@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -197,6 +199,30 @@ def test_a_slow_input_is_written_line_by_line(spawn: Spawn, sluice: Sluice, topi
     os.close(writing)
     out, _ = process.communicate(timeout=20)
     assert process.returncode == 0 and out.startswith(b"2 records written")
+
+
+def test_ctrl_c_tells_what_was_written(spawn: Spawn, sluice: Sluice, topic: str) -> None:
+    reading, writing = os.pipe()
+    process = spawn("produce", topic, stdin=reading)
+    os.close(reading)
+    os.write(writing, b"one\ntwo\n")
+    assert len(sluice("consume", topic, "--follow", "--from", "earliest", "-n", "2").lines) == 2
+    # A reader may see them before the answer has reached the writer.
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    os.close(writing)
+    assert (process.returncode, out, err) == (130, b"", b"sluice: stopped; 2 records written.\n")
+
+
+def test_a_person_at_a_terminal_is_told_what_to_do(spawn: Spawn, topic: str) -> None:
+    terminal, other = pty.openpty()
+    process = spawn("produce", topic, stdin=other)
+    os.close(other)
+    os.write(terminal, b"typed\n\x04")
+    out, err = process.communicate(timeout=20)
+    os.close(terminal)
+    assert err == b"Records, one a line; Ctrl-D ends.\n" and out.startswith(b"1 record written")
 
 
 def test_progress_is_shown_on_a_terminal_and_taken_away(spawn: Spawn, topic: str, tmp_path: Path) -> None:

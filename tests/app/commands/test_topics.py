@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
+
 import pytest
 
-from tests.app.commands.running import Sluice
+from tests.app.commands.running import Sluice, Spawn
 
 
 def test_a_topic_is_created_with_partitions_and_settings(sluice: Sluice) -> None:
@@ -194,6 +197,28 @@ def test_what_destroys_asks_and_where_nobody_can_be_asked_it_wants_a_yes(sluice:
     for arguments in (["delete", topic], ["truncate", topic, "--before", "latest"]):
         assert "--yes" in sluice("topics", *arguments, given="y\n", code=2).err
     assert sluice("consume", topic).lines == ["precious"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "gone"), [(b"y\n", True), (b"\n", False), (b"n\n", False), (b"\x04", False)]
+)
+def test_a_person_at_a_terminal_is_asked(
+    spawn: Spawn, sluice: Sluice, topic: str, answer: bytes, gone: bool
+) -> None:
+    sluice("produce", topic, "a", "b")
+    terminal, other = pty.openpty()
+    process = spawn("topics", "delete", topic, stdin=other, stderr=other)
+    os.close(other)
+    asked = b""
+    while b"[y/N]" not in asked:
+        asked += os.read(terminal, 1000)
+    assert f"Delete topic {topic} (2 records, ".encode() in asked
+    os.write(terminal, answer)
+    out, _ = process.communicate(timeout=20)
+    os.close(terminal)
+    assert process.returncode == (0 if gone else 1)
+    assert out == (f"Topic {topic} deleted.\n".encode() if gone else b"")
+    sluice("topics", "describe", topic, code=1 if gone else 0)
 
 
 def test_delete_removes_topics(sluice: Sluice, topic: str) -> None:
