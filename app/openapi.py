@@ -29,7 +29,7 @@ _ALSO: dict[str, tuple[int, ...]] = {
     "changeTopic": (409, 412),
     "deleteTopic": (403, 409, 412),
     "truncateTopic": (416,),
-    "produceRecords": (409, 429, 504),
+    "produceRecords": (406, 409, 429, 504),
     "readRecords": (410, 416, 429),
     "readTopicRecords": (406, 410, 416, 429),
     "getRecord": (406, 410),

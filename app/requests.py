@@ -115,10 +115,7 @@ class Request:
 
         Raises Problem (408, 413, 415) and ClientGoneError.
         """
-        if b"content-encoding" in self.headers and self.headers[b"content-encoding"].lower() != b"identity":
-            raise Problem(
-                "unsupported-media-type", "A compressed body (Content-Encoding) is not taken; send it plain."
-            )
+        self.check_plain()
         limit = self._config.http_max_body_bytes
         length = self.headers.get(b"content-length")
         # More than 18 digits are more than anybody has; httptools has checked that they are digits.
@@ -150,6 +147,19 @@ class Request:
                 headers={"connection": "close"},
             ) from None
         return b"".join(parts)
+
+    def check_plain(self) -> None:
+        """Raise Problem (415) for a compressed body."""
+        if b"content-encoding" in self.headers and self.headers[b"content-encoding"].lower() != b"identity":
+            raise Problem(
+                "unsupported-media-type", "A compressed body (Content-Encoding) is not taken; send it plain."
+            )
+
+    def hold_now(self, count: int) -> None:
+        """Account for `count` bytes of a body that is read piece by piece, instead of those held before."""
+        self._in_flight.take(count)
+        self._in_flight.give_back(self.held)
+        self.held = count
 
     def _hold(self, count: int, limit: int) -> None:
         self._in_flight.take(count)

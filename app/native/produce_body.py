@@ -95,17 +95,18 @@ class ProduceBody:
             _refuse_list("The body holds no records.")
         if len(lines) > self._max_records:
             self._refuse_count()
-        records: list[NewRecord] = []
-        for index, line in enumerate(lines):
-            try:
-                if not line.isascii():
-                    str(line, "utf-8")
-                item = _decode_record(line)
-            except _UNREADABLE as error:
-                fault = fault_of(line, error)
-                refuse_fault(fault._replace(path=("records", index, *fault.path)))
-            records += self._convert((item,), line, ("records", index))
-        return records
+        return [self.from_line(line, index) for index, line in enumerate(lines)]
+
+    def from_line(self, line: bytes, index: int) -> NewRecord:
+        """The record of one line of NDJSON; refusals call it record `index`. Raises Problem."""
+        try:
+            if not line.isascii():
+                str(line, "utf-8")
+            item = _decode_record(line)
+        except _UNREADABLE as error:
+            fault = fault_of(line, error)
+            refuse_fault(fault._replace(path=("records", index, *fault.path)))
+        return self._convert((item,), line, ("records", index))[0]
 
     def check_count(self, body: bytes) -> None:
         """Refuse too many `records` before each of them costs memory. Raises Problem (413)."""

@@ -1,4 +1,4 @@
-"""Records → JSON, the hot half of GET records."""
+"""Records → JSON, the hot half of GET records; and what became of written ones."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 import msgspec
+from msgspec import UNSET
 
+from app.errors import STATUS_OF
 from app.formats import Reader
-from app.native.record_schemas import HeaderRead, RecordPage, RecordRead
-from core.broker.records import ReadResult
+from app.native.record_schemas import HeaderRead, RecordError, RecordPage, RecordRead, RecordWritten
+from core.broker.records import ProduceResult, ReadResult
 from core.records.record import LOG_APPEND_TIME, NO_TIMESTAMP, Record
 from core.types import TopicPartition
 
@@ -49,6 +51,18 @@ def record_page(address: TopicPartition, result: ReadResult, reader: Reader) -> 
 def one_record(address: TopicPartition, record: Record, reader: Reader) -> bytes:
     """One record as JSON."""
     return _encode(_records(address, [record], reader)[0])
+
+
+def written_record(result: ProduceResult) -> RecordWritten:
+    """What became of one record, as a write answers it."""
+    error = result.error
+    if error is None:
+        return RecordWritten(
+            result.partition, result.offset, iso_time(result.timestamp), result.timestamp, UNSET
+        )
+    code = error.code
+    reason = RecordError(STATUS_OF[code], error.message, code.name, int(code), code.retriable)
+    return RecordWritten(result.partition, None, None, None, reason)
 
 
 def record_texts(address: TopicPartition, records: list[Record], reader: Reader) -> list[bytes]:

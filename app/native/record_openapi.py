@@ -5,6 +5,7 @@ As fully as FastAPI describes the others.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from app.formats import Reader
@@ -25,6 +26,12 @@ _WRITTEN = {
         {"partition": 0, "offset": 41, "timestamp": "2025-01-31T12:00:00.000Z", "timestamp_ms": 1738324800000}
     ],
 }
+_LINES = {
+    "type": "string",
+    "contentMediaType": "application/x-ndjson",
+    "contentSchema": {"$ref": "#/components/schemas/RecordWritten"},
+}
+_LINES_EXAMPLE = json.dumps(_WRITTEN["records"][0]) + "\n"
 _REFUSED = {
     "partition": 7, "offset": None, "timestamp": None, "timestamp_ms": None,
     "error": {
@@ -133,6 +140,12 @@ def _produce() -> dict[str, Any]:
             "media type: then the body is the value of one record, byte by byte, with `key`, `partition` and "
             "`timestamp` from the query and a header for each `X-Kafka-Header-<name>` line. The answer names a "
             "place for each record in the order given: 200 when all were taken, 207 when some were, else the refusal."
+            "\n\n"
+            "Newline-delimited JSON with `Accept: application/x-ndjson` is written and answered line by line, while "
+            "the body is still being sent and for as long as the client likes: each line gets its own in the answer, "
+            "in order, and a bad one harms no other. A client must read the answers while it sends. A line without "
+            "`partition` is the last and says why the stream ends: `{\"problem\": …}` or `{\"bye\": …}`; what was "
+            "not answered then was not written."
         ),
         "parameters": [
             TOPIC,
@@ -158,8 +171,11 @@ def _produce() -> dict[str, Any]:
         "requestBody": _produce_body(),
         "responses": {
             "200": {
-                "description": "All records were taken.",
-                "content": json_content("RecordsWritten", example=_WRITTEN),
+                "description": "All records were taken; or the answers to a stream of lines.",
+                "content": {
+                    **json_content("RecordsWritten", example=_WRITTEN),
+                    "application/x-ndjson": {"schema": _LINES, "example": _LINES_EXAMPLE},
+                },
             },
             "207": {
                 "description": "Some records were taken; the others have an `error`.",

@@ -12,15 +12,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET
 
-from app.errors import STATUS_OF, Problem, field_error, from_broker
+from app.errors import Problem, field_error, from_broker
 from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
 from app.front import LeanRoute, check_charset
 from app.native.produce_body import ProduceBody, parse_time
-from app.native.record_json import iso_time, record_page
-from app.native.record_schemas import RecordError, RecordsWritten, RecordWritten
-from app.requests import Answer, ClientGoneError, Request, invalid_parameter, whole_number
+from app.native.produce_lines import ProduceLines, wants_lines
+from app.native.record_json import iso_time, record_page, written_record
+from app.native.record_schemas import RecordsWritten
+from app.requests import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
 from core.broker.broker import Broker
 from core.broker.records import ProduceResult, ReadResult
 from core.config import Config
@@ -46,6 +46,7 @@ class RecordRoutes:
         self._config = config
         self._broker = broker
         self._body = ProduceBody(max_depth=config.http_max_json_depth, max_records=config.http_max_records)
+        self._lines = ProduceLines(config, broker, self._body)
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
     def routes(self) -> list[LeanRoute]:
@@ -58,7 +59,7 @@ class RecordRoutes:
 
     # --- write ---------------------------------------------------------------------------------------------
 
-    async def produce(self, request: Request, segments: list[str]) -> Answer:
+    async def produce(self, request: Request, segments: list[str]) -> Answer | Streamed:
         """POST /topics/{topic}/records."""
         topic = segments[1]
         essence, parameters = request.media_type()
@@ -67,6 +68,8 @@ class RecordRoutes:
             if request.scope["query_string"]:
                 acks = _acks(request.query(("acks",)))
             check_charset(parameters)
+            if essence in NDJSON_TYPES and (lines := wants_lines(request)):
+                return await self._lines.answer(request, topic, acks, lines)
             body = await request.body()
             records = self._body.from_json(body) if essence in JSON_TYPES else self._body.from_ndjson(body)
         else:
@@ -230,19 +233,7 @@ def _written(topic: str, results: Sequence[ProduceResult]) -> Answer:
         return Answer(200, f'{{"topic":"{topic}","records":[{",".join(parts)}]}}'.encode())
     if failed == len(results):
         raise _all_refused(results)
-    return Answer(207, _encode(RecordsWritten(topic, [_one_written(result) for result in results])))
-
-
-def _one_written(result: ProduceResult) -> RecordWritten:
-    error = result.error
-    if error is None:
-        return RecordWritten(
-            result.partition, result.offset, iso_time(result.timestamp), result.timestamp, UNSET
-        )
-    reason = RecordError(
-        STATUS_OF[error.code], error.message, error.code.name, int(error.code), error.code.retriable
-    )
-    return RecordWritten(result.partition, None, None, None, reason)
+    return Answer(207, _encode(RecordsWritten(topic, [written_record(result) for result in results])))
 
 
 def _all_refused(results: Sequence[ProduceResult]) -> Problem:
