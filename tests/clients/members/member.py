@@ -1,0 +1,111 @@
+"""A member process as a test sees it: started, asked to leave or killed, and all that it said."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.broker_process import ROOT, BrokerProcess
+from tests.clients.driver import CALL_SECONDS
+from tests.conftest import NODE_MODULES, node_path
+
+HERE = Path(__file__).parent
+KINDS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "curl")
+
+
+class Member:
+    """One group member of some client, in a process of its own."""
+
+    def __init__(self, kind: str, broker: BrokerProcess, group: str, topic: str) -> None:
+        self.kind = kind
+        self.assigned: list[int] | None = None
+        self.reads: list[tuple[int, int, str]] = []
+        self.refused = 0
+        self._errors: queue.Queue[str] = queue.Queue()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "NODE_PATH": str(NODE_MODULES)}
+        self._process = subprocess.Popen(
+            [*_program(kind, broker), group, topic],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            cwd=ROOT,
+        )
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                self._note(json.loads(line))
+            except ValueError:
+                if line.endswith(b"\n"):  # else it was killed in the middle of a line
+                    raise
+
+    def _note(self, event: dict[str, Any]) -> None:
+        if "assigned" in event:
+            self.assigned = event["assigned"]
+        elif "read" in event:
+            partition, offset, value = event["read"]
+            self.reads.append((partition, offset, value))
+        elif "refused" in event:
+            self.refused += 1
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def wait_for(self, what: Callable[[Member], bool], seconds: float = CALL_SECONDS) -> None:
+        """Wait until something is true of this member."""
+        deadline = time.monotonic() + seconds
+        while not what(self):
+            assert self.running, f"the {self.kind} member has stopped by itself"
+            assert time.monotonic() < deadline, (
+                f"{self.kind}: assigned {self.assigned}, {len(self.reads)} reads"
+            )
+            time.sleep(0.02)
+
+    def leave(self) -> None:
+        """Ask it to leave, and wait until it is gone."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill it; the group finds out by itself."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        self._process.send_signal(how)
+        try:
+            self._process.wait(CALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"the {self.kind} member does not leave") from None
+        finally:
+            self._thread.join(5)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+
+
+def _program(kind: str, broker: BrokerProcess) -> list[str]:
+    if kind == "curl":
+        bash = shutil.which("bash")
+        assert bash is not None
+        return [bash, str(HERE / "curl_member.sh"), broker.http]
+    if kind == "kafkajs":
+        node = node_path()
+        assert node is not None
+        return [node, str(HERE / "kafka_js_member.js"), broker.kafka]
+    return [sys.executable, str(HERE / "python_member.py"), kind, broker.kafka]

@@ -1,0 +1,226 @@
+"""Real clients in one consumer group: alone, taking over from each other, and all at once in disorder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.clients.members.member import KINDS, Member
+from tests.clients.wire import Wire
+
+BROKER_ENVIRONMENT = {
+    "SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "100",
+    "SLUICE_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
+}
+PARTITIONS = 6
+CHAOS_SECONDS = 60.0 if os.environ.get("CI") == "true" else 15.0
+MAX_MEMBERS = 6
+
+
+def _kind(kind: str) -> Any:
+    return pytest.param(kind, marks=[pytest.mark.client(kind)] if kind in ("kafkajs", "curl") else [])
+
+
+EVERY_KIND = [_kind(kind) for kind in KINDS]
+
+
+class World:
+    """A topic with numbered records, a group, and its members."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        self.topic = f"numbers-{uuid.uuid4().hex[:8]}"
+        self.group = f"group-{uuid.uuid4().hex[:8]}"
+        self.written = 0
+        self.members: list[Member] = []
+        self.gone: list[Member] = []
+        self.http = httpx.Client(base_url=f"{broker.http}/api/v1", timeout=30, trust_env=False)
+        with Wire(broker.kafka_address) as wire:
+            wire.create_topic(self.topic, partitions=PARTITIONS)
+
+    def write(self, count: int) -> None:
+        """Append so many more numbers, spread over the partitions."""
+        with Wire(self.broker.kafka_address) as wire:
+            for _ in range(count):
+                wire.write(self.topic, str(self.written), partition=self.written % PARTITIONS)
+                self.written += 1
+
+    def join(self, kind: str) -> Member:
+        """Start a member."""
+        member = Member(kind, self.broker, self.group, self.topic)
+        self.members.append(member)
+        return member
+
+    def end(self, member: Member, how: str) -> None:
+        """Let a member leave, or kill it."""
+        self.members.remove(member)
+        self.gone.append(member)
+        getattr(member, how)()
+
+    def numbers_read(self) -> list[int]:
+        """All that any member has read, again and again where it was delivered again."""
+        return [int(value) for member in [*self.members, *self.gone] for _, _, value in list(member.reads)]
+
+    def committed(self) -> dict[int, int]:
+        """The group's committed positions."""
+        answer = self.http.get(f"/groups/{self.group}/offsets")
+        return {one["partition"]: one["next_offset"] for one in answer.raise_for_status().json()["offsets"]}
+
+    def described(self) -> dict[str, Any]:
+        """The group as REST shows it; empty where there is none yet."""
+        answer = self.http.get(f"/groups/{self.group}")
+        return {} if answer.status_code == 404 else dict(answer.raise_for_status().json())
+
+    def wait_until_all_is_read(self, seconds: float = 60) -> None:
+        """Wait until every number was read by somebody and committed."""
+        deadline = time.monotonic() + seconds
+        expected = set(range(self.written))
+        while not (expected <= set(self.numbers_read()) and sum(self.committed().values()) == self.written):
+            missing = sorted(expected - set(self.numbers_read()))
+            assert time.monotonic() < deadline, (
+                f"{len(missing)} of {self.written} numbers were never read, as {missing[:10]}; "
+                f"committed {self.committed()}, {[(m.kind, m.assigned) for m in self.members]}"
+            )
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """End every member."""
+        for member in list(self.members):
+            with contextlib.suppress(AssertionError):
+                self.end(member, "kill")
+        self.http.close()
+
+
+@pytest.fixture
+def world(broker: BrokerProcess) -> Iterator[World]:
+    """A fresh topic and group."""
+    made = World(broker)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_a_member_alone_reads_everything_and_goes_on_where_it_left(world: World, kind: str) -> None:
+    world.write(60)
+    first = world.join(kind)
+    world.wait_until_all_is_read()
+    assert sorted(first.assigned or []) == list(range(PARTITIONS))
+    world.end(first, "leave")
+    assert world.described()["members"] == []
+    world.write(30)
+    second = world.join(kind)
+    world.wait_until_all_is_read()
+    assert sorted(int(value) for _, _, value in second.reads) == list(range(60, 90))
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_a_member_of_any_client_shares_with_librdkafka(world: World, kind: str) -> None:
+    one = world.join("confluent-kafka")
+    one.wait_for(lambda member: len(member.assigned or []) == PARTITIONS)
+    other = world.join(kind)
+    for member in (one, other):
+        member.wait_for(lambda member: len(member.assigned or []) == PARTITIONS // 2)
+    assert sorted([*(one.assigned or []), *(other.assigned or [])]) == list(range(PARTITIONS))
+    world.write(60)
+    world.wait_until_all_is_read()
+    assert one.reads
+    assert other.reads
+    world.end(other, "leave")
+    one.wait_for(lambda member: len(member.assigned or []) == PARTITIONS)
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_the_partitions_of_a_killed_member_move(world: World, kind: str) -> None:
+    one, other = world.join("confluent-kafka"), world.join(kind)
+    for member in (one, other):
+        member.wait_for(lambda member: len(member.assigned or []) == PARTITIONS // 2)
+    world.end(other, "kill")
+    one.wait_for(lambda member: len(member.assigned or []) == PARTITIONS)
+    world.write(30)
+    world.wait_until_all_is_read()
+
+
+class Watcher(threading.Thread):
+    """Looks at the group all the time: one owner per partition and generation, positions never go back."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(daemon=True)
+        self.world = world
+        self.stopping = threading.Event()
+        self.failures: list[str] = []
+        self.generations: dict[int, dict[str, frozenset[int]]] = {}
+        self._committed: dict[int, int] = {}
+
+    def run(self) -> None:
+        """Look until told to stop."""
+        while not self.stopping.wait(0.05) and not self.failures:
+            try:
+                self._look_at_owners(self.world.described())
+                self._look_at_positions(self.world.committed())
+            except httpx.HTTPError:
+                continue
+
+    def _look_at_owners(self, group: dict[str, Any]) -> None:
+        if group.get("state") != "Stable":
+            return
+        generation = group["generation_id"]
+        owners = {
+            m["member_id"]: frozenset(p["partition"] for p in m["partitions"]) for m in group["members"]
+        }
+        given = sorted(partition for owned in owners.values() for partition in owned)
+        if given != list(range(PARTITIONS)):
+            self.failures.append(f"generation {generation} gives {owners}")
+        if self.generations.setdefault(generation, owners) != owners:
+            self.failures.append(f"generation {generation}: {self.generations[generation]}, later {owners}")
+        if generation < max(self.generations):
+            self.failures.append(f"generation {generation} after {max(self.generations)}")
+
+    def _look_at_positions(self, committed: dict[int, int]) -> None:
+        for partition, offset in committed.items():
+            before = self._committed.get(partition, 0)
+            if offset < before:
+                self.failures.append(f"partition {partition}: committed {before}, then {offset}")
+            self._committed[partition] = offset
+
+
+@pytest.mark.client("kafkajs")
+@pytest.mark.client("curl")
+@pytest.mark.timeout(300)
+def test_members_of_all_clients_come_and_go_and_every_record_is_delivered(world: World) -> None:
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    print(f"seed {seed}")
+    watcher = Watcher(world)
+    watcher.start()
+    for kind in KINDS:
+        world.join(kind)
+    end = time.monotonic() + CHAOS_SECONDS
+    while time.monotonic() < end:
+        pause = time.monotonic() + chance.uniform(0.3, 2.5)
+        while time.monotonic() < pause:
+            world.write(10)
+            time.sleep(0.03)
+        if len(world.members) < 2 or (len(world.members) < MAX_MEMBERS and chance.random() < 0.5):
+            world.join(chance.choice(KINDS))
+        else:
+            world.end(chance.choice(world.members), chance.choice(["leave", "kill"]))
+        assert not watcher.failures, (seed, watcher.failures)
+    if not any(member.kind == "confluent-kafka" for member in world.members):
+        world.join("confluent-kafka")
+    world.wait_until_all_is_read()
+    watcher.stopping.set()
+    watcher.join()
+    assert not watcher.failures, (seed, watcher.failures)
+    print(
+        f"{world.written} records, {len(world.numbers_read())} reads, {len(watcher.generations)} generations"
+    )
