@@ -31,6 +31,7 @@ PATIENCE_SECONDS = 5.0
 # Items of a list in one answer.
 PAGE_SIZE = 1000
 _IS_IT_HTTP = "Is that its HTTP port, and not the one for Kafka clients? By default it is 8082."
+NO_CONTENT = 204
 _PROBLEM = "application/problem+json"
 
 Params = Mapping[str, str | int | bool | None]
@@ -47,7 +48,7 @@ class Answer(NamedTuple):
     @property
     def data(self) -> Any:
         """The body's JSON as Python values; None where there is no body."""
-        if not self.content:
+        if self.status == NO_CONTENT:
             return None
         try:
             return msgspec.json.decode(self.content)
