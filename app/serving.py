@@ -57,7 +57,7 @@ class HttpServer(uvicorn.Server):
 
 
 # Objects made before the collector looks for cycles. Requests make few that last; 700 is Python's default.
-_COLLECT_AFTER = 10_000
+_COLLECT_AFTER = 20_000
 
 
 def bind(endpoints: Sequence[Endpoint]) -> list[socket.socket]:
