@@ -40,7 +40,8 @@ class Flusher:
         """
         if log.flushed_offset >= offset:
             return None
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         waiting = self._logs.get(log)
         if waiting is None:
             waiting = self._logs[log] = _Waiting()
@@ -48,7 +49,7 @@ class Flusher:
         if not waiting.running:
             # One turn later, so that appends of the same turn share the fsync.
             waiting.running = True
-            asyncio.get_running_loop().call_soon(self._start, log, waiting)
+            loop.call_soon(self._start, log, waiting)
         return future
 
     def close(self) -> None:

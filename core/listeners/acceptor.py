@@ -56,7 +56,7 @@ class Acceptor:
         """Accept connections."""
         assert self._socket is not None
         loop = asyncio.get_running_loop()
-        shared = self._shared = Shared(self._config, self._clock)
+        shared = self._shared = Shared(self._config, self._clock, loop)
         self._server = await loop.create_server(
             lambda: Connection(shared, self._door.session()), sock=self._socket, backlog=_BACKLOG
         )

@@ -76,7 +76,9 @@ class Session(Protocol):
 class Shared:
     """What the connections of one acceptor have in common: the buffer, the budget of bytes, the list."""
 
-    def __init__(self, config: Config, clock: Clock) -> None:
+    def __init__(self, config: Config, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        # Kept, because asking which loop runs is a system call each time.
+        self.loop = loop
         self.config = config
         self.clock = clock
         self.buffer = bytearray(RECEIVE_BUFFER_BYTES)
@@ -318,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send(answer)
         else:
             self.deadline = _NEVER
-            self._task = asyncio.get_running_loop().create_task(answer)
+            self._task = self._shared.loop.create_task(answer)
             self._task.add_done_callback(self._answered)
 
     def _answered(self, task: asyncio.Task[Answer]) -> None:
