@@ -183,6 +183,8 @@ class Membership:
         finally:
             consumer.joining = None
             self._broker.purgatory.notify(consumer)
+        # The next round may have begun while this one ended; the watcher has not told, for we were joining.
+        self.check(consumer)
 
     async def _linger(self, consumer: Consumer) -> None:
         """Give the client the time to acknowledge what it has in hand."""

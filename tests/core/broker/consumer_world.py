@@ -17,7 +17,7 @@ from core.coordinator.assignor import decode
 from core.errors import ErrorCode
 from core.records.record import NewRecord
 from core.types import TopicPartition
-from tests.virtual_time import LoopClock, run
+from tests.virtual_time import LoopClock, VirtualLoop, run
 
 G = "g"
 
@@ -43,7 +43,12 @@ class World:
     async def kill(self) -> None:
         """Kill -9, and a new start: only what was on the disk is left. What waited is never answered."""
         old = self.broker
+        # What threads have in hand is finished, for a copy in the middle of it is no picture of one moment.
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
         await old.store.read(lambda connection: None)
+        while loop.busy:
+            await asyncio.sleep(0)
         self._starts += 1
         shutil.copytree(old.config.data_dir, self._directory / str(self._starts))
         old.consumers.drain()

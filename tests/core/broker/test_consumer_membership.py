@@ -127,6 +127,31 @@ def test_heartbeats_keep_a_consumer_that_nobody_polls_in_its_group(play: Run) ->
     play(scenario)
 
 
+def test_a_round_that_begins_while_the_one_before_ends_is_not_overlooked(play: Run) -> None:
+    async def scenario(w: World) -> None:
+        await w.topic(partitions=2)
+        other = await w.other_member()
+        joining: list[asyncio.Task[None]] = []
+        groups = w.broker.groups
+        sync = groups.sync
+
+        async def sync_and_join(group_id: str, request: Any) -> Any:
+            reply = await sync(group_id, request)
+            if not joining:
+                joining.append(asyncio.create_task(other.join()))
+                await asyncio.sleep(0)
+            return reply
+
+        groups.sync = sync_and_join  # type: ignore[method-assign]
+        await w.create("a")
+        await settled(w, "a")
+        await asyncio.sleep(0.5)
+        assert w.info("a").generation == other.generation
+        assert len(other.owned) == 1
+
+    play(scenario)
+
+
 # --- rebalances ---------------------------------------------------------------------------------------------
 
 
