@@ -150,6 +150,19 @@ class Config:
     # Producer ids remembered per partition; beyond it the longest idle are forgotten.
     max_producers_per_partition: int = 20_000
 
+    # --- idempotency keys of HTTP requests ------------------------------------------------------------------
+    # How long a key, with its answer, is kept: a client that repeats a request for a day is served.
+    idempotency_ttl_ms: int = 86_400_000
+    # Keys, and bytes of them, that are kept; beyond it the oldest answered ones are forgotten. A key takes about
+    # 400 bytes of SQLite.
+    idempotency_max_keys: int = 1_000_000
+    idempotency_max_bytes: int = 1024 * MIB
+    # Producer ids that requests under way hold together, one for each batch of a partition. A partition remembers
+    # so many of `max_producers_per_partition` for their sake at most, if nothing crashes.
+    idempotency_max_producers: int = 1_000
+    # How often keys that are too old, or too many, are removed.
+    idempotency_check_interval_ms: int = 60_000
+
     # --- groups --------------------------------------------------------------------------------------------
     group_initial_rebalance_delay_ms: int = 3_000
     group_min_session_timeout_ms: int = 6_000

@@ -7,9 +7,9 @@ the same.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0004"
 
 metadata = MetaData()
 
@@ -107,4 +107,27 @@ consumer_positions = Table(
     Column("partition", Integer, primary_key=True),
     Column("position", BigInteger, nullable=False),
     sqlite_with_rowid=False,
+)
+
+# One row an idempotency key. `digest` stands for principal, path and key, `fingerprint` for query and body. `plan`
+# says what is appended where, as `core.broker.idempotency_plan` writes it, `places` where it is known to be in the
+# logs. `answer` is NULL until the request is done. `size` is what the row takes, about.
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("fingerprint", LargeBinary(32), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("plan", LargeBinary, nullable=False),
+    Column("places", LargeBinary, nullable=False),
+    Column("answer", LargeBinary),
+)
+# Age and size of all keys, without reading the rows.
+Index("idempotency_keys_by_age", idempotency_keys.c.created_ms, idempotency_keys.c.size)
+# The few without an answer, which a start looks through.
+Index(
+    "idempotency_keys_open",
+    idempotency_keys.c.digest,
+    sqlite_where=idempotency_keys.c.answer.is_(None),
 )
