@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from core.broker.batches import BatchVerbs, Fetched, FetchRead
-from core.broker.state import TopicInfo
 from core.errors import BrokerError, ErrorCode
 from core.records.batch import batches, build_batch, check_crc, read_records
 from core.records.header import HEADER_SIZE, BatchHeader
@@ -56,17 +55,17 @@ class RecordVerbs(BatchVerbs):
         info = await self.topic_or_create(topic)
         if partition is not None:
             self.log(TopicPartition(topic, partition))
-        results: list[ProduceResult] = [_UNDONE] * len(records)
+        results: list[ProduceResult] = [UNDONE] * len(records)
         waits: list[tuple[asyncio.Future[None], Sequence[int]]] = []
         now = self.clock.wall_ms()
-        for number, indexes in self._by_partition(info, records, partition).items():
+        for number, indexes in self.by_partition(topic, info.partitions, records, partition).items():
             address = TopicPartition(topic, number)
-            for chunk, batch in self._batches(records, indexes, info.config.max_message_bytes, now):
+            for chunk, batch in self.batches_below(info.config.max_message_bytes, records, indexes, now):
                 try:
                     self._append_batch(address, records, chunk, batch, acks, now, results)
                     waiting = self.durable(address, acks)
                 except BrokerError as error:
-                    _refuse(results, chunk, number, error)
+                    refuse_batch(results, chunk, number, error)
                     continue
                 if waiting is not None:
                     waits.append((waiting, chunk))
@@ -74,24 +73,31 @@ class RecordVerbs(BatchVerbs):
             try:
                 await waiting
             except BrokerError as error:
-                _refuse(results, chunk, results[chunk[0]].partition, error)
+                refuse_batch(results, chunk, results[chunk[0]].partition, error)
         return results
 
-    def _by_partition(
-        self, info: TopicInfo, records: Sequence[NewRecord], partition: int | None
+    def by_partition(
+        self,
+        topic: str,
+        partitions: int,
+        records: Sequence[NewRecord],
+        partition: int | None = None,
+        sticky: int = -1,
     ) -> dict[int, Sequence[int]]:
-        """The indexes of the records for each partition."""
-        if info.partitions == 1 and not any(record.partition for record in records):
+        """The indexes of the records for each partition, as `produce` distributes them over so many.
+
+        `sticky` is the partition of those that have no other; below 0 it is the next in turn.
+        """
+        if partitions == 1 and not any(record.partition for record in records):
             return {0: range(len(records))}
         groups: dict[int, list[int]] = {}
-        sticky = -1
         for index, record in enumerate(records):
             number = record.partition if record.partition is not None else partition
             if number is None and record.key is not None:
-                number = partition_for_key(record.key, info.partitions)
+                number = partition_for_key(record.key, partitions)
             elif number is None:
                 if sticky < 0:
-                    sticky = self._sticky.choose(info.name, info.partitions)
+                    sticky = self.next_in_turn(topic, partitions)
                 number = sticky
             group = groups.get(number)
             if group is None:
@@ -100,10 +106,14 @@ class RecordVerbs(BatchVerbs):
                 group.append(index)
         return dict(groups)
 
-    def _batches(
-        self, records: Sequence[NewRecord], indexes: Sequence[int], limit: int, now: int
+    def next_in_turn(self, topic: str, partitions: int) -> int:
+        """The partition for the next records without a key."""
+        return self._sticky.choose(topic, partitions)
+
+    def batches_below(
+        self, limit: int, records: Sequence[NewRecord], indexes: Sequence[int], now: int
     ) -> list[tuple[Sequence[int], bytearray]]:
-        """Batches below max.message.bytes with the indexes of their records; a record above it is alone."""
+        """Batches up to `limit` bytes (max.message.bytes) with the indexes of their records; a record above it is alone."""
         whole = build_batch([records[i] for i in indexes], now_ms=now)
         if len(whole) <= limit or len(indexes) == 1:
             return [(indexes, whole)]
@@ -216,7 +226,7 @@ class RecordVerbs(BatchVerbs):
             return None
 
 
-_UNDONE = ProduceResult(-1, -1, -1)
+UNDONE = ProduceResult(-1, -1, -1)
 
 
 def _unreadable(header: BatchHeader, topic_partition: TopicPartition) -> BrokerError:
@@ -236,7 +246,7 @@ def _record_size(record: NewRecord) -> int:
     return size
 
 
-def _refuse(results: list[ProduceResult], chunk: Sequence[int], partition: int, error: BrokerError) -> None:
+def refuse_batch(results: list[ProduceResult], chunk: Sequence[int], partition: int, error: BrokerError) -> None:
     """The records that are at fault get the reason; those that only shared their batch are told so."""
     at_fault = dict(error.details.get("record_errors") or ())  # type: ignore[call-overload]
     for position, index in enumerate(chunk):
