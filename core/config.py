@@ -70,6 +70,8 @@ class Config:
     max_fetch_sessions: int = 1_000
     # A decompressed batch, where the broker must look inside one (old formats, REST, compacted topics).
     max_decompressed_bytes: int = 64 * MIB
+    # Batches of many records that readers over HTTP have read in part, kept open for their next request.
+    max_opened_bytes: int = 16 * MIB
 
     # --- HTTP ----------------------------------------------------------------------------------------------
     # A produce body; capped while it is read.

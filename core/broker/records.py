@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from core.broker.batches import BatchVerbs, Fetched, FetchRead
 from core.errors import BrokerError, ErrorCode
-from core.records.batch import batches, build_batch, check_crc, read_records
+from core.records.batch import batches, build_batch
 from core.records.header import HEADER_SIZE, BatchHeader
 from core.records.partitioner import partition_for_key
 from core.records.record import NewRecord, Record
@@ -214,11 +214,9 @@ class RecordVerbs(BatchVerbs):
         topic_partition: TopicPartition,
     ) -> list[Record] | None:
         """The first `limit` records of one batch from `offset` on; None if the batch is broken inside."""
-        bound = self.config.max_decompressed_bytes
+        whose = self.topic(topic_partition.topic).topic_id.int, topic_partition.partition
         try:
-            if not check_crc(data, position, header):
-                raise BrokerError(ErrorCode.CORRUPT_MESSAGE, "its checksum is wrong, the disk has changed it")
-            return read_records(data, position, header, max_bytes=bound, first_offset=offset, limit=limit)
+            return self.opened.read(whose, data, position, header, offset, limit)
         except BrokerError as error:
             logger.warning(
                 "%s: the batch at offset %d: %s", topic_partition, header.base_offset, error.message

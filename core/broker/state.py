@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from core.broker.flusher import Flusher
+from core.broker.opened import OpenedBatches
 from core.clock import Clock
 from core.config import Config
 from core.coordinator.producer_id import ProducerIds
@@ -66,6 +67,7 @@ class BrokerState:
         self.logs = logs
         self.purgatory = Purgatory(config.max_waiting)
         self.flusher = Flusher(config.flush_threads)
+        self.opened = OpenedBatches(config.max_decompressed_bytes, config.max_opened_bytes)
         self.producer_ids = ProducerIds(self._reserve_producer_ids)
         self.cluster_id = ""
         self.ready = False

@@ -203,7 +203,7 @@ def recompress(
     Raises BrokerError CORRUPT_MESSAGE when they cannot be decompressed, INVALID_RECORD above `max_bytes`.
     """
     out = bytearray(HEADER_SIZE)
-    out += _record_bytes(buffer, position, header, max_bytes)
+    out += _decompressed(buffer, position, header, max_bytes)
     return _seal(header, out, codec)
 
 
@@ -240,7 +240,16 @@ def iter_records(
     CORRUPT_MESSAGE for a batch that is not what its header says, INVALID_RECORD for one beyond `max_bytes` or
     `MAX_RECORDS`.
     """
-    body = _record_bytes(buffer, position, header, max_bytes)
+    body = record_bytes(buffer, position, header, max_bytes=max_bytes)
+    return decode_records(header, body, first_offset, limit)
+
+
+def record_bytes(buffer: Buffer, position: int, header: BatchHeader, *, max_bytes: int) -> Buffer:
+    """The records of a batch, decompressed, for `decode_records`: for who reads them in several goes.
+
+    Raises what `iter_records` raises.
+    """
+    body = _decompressed(buffer, position, header, max_bytes)
     count = header.record_count
     if not 0 <= count <= len(body) // MIN_RECORD_SIZE:
         raise _corrupt(position, f"it says it holds {count} records in {len(body)} bytes")
@@ -250,7 +259,7 @@ def iter_records(
             f"The batch holds {count} records; {MAX_RECORDS} is the limit.",
             limit=MAX_RECORDS,
         )
-    return decode_records(header, body, first_offset, limit)
+    return body
 
 
 def decode_all(
@@ -272,7 +281,7 @@ def decode_all(
             yield from iter_records(buffer, at, header, max_bytes=max_bytes, first_offset=first_offset)
 
 
-def _record_bytes(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> Buffer:
+def _decompressed(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> Buffer:
     end = position + header.batch_length + LENGTH_OVERHEAD
     if header.batch_length + LENGTH_OVERHEAD < HEADER_SIZE or end > len(buffer):
         raise _corrupt(position, f"its length is {header.batch_length}")
