@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 
 import click
@@ -111,9 +111,10 @@ def _as_member(
     member = GroupReading(
         session.client, group, topic,
         encoding=printer.encoding, start=start, follow=follow, limit=limit, note=session.out.note,
+        flush=session.out.flush,
     )  # fmt: skip
     with stopping(), member:
-        printer.print_all(member.chunks())
+        printer.print_all(member.chunks(), member.printed)
 
 
 class Printer:
@@ -144,11 +145,12 @@ class Printer:
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--format") from None
 
-    def print_all(self, chunks: Iterable[Chunk]) -> None:
-        """Print chunk after chunk, and each before the next is asked for; tell of it where results go elsewhere."""
+    def print_all(self, chunks: Iterable[Chunk], printed: Callable[[], None] = lambda: None) -> None:
+        """Print chunk after chunk, each before the next is asked for; `printed` is told before anybody sees it."""
         with self._out.reading_progress() as progress:
             for chunk in chunks:
                 self.print(chunk)
+                printed()
                 self._out.flush()
                 progress.update(counted(self.printed, "record"))
 

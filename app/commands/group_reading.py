@@ -42,7 +42,8 @@ _decode_batch = msgspec.json.Decoder(_Batch).decode
 class GroupReading:
     """Reads as a member of a group; a context, whose end is acknowledgement and leave.
 
-    A batch counts as dealt with when the next one is asked for.
+    Who reads says `printed` once a batch is handed to the output, and hands it on before asking for the next.
+    `flush` is called before the last acknowledgement: what cannot be printed after all is not acknowledged.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class GroupReading:
         follow: bool,
         limit: int | None,
         note: Callable[[str], None],
+        flush: Callable[[], None],
     ) -> None:
         self._client = client
         self._group = group
@@ -65,8 +67,10 @@ class GroupReading:
         self._follow = follow
         self._left = limit
         self._note = note
+        self._flush = flush
         self._path = ""
-        # What was printed and is not known to be acknowledged.
+        # The batch that was delivered last; and the one that was printed and is not known to be acknowledged.
+        self._delivered: str | None = None
         self._ack: str | None = None
 
     def __enter__(self) -> GroupReading:
@@ -78,9 +82,13 @@ class GroupReading:
             return
         try:
             if self._ack is not None:
+                self._flush()
                 self._client.send("POST", f"{self._path}:ack", body={"ack": self._ack})
         except CommandError as error:
             self._note(f"What was printed last could not be acknowledged and will come again: {error.text}")
+        except OSError:
+            # Nobody saw it: it comes again. The command tells why.
+            pass
         # A consumer that cannot be deleted goes by itself.
         with contextlib.suppress(CommandError):
             self._client.send("DELETE", self._path, patient=False)
@@ -91,12 +99,16 @@ class GroupReading:
             batch = self._poll()
             if batch is None:
                 continue
+            self._delivered = batch.ack
             yield batch.records
-            self._ack = batch.ack
             if self._left is not None:
                 self._left -= len(batch.records)
             if not batch.records and not self._follow and batch.state != "joining":
                 return
+
+    def printed(self) -> None:
+        """The batch is on its way out: Ctrl-C from now on still acknowledges it."""
+        self._ack = self._delivered
 
     def _join(self) -> None:
         path = f"{group_path(self._group)}/consumers"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 
@@ -53,13 +52,6 @@ class Wanted:
         return {"partitions": partitions, "encoding": self.encoding, **self.filters}
 
 
-class Start(NamedTuple):
-    """Where a stream begins: `cursor`, or else `moment`."""
-
-    moment: str | None = None
-    cursor: str | None = None
-
-
 class Reading:
     """Reads what is wanted. `cursor` is where a stream stands."""
 
@@ -70,6 +62,8 @@ class Reading:
         self._note = note
         self._path = topic_path(wanted.topic)
         self._left = wanted.limit
+        # Seconds after which a gateway that stops wants to be called again.
+        self._told_to_wait = 0.0
 
     def chunks(self, moment: Moment, cursor: str | None, bounds: Mapping[int, Bounds]) -> Iterator[Chunk]:
         """The records, some at a time, up to the limit; without `follow` up to the ends in `bounds`.
@@ -89,17 +83,17 @@ class Reading:
     def _unlimited(self, moment: Moment, cursor: str | None, bounds: Mapping[int, Bounds]) -> Iterator[Chunk]:
         ends = None if self._wanted.follow else {p: b.latest for p, b in bounds.items()}
         if cursor is not None:
-            yield from self._stream(Start(cursor=cursor), ends)
+            yield from self._stream(cursor=cursor, ends=ends)
         elif moment.kind in ("offset", "back"):
             yield from self._from_offsets(moment, bounds)
         elif not self._wanted.follow:
             if moment.kind != "latest":
-                yield from self._stream(Start(moment=moment.at), ends)
+                yield from self._stream(begin=moment.at, ends=ends)
         elif moment.kind == "latest":
             # A cursor holds on to where the end was, whatever happens before the first record comes.
-            yield from self._stream(Start(cursor=self._cursor_at_end()), None)
+            yield from self._stream(cursor=self._cursor_at_end())
         else:
-            yield from self._stream(Start(moment=moment.at), None)
+            yield from self._stream(begin=moment.at)
 
     # --- from offsets --------------------------------------------------------------------------------------
 
@@ -116,7 +110,7 @@ class Reading:
             )
         if cursor is None:
             return
-        for chunk in self._stream(Start(cursor=cursor), None):
+        for chunk in self._stream(cursor=cursor):
             new = [r for r in chunk if r.partition not in bounds or r.offset >= bounds[r.partition].latest]
             if new or not chunk:
                 yield new
@@ -155,16 +149,22 @@ class Reading:
         )
         return str(page["next_cursor"])
 
-    def _stream(self, start: Start, ends: Mapping[int, int] | None) -> Iterator[Chunk]:
+    def _stream(
+        self,
+        *,
+        begin: str | None = None,
+        cursor: str | None = None,
+        ends: Mapping[int, int] | None = None,
+    ) -> Iterator[Chunk]:
         """A stream, connected again for as long as it is followed. `ends` are where to stop instead."""
-        self.cursor = start.cursor
+        self.cursor = cursor
         open_partitions = None if ends is None else {p for p, end in ends.items() if end > 0}
         connected = False
         pause = FIRST_PAUSE
         while True:
             wait = 0.0
             try:
-                for chunk in self._connection(start):
+                for chunk in self._connection(begin):
                     if not connected or pause > FIRST_PAUSE:
                         connected, pause = True, FIRST_PAUSE
                     yield _before(chunk, ends, open_partitions)
@@ -184,12 +184,10 @@ class Reading:
             time.sleep(max(wait, pause))
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    _told_to_wait = 0.0
-
-    def _connection(self, start: Start) -> Iterator[Chunk]:
+    def _connection(self, begin: str | None) -> Iterator[Chunk]:
         params = self._wanted.parameters()
         if self.cursor is None:
-            params["from"] = start.moment
+            params["from"] = begin
         else:
             params["cursor"] = self.cursor
         params["limit"] = self._left

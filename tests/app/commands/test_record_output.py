@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw, json
 
-from app.commands.record_output import Template, as_json, decode_record
+from app.commands.record_input import embed
+from app.commands.record_output import Template, as_json, decode_record, embedded
 
 LINE = (
     b'{"topic":"t","partition":1,"offset":42,"timestamp":"2025-01-31T12:00:00.000Z","timestamp_ms":1738324800000,'
@@ -60,3 +64,9 @@ def test_json_is_what_the_api_gave_without_the_cursor() -> None:
 
 def test_members_that_are_new_to_us_do_no_harm() -> None:
     assert decode_record(b'{"offset":1,"brand_new":true}').offset == 1
+
+
+@given(st.binary(max_size=40))
+def test_bytes_that_go_out_as_json_come_back_as_they_were(data: bytes) -> None:
+    text, encoding = embed(data, "text", "here")
+    assert embedded(Raw(json.encode(text)), "utf8" if encoding is UNSET else str(encoding)) == data
