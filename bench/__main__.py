@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import bench.consumers
 import bench.groups
 import bench.http
 import bench.records

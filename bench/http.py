@@ -41,6 +41,10 @@ class Http:
     def call(self, request: bytes) -> tuple[int, bytes]:
         """Send a request; status and body of its answer."""
         self.socket.sendall(request)
+        return self.answer()
+
+    def answer(self) -> tuple[int, bytes]:
+        """Status and body of the answer to a request that was sent before."""
         data = self.socket.recv(262_144)
         while (end := data.find(b"\r\n\r\n")) < 0:
             data += self._more()
