@@ -16,7 +16,7 @@ from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.errors import StartupError
-from core.listeners.acceptor import Acceptor
+from core.listeners.acceptor import Acceptor, DoorLoad
 from core.listeners.kafka.door import KafkaDoor
 
 log = logging.getLogger(__name__)
@@ -113,6 +113,10 @@ class Server:
                 await self.broker.close()
             self._directory.release()
             raise
+
+    def load(self) -> list[DoorLoad]:
+        """What each TCP door carries at the moment."""
+        return [acceptor.load for acceptor in self._acceptors]
 
     def drain(self) -> None:
         """Answer everything that waits and take no new connections; requests under way go on."""

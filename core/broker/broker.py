@@ -41,7 +41,9 @@ class Broker(MergedVerbs):
 
     def __init__(self, config: Config, clock: Clock) -> None:
         data_dir = Path(config.data_dir)
-        super().__init__(config, clock, Store(data_dir / DATABASE), LogManager(data_dir, config, clock))
+        super().__init__(
+            config, clock, Store(data_dir / DATABASE, clock), LogManager(data_dir, config, clock)
+        )
         self._sticky = StickyPartitions()
         self._changing = {}
         self._background: list[asyncio.Task[None]] = []

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+from core.clock import Clock
+from core.counters import Counters
 from core.errors import BrokerError, ErrorCode
 from core.log.flush import FlushTask
 from core.log.log import Log
@@ -29,9 +31,11 @@ class _Waiting:
 class Flusher:
     """The fsyncs of all logs, over a few threads."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, counters: Counters | None = None, clock: Clock | None = None) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="fsync")
         self._logs: dict[Log, _Waiting] = {}
+        self._counters = counters or Counters()
+        self._clock = clock or Clock()
 
     def durable(self, log: Log, offset: int) -> asyncio.Future[None] | None:
         """A future that is done once everything below `offset` is on disk; None if it is already.
@@ -66,12 +70,22 @@ class Flusher:
             self._answer(log, waiting)
             return
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._executor, task.run).add_done_callback(
+        loop.run_in_executor(self._executor, self._run, task).add_done_callback(
             lambda done: self._done(log, waiting, task, done)
         )
 
-    def _done(self, log: Log, waiting: _Waiting, task: FlushTask, done: asyncio.Future[None]) -> None:
+    def _run(self, task: FlushTask) -> float:
+        """fsync, in a thread; gives how long it took, in seconds."""
+        start = self._clock.monotonic()
+        task.run()
+        return self._clock.monotonic() - start
+
+    def _done(self, log: Log, waiting: _Waiting, task: FlushTask, done: asyncio.Future[float]) -> None:
         error = done.exception()
+        if error is None:
+            self._counters.fsyncs.note(done.result())
+        else:
+            self._counters.failed_fsyncs += 1
         if error is not None and not isinstance(error, OSError):
             error = OSError(str(error))
         log.finish_flush(task, error)

@@ -65,8 +65,9 @@ class BrokerState:
         self.clock = clock
         self.store = store
         self.logs = logs
+        self.counters = store.counters
         self.purgatory = Purgatory(config.max_waiting)
-        self.flusher = Flusher(config.flush_threads)
+        self.flusher = Flusher(config.flush_threads, self.counters, clock)
         self.opened = OpenedBatches(config.max_decompressed_bytes, config.max_opened_bytes)
         self.producer_ids = ProducerIds(self._reserve_producer_ids)
         self.cluster_id = ""

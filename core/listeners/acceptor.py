@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from core.clock import Clock
 from core.config import Config, Endpoint
@@ -30,6 +30,17 @@ class Door(Protocol):
     def session(self) -> Session:
         """A session for a new connection."""
         ...
+
+
+class DoorLoad(NamedTuple):
+    """What a door carries: open connections and bytes of frames that are arriving; and since the start,
+    connections taken, and connections refused or closed for what came over them."""
+
+    scheme: str
+    connections: int
+    inflight_bytes: int
+    accepted: int
+    refused: int
 
 
 class Acceptor:
@@ -61,6 +72,14 @@ class Acceptor:
             lambda: Connection(shared, self._door.session()), sock=self._socket, backlog=_BACKLOG
         )
         self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    @property
+    def load(self) -> DoorLoad:
+        """What this door carries at the moment."""
+        shared, scheme = self._shared, self.endpoint.scheme
+        if shared is None:
+            return DoorLoad(scheme, 0, 0, 0, 0)
+        return DoorLoad(scheme, len(shared.connections), shared.inflight, shared.accepted, shared.refused)
 
     def drain(self) -> None:
         """Accept no more; each connection closes when its request under way is answered."""

@@ -85,6 +85,9 @@ class Shared:
         self.view = memoryview(self.buffer)
         self.connections: set[Connection] = set()
         self.inflight = 0
+        # Since the start: connections taken, and connections closed for what came over them or did not come.
+        self.accepted = 0
+        self.refused = 0
         self.starved: deque[Connection] = deque()
         self._spare: list[bytearray] = []
 
@@ -145,9 +148,11 @@ class Connection(asyncio.BufferedProtocol):
         self._session.connected(peer[0], local[0])
         if len(shared.connections) >= shared.config.max_connections:
             log.warning("%s: refused, %d connections are open", self._peer, len(shared.connections))
+            shared.refused += 1
             self._transport.abort()
             return
         shared.connections.add(self)
+        shared.accepted += 1
         self._transport.set_write_buffer_limits(high=_CHUNK_BYTES // 2, low=_CHUNK_BYTES // 8)
         self._set_deadline(shared.config.first_request_timeout_ms)
 
@@ -171,6 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once, with one line in the log."""
         if self._transport is not None:
             log.warning("%s: closed: %s", self._peer, reason)
+            self._shared.refused += 1
             transport, self._transport = self._transport, None
             transport.abort()
 

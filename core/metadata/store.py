@@ -26,6 +26,8 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.base import Executable
 
+from core.clock import Clock
+from core.counters import Counters
 from core.errors import BrokerError, ErrorCode, StartupError
 from core.metadata.schema import prepare
 
@@ -70,8 +72,10 @@ class _Job:
 class Store:
     """The database of one data directory. All methods are called on the event loop."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self._path = path
+        self._clock = clock or Clock()
+        self.counters = Counters()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -142,8 +146,15 @@ class Store:
                 else:
                     stopping = True
                 if jobs:
+                    start = self._clock.monotonic()
                     _commit(connection, jobs)
-                    self._loop.call_soon_threadsafe(_answer, jobs)
+                    seconds = self._clock.monotonic() - start
+                    self._loop.call_soon_threadsafe(self._answer, jobs, seconds)
+
+    def _answer(self, jobs: list[_Job], seconds: float) -> None:
+        self.counters.commits.note(seconds)
+        self.counters.committed_jobs += len(jobs)
+        _answer(jobs)
 
 
 def _commit(connection: Connection, jobs: list[_Job]) -> None:

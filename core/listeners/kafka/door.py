@@ -18,6 +18,7 @@ from typing import Any
 from core.broker.broker import Broker
 from core.config import Endpoint
 from core.listeners.connection import Answer, Piece, RefusedError
+from core.listeners.kafka.answer_errors import Codes, error_codes_of
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer
@@ -34,6 +35,8 @@ _HEADER_ONLY = Struct(">ii")
 # Encoded answers to repeated questions (Metadata above all): entries, and bytes of one.
 _MAX_CACHED = 256
 _MAX_CACHED_BYTES = 4 * 1024 * 1024
+# What requests of an API or version that is not served are counted under: their keys are the client's invention.
+UNKNOWN_API = -1
 _WILDCARDS = ("0.0.0.0", "::", "")
 
 
@@ -48,6 +51,9 @@ class KafkaDoor:
         self._cached_version = -1
         # Topics being created on behalf of a client that has been answered already.
         self.tasks: set[asyncio.Task[None]] = set()
+        self._counters = broker.counters
+        self._codes: dict[int, Codes] = {}
+        self.now = broker.clock.monotonic
 
     def bound(self, endpoint: Endpoint) -> None:
         """See `Door.bound`."""
@@ -72,6 +78,18 @@ class KafkaDoor:
             self._cached.clear()
         self._cached[question] = answer
 
+    def count(self, api_key: int, started: float, bytes_in: int, bytes_out: int) -> None:
+        """Count a request that is answered, or needs no answer. `started` is what `now` said when it came."""
+        self._counters.requests[api_key].note(self.now() - started, bytes_in, bytes_out)
+
+    def count_errors(self, api_key: int, answer: Any) -> None:
+        """Count the error codes in an answer."""
+        codes = self._codes.get(api_key)
+        if codes is None:
+            codes = self._codes[api_key] = error_codes_of(api_key)
+        for code in codes(answer):
+            self._counters.errors[api_key, code] += 1
+
 
 class KafkaSession:
     """One connection, and the request that it has under way (there is only one at a time)."""
@@ -87,6 +105,9 @@ class KafkaSession:
         self.local_host = ""
         # A handler that answers from topics alone, with nothing in error, sets this: the answer may be kept.
         self.cacheable = False
+        # Of the request under way: when it came, and its size in bytes.
+        self._started = 0.0
+        self._received = 0
 
     def connected(self, peer_host: str, local_host: str) -> None:
         """Who is at the other end, and which of our addresses was dialled."""
@@ -105,6 +126,8 @@ class KafkaSession:
 
     def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
         """See `Session.handle`."""
+        self._started = self.door.now()
+        self._received = len(frame) + 4
         try:
             header, position = decode_request_header(frame)
             handler = HANDLERS.get(header.api_key)
@@ -134,8 +157,10 @@ class KafkaSession:
 
     def _encode(self, header: RequestHeader, answer: Any, question: tuple[object, ...] | None) -> Answer:
         if answer is NoAnswer:
+            self.door.count(header.api_key, self._started, self._received, 0)
             return None
         body = encode_response(header.api_key, header.api_version, answer)
+        self.door.count_errors(header.api_key, answer)
         if question is not None and self.cacheable:
             self.door.remember(question, body)
         return self._pack(header, body)
@@ -145,6 +170,7 @@ class KafkaSession:
         size = len(start)
         for piece in body:
             size += piece.length if isinstance(piece, FileSlice) else len(piece)
+        self.door.count(header.api_key, self._started, self._received, size + 4)
         return [_SIZE.pack(size) + start, *body]
 
     def _unserved(self, header: RequestHeader) -> Answer:
@@ -153,4 +179,5 @@ class KafkaSession:
             handler: Handler = HANDLERS[API_VERSIONS]
             answer = handler.function(self, None)
             return self._pack(header, encode_response(API_VERSIONS, 0, answer))
+        self.door.count(UNKNOWN_API, self._started, self._received, 8)
         return [_HEADER_ONLY.pack(4, header.correlation_id)]
