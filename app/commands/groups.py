@@ -123,14 +123,15 @@ def _lag_table(out: Output, lag: dict[str, Any]) -> None:
 
 @groups.command("lag")
 @click.argument("name", metavar="GROUP")
-@click.option("-w", "--watch", type=click.FloatRange(0.1), is_flag=False, flag_value=2.0, metavar="[SECONDS]",
-              help="Again and again, every 2 seconds or so many; Ctrl-C ends it.")  # fmt: skip
+@click.option("-w", "--watch", is_flag=True, help="Again and again, until Ctrl-C.")
+@click.option("-i", "--interval", type=click.FloatRange(0.1), default=2.0, show_default="2", metavar="SECONDS",
+              help="With --watch: how often.")  # fmt: skip
 @gateway
-def group_lag(session: Session, name: str, watch: float | None) -> None:
+def group_lag(session: Session, name: str, watch: bool, interval: float) -> None:
     """Show how far a group is behind, in each partition and in all."""
     client, out = session
     path = f"{group_path(name)}/lag"
-    if watch is None:
+    if not watch:
         lag = client.get(path)
         if out.as_json:
             out.document(lag)
@@ -139,7 +140,7 @@ def group_lag(session: Session, name: str, watch: float | None) -> None:
             out.say(f"Lag of {name}: {counted(lag['total_lag'], 'record')}.")
         return
     try:
-        _watch(session, name, path, watch)
+        _watch(session, name, path, interval)
     except KeyboardInterrupt:
         return
 

@@ -46,7 +46,9 @@ ENCODINGS = click.Choice(["text", "json", "base64"])
 @click.option("-k", "--key", help="The key of all records.")
 @click.option("-K", "--key-separator", metavar="TEXT", help=r"Each line is KEY TEXT VALUE; \t is a tab.")
 @click.option("-H", "--header", "headers", metavar="NAME=VALUE", multiple=True, help="A header; repeatable.")
-@click.option("-p", "--partition", type=click.IntRange(0, 2**31 - 1), help="The partition of all records.")
+@click.option(
+    "-p", "--partition", type=click.IntRange(0, 2**31 - 1), metavar="N", help="The partition of all."
+)
 @click.option("--timestamp", type=MomentType("time"), metavar="TIME", help="The timestamp of all records.")
 @click.option("-e", "--encoding", type=ENCODINGS, default="text", show_default=True,
               help="What values are: text or bytes as they are, checked JSON, base64 to be decoded.")  # fmt: skip

@@ -91,12 +91,13 @@ def test_with_an_idempotency_key_it_is_repeated_under_the_same_key(
     fake: FakeGateway, client: Client, notes: list[str]
 ) -> None:
     late = problem(503, "not-enough-replicas-after-append", "Late.", **KAFKA)
-    fake.will_answer(Reply(hang_up=True), late, DONE, DONE)
+    running = problem(409, "concurrent-transactions", "Still running.", retriable=True)
+    fake.will_answer(Reply(hang_up=True), late, running, DONE, DONE)
     delivery = _delivery(client, notes, idempotent=True)
     delivery.send(BATCH)
     delivery.send(BATCH)
     keys = [headers["idempotency-key"] for _, _, _, headers in fake.requests]
-    assert [a == b for a, b in pairwise(keys)] == [True, True, False]
+    assert [a == b for a, b in pairwise(keys)] == [True, True, True, False]
 
 
 def test_without_one_a_refusal_after_the_append_is_final(

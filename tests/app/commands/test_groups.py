@@ -77,7 +77,7 @@ def test_lag_is_shown_by_partition_and_in_total(sluice: Sluice, group: str) -> N
 def test_watched_lag_is_a_line_each_time_and_ends_with_ctrl_c(
     spawn: Spawn, sluice: Sluice, group: str
 ) -> None:
-    process = spawn("groups", "lag", group, "--watch", "0.1")
+    process = spawn("groups", "lag", group, "--watch", "-i", "0.1")
     heading, first = lines_of(process, 2)
     assert heading.split() == [b"TIME", b"LAG", b"CHANGE"] and first.split()[1] == b"8"
     sluice("produce", group, "-p", "0", "more")
@@ -92,7 +92,7 @@ def test_watched_lag_is_a_line_each_time_and_ends_with_ctrl_c(
 
 
 def test_watched_lag_is_ndjson_for_programs(spawn: Spawn, group: str) -> None:
-    process = spawn("groups", "lag", group, "--watch", "0.1", "--json")
+    process = spawn("groups", "lag", group, "--watch", "-i", "0.1", "--json")
     for line in lines_of(process, 3):
         document = json.loads(line)
         assert document["total_lag"] == 8 and document["time"].endswith("Z")
@@ -100,7 +100,7 @@ def test_watched_lag_is_ndjson_for_programs(spawn: Spawn, group: str) -> None:
 
 def test_watched_lag_is_a_screen_on_a_terminal(spawn: Spawn, group: str) -> None:
     terminal, other = pty.openpty()
-    process = spawn("groups", "lag", group, "--watch", "0.1", stdout=other)
+    process = spawn("groups", "lag", group, "--watch", "-i", "0.1", stdout=other)
     shown = b""
     while shown.count(b"\x1b[2J") < 2:
         shown += os.read(terminal, 65_536)
@@ -112,7 +112,7 @@ def test_watched_lag_is_a_screen_on_a_terminal(spawn: Spawn, group: str) -> None
 
 
 def test_watching_survives_a_restart_of_the_gateway(spawn: Spawn, broker: BrokerProcess, group: str) -> None:
-    process = spawn("groups", "lag", group, "--watch", "0.1", "--json")
+    process = spawn("groups", "lag", group, "--watch", "-i", "0.1", "--json")
     lines_of(process, 1)
     broker.kill()
     broker.start()
