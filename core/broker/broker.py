@@ -14,6 +14,7 @@ from pathlib import Path
 
 from core.broker.consumers import Consumers
 from core.broker.groups import Groups
+from core.broker.idempotency import IdempotencyKeys
 from core.broker.merged import MergedVerbs
 from core.clock import Clock
 from core.config import Config
@@ -33,11 +34,12 @@ DATABASE = "metadata.db"
 class Broker(MergedVerbs):
     """One broker over one data directory. Open it on the event loop that will use it.
 
-    `groups` and `consumers` are there once the broker is open.
+    `groups`, `consumers` and `idempotency` are there once the broker is open.
     """
 
     groups: Groups
     consumers: Consumers
+    idempotency: IdempotencyKeys
 
     def __init__(self, config: Config, clock: Clock) -> None:
         data_dir = Path(config.data_dir)
@@ -69,9 +71,14 @@ class Broker(MergedVerbs):
         await self.groups.open()
         self.consumers = Consumers(self, self.groups)
         await self.consumers.open()
+        self.idempotency = IdempotencyKeys(self)
+        await self.idempotency.open()
         self._background = [
             asyncio.create_task(self._every(self.config.background_interval_ms, self._background_step)),
             asyncio.create_task(self._every(self.config.checkpoint_interval_ms, self._checkpoint)),
+            asyncio.create_task(
+                self._every(self.config.idempotency_check_interval_ms, self.idempotency.expire)
+            ),
             asyncio.create_task(
                 self._every(self.config.offsets_retention_check_interval_ms, self.groups.expire)
             ),
