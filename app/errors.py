@@ -57,6 +57,11 @@ KINDS: dict[str, Kind] = {
         "The topic exists with another shape",
         "PUT creates a topic or confirms that it is as asked. Change an existing one with PATCH.",
     ),
+    "idempotency-key-in-use": Kind(
+        409,
+        "A request with that idempotency key is under way",
+        "Its answer is not known yet. Send the same request again after the time that Retry-After names.",
+    ),
     "precondition-failed": Kind(
         412,
         "The resource has changed meanwhile",
@@ -82,6 +87,11 @@ KINDS: dict[str, Kind] = {
         422,
         "The request can be read, but not accepted",
         "`errors` lists what is wrong and where: the record's index, the field, a JSON pointer.",
+    ),
+    "idempotency-key-reused": Kind(
+        422,
+        "The idempotency key belongs to another request",
+        "A key stands for one request: its path, query and body. Repeat that one as it was, or take a new key.",
     ),
     "header-too-large": Kind(431, "The header lines are too long", "Send fewer or shorter header lines."),
     "internal-error": Kind(
@@ -229,7 +239,7 @@ class Problem(Exception):  # noqa: N818 (the word of RFC 9457)
             document["kafka_error_code"] = int(self.code)
             document["retriable"] = self.code.retriable
         else:
-            document["retriable"] = self.status in (408, 429, 503)
+            document["retriable"] = self.status in (408, 429, 503) or "retry-after" in self.headers
         if self.errors:
             document["errors"] = list(self.errors)
         return {**self.extra, **document}

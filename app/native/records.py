@@ -16,6 +16,8 @@ import msgspec
 from app.errors import Problem, field_error, from_broker
 from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
 from app.front import LeanRoute, check_charset
+from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
+from app.native.idempotency import KeyedWrites
 from app.native.produce_body import ProduceBody, parse_time
 from app.native.produce_lines import ProduceLines, wants_lines
 from app.native.record_json import iso_time, record_page, written_record
@@ -46,6 +48,7 @@ class RecordRoutes:
         self._config = config
         self._broker = broker
         self._body = ProduceBody(max_depth=config.http_max_json_depth, max_records=config.http_max_records)
+        self._keyed = KeyedWrites(broker, _written)
         self._lines = ProduceLines(config, broker, self._body)
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
@@ -75,7 +78,10 @@ class RecordRoutes:
         else:
             query = request.query(("acks", "key", "key_encoding", "partition", "timestamp"))
             acks = _acks(query)
-            records = [self._raw_record(request, query, await request.body())]
+            body = await request.body()
+            records = [self._raw_record(request, query, body)]
+        if IDEMPOTENCY_KEY in request.headers:
+            return await self._keyed.produce(request, topic, records, acks, body)
         results = await self._broker().produce(topic, records, acks=acks)
         return _written(topic, results)
 

@@ -1,0 +1,108 @@
+"""Idempotency-Key: what names a request, and how the broker's refusals of a key look over HTTP.
+
+The draft of the IETF (draft-ietf-httpapi-idempotency-key-header) gives the statuses: 422 for a key that belongs to
+another request, 409 while the first request with it is under way. A key is taken as it stands, quotes included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from app.errors import Problem
+from app.requests import Answer, Request, invalid_parameter
+from core.broker.broker import Broker
+from core.broker.idempotency import ANONYMOUS, KEY_REUSED, KeyedRequest
+from core.broker.records import ProduceResult
+from core.errors import BrokerError, ErrorCode
+from core.records.record import NewRecord
+
+NAME = "Idempotency-Key"
+HEADER = b"idempotency-key"
+REPLAYED = (b"idempotent-replayed", b"true")
+MAX_KEY_LENGTH = 255
+# Header lines that make the record of a raw body.
+_RECORD_HEADERS = b"x-kafka-header-"
+
+
+class _Stored(NamedTuple):
+    status: int
+    body: bytes
+    media_type: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Stored).decode
+
+
+class KeyedWrites:
+    """Writes of records under a key. `written` makes the answer of a write, or raises its refusal."""
+
+    def __init__(
+        self, broker: Callable[[], Broker], written: Callable[[str, Sequence[ProduceResult]], Answer]
+    ) -> None:
+        self._broker = broker
+        self._written = written
+
+    async def produce(
+        self, request: Request, topic: str, records: Sequence[NewRecord], acks: int, body: bytes
+    ) -> Answer:
+        """The answer to a write with a key, the first one or a repetition. Raises Problem and BrokerError."""
+        named = KeyedRequest(
+            f"topics/{topic}/records",
+            key_of(request),
+            fingerprint(request, acks, body),
+            principal_of(request),
+        )
+
+        def render(results: Sequence[ProduceResult]) -> bytes:
+            answer = self._written(topic, results)
+            return _encode(_Stored(answer.status, answer.body, answer.media_type))
+
+        try:
+            done = await self._broker().idempotency.produce(named, topic, records, acks=acks, render=render)
+        except BrokerError as error:
+            raise _refusal(error) from None
+        headers = (REPLAYED,) if done.replayed else ()
+        if done.answer is None:
+            return self._written(topic, done.results)._replace(headers=headers)
+        return Answer(*_decode(done.answer), headers)
+
+
+def principal_of(_request: Request) -> str:
+    """Who sends a request: everybody is the same, until there are credentials."""
+    return ANONYMOUS
+
+
+def key_of(request: Request) -> str:
+    """The key: 1 to 255 printable ASCII characters, in one header line. Raises Problem (422)."""
+    lines = [value for name, value in request.scope["headers"] if name == HEADER]
+    if len(lines) != 1:
+        raise invalid_parameter(NAME, f"There are {len(lines)} {NAME} lines; a request has one key.")
+    text = lines[0].decode("latin-1")
+    if not 0 < len(text) <= MAX_KEY_LENGTH or not (text.isascii() and text.isprintable()):
+        raise invalid_parameter(
+            NAME, f"The {NAME} must have 1 to {MAX_KEY_LENGTH} printable ASCII characters."
+        )
+    return text
+
+
+def fingerprint(request: Request, acks: int, body: bytes) -> bytes:
+    """32 bytes over all that a write asks for: query, body and its kind, and headers of a raw body's record."""
+    essence, _ = request.media_type()
+    query = sorted(item for item in request.query(()).items() if item[0] != "acks")
+    lines = sorted(line for line in request.scope["headers"] if line[0].startswith(_RECORD_HEADERS))
+    digest = hashlib.sha256(_encode((essence, acks, query, lines)))
+    digest.update(body)
+    return digest.digest()
+
+
+def _refusal(error: BrokerError) -> Exception:
+    if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+        return Problem("idempotency-key-in-use", error.message, headers={"retry-after": "1"})
+    if error.details.get("reason") == KEY_REUSED:
+        return Problem("idempotency-key-reused", error.message)
+    return error
