@@ -66,7 +66,7 @@ _TITLES = {
 } | {
     kind.status: kind.title + "."
     for name, kind in KINDS.items()
-    if name not in ("topic-differs", "not-found")
+    if name not in ("topic-differs", "not-found", "idempotency-key-in-use", "idempotency-key-reused")
 }
 _HEADERS = {
     "X-Request-Id": {

@@ -82,7 +82,7 @@ def key_of(request: Request) -> str:
     lines = [value for name, value in request.scope["headers"] if name == HEADER]
     if len(lines) != 1:
         raise invalid_parameter(NAME, f"There are {len(lines)} {NAME} lines; a request has one key.")
-    text = lines[0].decode("latin-1")
+    text: str = lines[0].decode("latin-1")
     if not 0 < len(text) <= MAX_KEY_LENGTH or not (text.isascii() and text.isprintable()):
         raise invalid_parameter(
             NAME, f"The {NAME} must have 1 to {MAX_KEY_LENGTH} printable ASCII characters."

@@ -13,6 +13,25 @@ from app.native import record_schemas
 from core.config import Config
 
 TAGS = ["records"]
+IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": (
+        "A name for this request, unique among those of its sender. The same request sent again with it, within 24 "
+        "hours, writes nothing and gets the same answer, with `Idempotent-Replayed: true`; also when the server "
+        "died in between. Another request with it is refused (422), and so is the same one while the first is under "
+        "way (409). A request of which no record was taken does not use its key up."
+    ),
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+    "example": "order-1724-paid",
+}
+_REPLAYED = {
+    "Idempotent-Replayed": {
+        "description": "`true` when an earlier request with the same `Idempotency-Key` wrote the records.",
+        "schema": {"type": "string", "enum": ["true"]},
+    }
+}
 RECORD = {"key": "user-1", "value": {"event": "signed-up"}, "headers": [{"name": "trace", "value": "7f"}]}
 READ = {
     "topic": "orders", "partition": 0, "offset": 41,
@@ -167,11 +186,13 @@ def _produce() -> dict[str, Any]:
                 "timestamp", "query", {"type": "string"},
                 "Of a raw body: milliseconds since 1970, or an ISO 8601 time.",
             ),
+            IDEMPOTENCY_KEY,
         ],
         "requestBody": _produce_body(),
         "responses": {
             "200": {
                 "description": "All records were taken; or the answers to a stream of lines.",
+                "headers": _REPLAYED,
                 "content": {
                     **json_content("RecordsWritten", example=_WRITTEN),
                     "application/x-ndjson": {"schema": _LINES, "example": _LINES_EXAMPLE},
@@ -179,6 +200,7 @@ def _produce() -> dict[str, Any]:
             },
             "207": {
                 "description": "Some records were taken; the others have an `error`.",
+                "headers": _REPLAYED,
                 "content": json_content(
                     "RecordsWritten", example={**_WRITTEN, "records": [*_WRITTEN["records"], _REFUSED]}
                 ),
