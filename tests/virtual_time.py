@@ -65,19 +65,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock(Clock):
-    """A clock that follows the running virtual loop; the wall clock can be moved against it."""
+    """A clock that follows the virtual loop it is made in; the wall clock can be moved against it."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
+        # Threads ask for the time too.
+        self._time = asyncio.get_running_loop().time
         self.wall_shift_ms = 0
 
     def monotonic(self) -> float:
         """See `Clock.monotonic`."""
-        return 1000.0 + asyncio.get_running_loop().time()
+        return 1000.0 + self._time()
 
     def wall_ms(self) -> int:
         """See `Clock.wall_ms`."""
-        return START_MS + self.wall_shift_ms + int(asyncio.get_running_loop().time() * 1000)
+        return START_MS + self.wall_shift_ms + int(self._time() * 1000)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -31,6 +31,9 @@ _AFTER_THE_ROUND = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID}
 )
 
+# Seconds that an acknowledgement by itself waits for a rebalance.
+ACK_PATIENCE = 10.0
+
 
 class ConsumerPolls(ConsumerTable):
     """The verbs of reading."""
@@ -66,7 +69,7 @@ class ConsumerPolls(ConsumerTable):
             self._purgatory.notify(consumer)
             unsaved = False
             if ack is not None:
-                unsaved = await self._acknowledge(consumer, ack)
+                unsaved = await self._acknowledge(consumer, ack, until)
             elif advance:
                 if self._advance(consumer):
                     self._store.progress(consumer)
@@ -181,17 +184,18 @@ class ConsumerPolls(ConsumerTable):
         with self._in_use(group_id, name) as consumer:
             before = tuple(consumer.outstanding.values())
             newest = consumer.sequence_of(token) == consumer.sequence
-            if await self._acknowledge(consumer, token):
+            if await self._acknowledge(consumer, token, self._monotonic() + ACK_PATIENCE):
                 await self._store.progress(consumer)
             if not newest:
                 return Acknowledged((), ())
             revoked = consumer.revoked
             return Acknowledged(tuple(one for one in before if one not in revoked), revoked)
 
-    async def _acknowledge(self, consumer: Consumer, token: str) -> bool:
+    async def _acknowledge(self, consumer: Consumer, token: str, until: float) -> bool:
         """Commit what is outstanding under this token; whether the consumer has moved and is to be stored.
 
-        During a rebalance it may have to wait for the new generation; then what stayed is committed.
+        Between two generations it has to wait for the new one, in which what stayed is committed; if that takes
+        too long, it raises REBALANCE_IN_PROGRESS and may be tried again.
         """
         sequence = consumer.sequence_of(token)
         if sequence is None:
@@ -201,7 +205,7 @@ class ConsumerPolls(ConsumerTable):
             )
         self._require_unfenced(consumer)
         moved = False
-        until = self._monotonic() + consumer.options.rebalance_timeout_ms / 1000
+        until = max(until, self._monotonic() + 1.0)
         while sequence == consumer.sequence and consumer.outstanding:
             ranges = tuple(consumer.outstanding.values())
             commits = [Commit(one.topic, one.partition, one.next_offset) for one in ranges]
@@ -217,8 +221,15 @@ class ConsumerPolls(ConsumerTable):
             refused = next((e for e in errors if e and e is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None)
             if refused is None:
                 continue
-            if refused not in _AFTER_THE_ROUND or not await self._round_is_over(consumer, until):
+            if refused not in _AFTER_THE_ROUND:
                 raise self._groups.refusal(refused, consumer.group_id, consumer.member_id)
+            if not await self._round_is_over(consumer, until):
+                raise BrokerError(
+                    ErrorCode.REBALANCE_IN_PROGRESS,
+                    f"Group {consumer.group_id!r} has not agreed on its new generation yet; acknowledge again in a "
+                    "moment.",
+                    group=consumer.group_id,
+                )
         return moved
 
     def _require_unfenced(self, consumer: Consumer) -> None:
@@ -359,8 +370,9 @@ class ConsumerPolls(ConsumerTable):
     ) -> list[PartitionCommit]:
         """Commit these offsets, or (None) all that polls have delivered; what was committed, once durable.
 
-        Raises what refuses it: INVALID_RECORD_STATE with reason `not-subscribed`, ILLEGAL_GENERATION,
-        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION.
+        Raises what refuses it: INVALID_RECORD_STATE with reason `not-subscribed`, or `not-assigned` before the
+        group has settled, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS,
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         with self._in_use(group_id, name) as consumer:
             _require_subscription(consumer)
@@ -372,6 +384,11 @@ class ConsumerPolls(ConsumerTable):
                 commits = [Commit(o.topic, o.partition, o.next_offset, metadata=o.metadata) for o in offsets]
             if not commits:
                 return []
+            self._require_unfenced(consumer)
+            if consumer.subscription.joins and consumer.generation < 0:
+                raise illegal_state(
+                    NOT_ASSIGNED, f"Consumer {name!r} has not joined its group yet: poll first."
+                )
             errors = await self._commit_to_group(consumer, commits)
             for commit, error in zip(commits, errors, strict=True):
                 if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -172,6 +172,21 @@ def offsets(batch: Batch) -> dict[int, list[int]]:
     return found
 
 
+def owned(w: World, name: str) -> list[int]:
+    """The partitions of a consumer."""
+    return [one.partition for one in w.info(name).partitions]
+
+
+async def settled(w: World, *names: str) -> None:
+    """Wait until these consumers are members of one stable generation."""
+    for _ in range(1000):
+        found = [w.info(name) for name in names]
+        if all(one.state == "stable" for one in found) and len({one.generation for one in found}) == 1:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{names} do not settle")
+
+
 def in_virtual_time(
     directory: Path, scenario: Callable[[World], Coroutine[Any, Any, None]], **settings: Any
 ) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from core.broker.consumer_messages import Subscription
+from core.broker.group_members import offers
 from core.broker.groups import JoinRequest, Leaver
 from core.errors import BrokerError, ErrorCode
-from core.types import TopicPartition as Tp
-from tests.core.broker.consumer_world import G, World, in_virtual_time, offsets
+from tests.core.broker.consumer_world import G, World, in_virtual_time, offsets, owned, settled
 
 Run = Callable[..., None]
 
@@ -24,20 +24,6 @@ def play(tmp_path: Path) -> Run:
         in_virtual_time(tmp_path, scenario, **settings)
 
     return run
-
-
-def owned(w: World, name: str) -> list[int]:
-    return [one.partition for one in w.info(name).partitions]
-
-
-async def settled(w: World, *names: str) -> None:
-    """Wait until these consumers are members of one stable generation."""
-    for _ in range(1000):
-        found = [w.info(name) for name in names]
-        if all(one.state == "stable" for one in found) and len({one.generation for one in found}) == 1:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"{names} do not settle")
 
 
 # --- sharing ----------------------------------------------------------------------------------------------------
@@ -227,6 +213,36 @@ def test_an_acknowledgement_during_the_round_is_committed_before_or_after_it(pla
         assert [o[0] for o in offsets(await w.poll("a")).values()] == [3]
 
     play(scenario, consumer_revoke_grace_ms=1_000)
+
+
+def test_an_acknowledgement_that_has_to_wait_too_long_says_so_and_can_be_repeated(play: Run) -> None:
+    async def scenario(w: World) -> None:
+        await w.topic(partitions=2, records=3)
+        leader = await w.other_member()
+        await leader.join()
+        await w.create("a")
+        await leader.join()
+        batch = await w.poll("a")
+        (mine,) = offsets(batch)
+        third = asyncio.create_task((await w.other_member()).join())
+        # The leader joins the next generation, and is slow to assign.
+        request = JoinRequest(leader.member_id, "consumer", offers(("t",)), 30_000, 30_000)
+        joined = await w.broker.groups.join(G, request)
+        assert joined.leader_id == leader.member_id
+        started = w.clock.monotonic()
+        with pytest.raises(BrokerError) as error:
+            await w.poll("a", ack=batch.token, wait_ms=2_000)
+        assert error.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+        assert 1.9 < w.clock.monotonic() - started < 2.1 and w.committed() == {}
+        acking = asyncio.create_task(w.consumers.ack(G, "a", batch.token))
+        await asyncio.sleep(1)
+        await w.broker.groups.members.lead(G, leader.member_id, joined.generation)
+        done = await acking
+        assert [one.partition for one in done.committed + done.revoked] == [mine]
+        assert (mine in w.committed()) is bool(done.committed)
+        third.cancel()
+
+    play(scenario)
 
 
 def test_nothing_new_is_delivered_while_a_round_goes_on(play: Run) -> None:
@@ -426,85 +442,5 @@ def test_another_subscription_takes_effect_for_the_whole_group(play: Run) -> Non
         assert w.info("a").generation > generation
         assert {one.topic for one in w.info("a").partitions} == {"u"}
         assert {one.topic for one in w.info("b").partitions} >= {"t"}
-
-    play(scenario)
-
-
-# --- restarts -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stop", ["kill", "restart"])
-def test_consumers_go_on_after_a_restart_and_nobody_rejoins(play: Run, stop: str) -> None:
-    async def scenario(w: World) -> None:
-        await w.topic(partitions=4, records=5)
-        await w.create("a")
-        await w.create("b", group_instance_id="static")
-        other = await w.other_member()
-        await other.join()
-        await settled(w, "a", "b")
-        await w.consumers.pause(G, "b", [Tp("t", owned(w, "b")[0])])
-        batch = await w.poll("a", limit=2)
-        batch = await w.poll("a", limit=2, ack=batch.token)
-        before = [w.info(name)[:10] for name in ("a", "b")]
-        await getattr(w, stop)()
-        assert [w.info(name)[:10] for name in ("a", "b")] == before
-        assert other.heartbeat() is ErrorCode.NONE
-        again = await w.poll("a", wait_ms=0)
-        assert (again.token, offsets(again), again.redelivered) == (batch.token, offsets(batch), True)
-        await w.consumers.ack(G, "a", batch.token)
-        assert [w.info(name).generation for name in ("a", "b")] == [one[6] for one in before]
-
-    play(scenario)
-
-
-def test_a_kill_in_mid_round_ends_in_a_settled_group(play: Run) -> None:
-    async def scenario(w: World) -> None:
-        await w.topic(partitions=2, records=3)
-        await w.create("a")
-        batch = await w.poll("a")
-        await w.create("b")
-        await asyncio.sleep(1.5)
-        await w.kill()
-        await settled(w, "a", "b")
-        done = await w.consumers.ack(G, "a", batch.token)
-        assert {one.partition for one in done.committed} <= set(owned(w, "a"))
-        assert sorted(owned(w, "a") + owned(w, "b")) == [0, 1]
-
-    play(scenario)
-
-
-def test_a_kill_before_the_first_round_is_over_starts_it_again(play: Run) -> None:
-    async def scenario(w: World) -> None:
-        await w.topic(records=1)
-        await w.create()
-        await asyncio.sleep(1)
-        await w.kill()
-        assert offsets(await w.poll()) == {0: [0]}
-
-    play(scenario)
-
-
-def test_the_position_of_latest_survives_a_kill(play: Run) -> None:
-    async def scenario(w: World) -> None:
-        await w.topic(records=3)
-        await w.create(start="latest")
-        await settled(w, "c")
-        await w.produce(2)
-        await w.kill()
-        assert offsets(await w.poll()) == {0: [3, 4]}
-
-    play(scenario)
-
-
-def test_what_was_delivered_without_a_token_comes_again_after_a_kill_unless_a_request_followed(
-    play: Run,
-) -> None:
-    async def scenario(w: World) -> None:
-        await w.topic(records=9)
-        await w.create()
-        await w.poll(limit=3, advance=True)
-        await w.poll(limit=3, advance=True)
-        await w.kill()
-        assert offsets(await w.poll(limit=3, advance=True)) == {0: [3, 4, 5]}
 
     play(scenario)
