@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.errors import Problem, field_error, slug_of
 from app.formats import Reader
@@ -53,6 +53,13 @@ _NO_CACHE = ((b"cache-control", b"no-store"), (b"vary", b"accept"))
 _STREAM_HEADERS = (*_NO_CACHE, (b"x-accel-buffering", b"no"))
 
 
+class Gap(NamedTuple):
+    """Records that a cursor stands for and that are not there: what is told, and where to go on behind it."""
+
+    problem: Problem
+    behind: Position
+
+
 class MergedRoutes:
     """The handler, over one broker."""
 
@@ -78,9 +85,12 @@ class MergedRoutes:
         cursor, resumed = self._cursor(request, query, info, media_type != JSON)
         feed = self._feed(query, info, cursor)
         position = cursor.position if cursor is not None else await self._beginning(feed, query)
-        # A browser shows its page no refusal of a reconnect: there the stream itself tells of a gap.
-        if not resumed:
-            self._check(feed, position)
+        gap = self._gap(feed, position)
+        if gap is not None:
+            # A browser shows its page no refusal of a reconnect: there the stream itself tells of a gap.
+            if not resumed:
+                raise gap.problem
+            position = gap.behind
         if media_type == JSON:
             return await self._page(request, query, feed, position)
         limit, wait_ms = None, None
@@ -91,6 +101,7 @@ class MergedRoutes:
         self.streams.check_room()
         form = FORMS[media_type]
         listener = Listener(self.streams, request, feed, form, position, limit=limit, wait_ms=wait_ms)
+        listener.problem = None if gap is None else gap.problem
         return Streamed(200, media_type, _STREAM_HEADERS, listener.run)
 
     # --- where to begin ------------------------------------------------------------------------------------
@@ -116,6 +127,8 @@ class MergedRoutes:
             cursor = read_cursor(text, info.topic_id, self._config.max_partitions_per_topic)
         except CursorError as error:
             raise invalid_parameter(name, f"{name} cannot be taken: {error}.") from None
+        if cursor.partitions is None and len(cursor.position.offsets) > info.partitions:
+            raise invalid_parameter(name, f"{name} names more partitions than the topic has.")
         return cursor, name != "cursor"
 
     def _feed(self, query: Mapping[str, str], info: TopicInfo, cursor: Cursor | None) -> Feed:
@@ -162,8 +175,8 @@ class MergedRoutes:
         partitions = range(info.partitions) if feed.partitions is None else feed.partitions
         return self._broker().bounds(feed.topic, partitions)
 
-    def _check(self, feed: Feed, position: Position) -> None:
-        """Raise Problem when a partition does not have what its position asks for: 410 below, 416 above."""
+    def _gap(self, feed: Feed, position: Position) -> Gap | None:
+        """What is wrong when partitions do not have what a position asks for: 410 below, 416 above."""
         bounds = self._bounds(feed)
         outside = [
             (index, offset_at(position, index), start, end)
@@ -171,10 +184,11 @@ class MergedRoutes:
             if not start <= offset_at(position, index) <= end
         ]
         if not outside:
-            return
+            return None
         corrected = list(position.offsets) + [0] * (len(bounds) - len(position.offsets))
         for index, offset, start, end in outside:
             corrected[index] = start if offset < start else end
+        behind = Position(tuple(corrected))
         gone = any(offset < start for _, offset, start, _ in outside)
         first = outside[0]
         code = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -187,7 +201,7 @@ class MergedRoutes:
             }
             for index, offset, start, end in outside[:100]
         ]
-        raise Problem(
+        problem = Problem(
             slug_of(code),
             f"Partition {feed.number(first[0])} has offsets from {first[2]} up to {first[3]}; the cursor stands at "
             f"{first[1]}. Go on with the cursor in this document; what lies between is "
@@ -198,8 +212,9 @@ class MergedRoutes:
                 field_error("This partition does not have that offset.", parameter="cursor", **w)
                 for w in where
             ],
-            extra={**where[0], "next_cursor": feed.writer.text(Position(tuple(corrected))).decode()},
+            extra={**where[0], "next_cursor": feed.writer.text(behind).decode()},
         )
+        return Gap(problem, behind)
 
     # --- pages ---------------------------------------------------------------------------------------------
 

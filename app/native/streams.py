@@ -81,6 +81,8 @@ class Listener:
         self._feed = feed
         self._form = form
         self._position = position
+        # What is told first: that records are missing before the position.
+        self.problem: Problem | None = None
         # The last position that the client knows.
         self._told: Position | None = None
         self._behind = True
@@ -112,25 +114,29 @@ class Listener:
         self._idle_since = self._written_at = self._now()
         if hello := self._form.hello(self._config.stream_retry_ms):
             await self._write(write, hello)
+        if self.problem is not None:
+            await self._report(write, self.problem.members())
         while not watch.gone:
             if not self._broker.ready:
                 await self._bye(write)
                 return
             try:
-                piece = self._next()
-                if piece is None and not await self._wait(write, watch):
-                    return
+                goes_on = await self._step(write, watch)
             except ReadFaultError as fault:
-                if not await self._skip(write, fault):
-                    return
-                continue
+                goes_on = await self._skip(write, fault)
             except BrokerError as error:
                 await self._report(write, from_broker(error).members())
                 return
-            if piece is not None:
-                await self._send(write, piece)
-                if self._left == 0:
-                    return
+            if not goes_on:
+                return
+
+    async def _step(self, write: Write, watch: ClientWatch) -> bool:
+        """Send a piece, or wait for one; False at the end. Raises ReadFaultError and BrokerError."""
+        piece = self._next()
+        if piece is None:
+            return await self._wait(write, watch)
+        await self._send(write, piece)
+        return self._left != 0
 
     # --- reading -------------------------------------------------------------------------------------------
 

@@ -397,6 +397,17 @@ async def test_bad_input_is_refused_by_name(
         assert document["errors"][0]["parameter"] == parameter
 
 
+async def test_a_forged_cursor_of_partitions_that_are_not_there_is_refused(
+    app: Application, http: httpx.AsyncClient, topic: str, problem: Check
+) -> None:
+    await make(http, topic, 2)
+    topic_id = app.server.broker.topic(topic).topic_id
+    more = CursorWriter(topic_id, None).text(Position((0, 0, 0))).decode()
+    problem(await http.get(f"{T}/{topic}/records?cursor={more}"), 422, "invalid-request")
+    other = CursorWriter(topic_id, (0, 7)).text(Position((0, 0))).decode()
+    problem(await http.get(f"{T}/{topic}/records?cursor={other}"), 404, "unknown-topic-or-partition")
+
+
 async def test_other_partitions_than_the_cursors_are_refused(
     http: httpx.AsyncClient, topic: str, problem: Check
 ) -> None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from app.main import Application
+from app.native.cursor import CursorWriter, Position
 from core.types import TopicPartition
 from tests.app.native.asgi_stream import EventParser
 from tests.app.native.test_merged import NUMBERS, broken_batch, fill
@@ -185,3 +186,35 @@ async def test_a_broken_batch_is_told_and_passed(
         lines = [json.loads(line) for line in (await stream.rest()).splitlines()]
         assert [line.get("offset") for line in lines] == [0, None, 3]
         assert lines[1]["problem"]["kafka_error"] == "CORRUPT_MESSAGE"
+
+
+async def test_a_reconnect_above_the_end_is_told_and_goes_on_at_the_end(
+    app: Application, http: httpx.AsyncClient, topic: str
+) -> None:
+    """After a power loss, records that were never on disk are gone; what comes in their place is new."""
+    await make(http, topic)
+    await fill(http, topic, 2)
+    writer = CursorWriter(app.server.broker.topic(topic).topic_id, None)
+    async with events(app, topic, last_event_id=writer.text(Position((9,))).decode()) as stream:
+        problem = await stream.event()
+        assert (problem.type, problem.json()["status"]) == ("problem", 416)
+        assert (problem.json()["offset"], problem.json()["high_watermark"]) == (9, 2)
+        await fill(http, topic, 1)
+        assert [place(r) for r in await stream.records(1)] == [(0, 2)]
+
+
+async def test_a_topic_that_is_deleted_while_a_reader_is_slow_ends_its_stream(
+    app: Application, http: httpx.AsyncClient, topic: str
+) -> None:
+    await make(http, topic)
+    async with events(app, topic) as stream:
+        assert (await stream.event()).type == "caught_up"
+        stream.room.clear()
+        await fill(http, topic, 100)
+        await asyncio.sleep(0.02)
+        await http.delete(f"{T}/{topic}")
+        stream.room.set()
+        while (event := await stream.event()).type == "record":
+            pass
+        assert (event.type, event.json()["status"]) == ("problem", 404)
+        assert await stream.rest() == b""
