@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app.main import Application
 from app.native.cursor import CursorWriter, Position
+from app.native.merged import PARAMETERS
 from core.records.batch import build_batch
 from core.records.record import NewRecord
 from core.types import TopicPartition
@@ -395,6 +396,36 @@ async def test_bad_input_is_refused_by_name(
     document = problem(got, status, kind)
     if parameter is not None:
         assert document["errors"][0]["parameter"] == parameter
+
+
+VALUES = st.one_of(
+    st.sampled_from(
+        ["", "0", "1", "-1", "earliest", "latest", "0-2", "a", "base64", "2**63", "1.0", "\x00", "é", "+"]
+    ),
+    st.integers(-(2**70), 2**70).map(str),
+    st.text(max_size=10),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    query=st.dictionaries(
+        st.sampled_from(
+            [p for p in PARAMETERS if p not in ("wait_ms", "header.*")] + ["header.a", "header.", "x"]
+        ),
+        VALUES,
+        max_size=4,
+    ),
+    lines=st.booleans(),
+)
+async def test_any_query_is_answered_or_refused(
+    http: httpx.AsyncClient, query: dict[str, str], lines: bool
+) -> None:
+    await http.put(f"{T}/refused", json={"partitions": 2})
+    accept = "application/x-ndjson" if lines else "application/json"
+    more = {"wait_ms": "0"} if lines else {}
+    got = await http.get(f"{T}/refused/records", params=query | more, headers={"accept": accept})
+    assert got.status_code in (200, 400, 404, 422)
 
 
 async def test_a_forged_cursor_of_partitions_that_are_not_there_is_refused(
