@@ -159,9 +159,12 @@ class IdempotencyKeys:
             if await store.read(remove_oldest(before_ms=expired, expired_ms=expired)):
                 continue
             found = await store.read(totals)
-            if found.keys <= config.idempotency_max_keys and found.size <= config.idempotency_max_bytes:
+            too_many = found.keys - config.idempotency_max_keys
+            if (too_large := found.size - config.idempotency_max_bytes) > 0:
+                too_many = max(too_many, 1 + too_large * found.keys // found.size)
+            if too_many <= 0:
                 return
-            if not await store.read(remove_oldest(before_ms=now, expired_ms=expired)):
+            if not await store.read(remove_oldest(before_ms=now, expired_ms=expired, limit=too_many)):
                 return
 
     # --- a request -----------------------------------------------------------------------------------------

@@ -244,7 +244,9 @@ def _record_size(record: NewRecord) -> int:
     return size
 
 
-def refuse_batch(results: list[ProduceResult], chunk: Sequence[int], partition: int, error: BrokerError) -> None:
+def refuse_batch(
+    results: list[ProduceResult], chunk: Sequence[int], partition: int, error: BrokerError
+) -> None:
     """The records that are at fault get the reason; those that only shared their batch are told so."""
     at_fault = dict(error.details.get("record_errors") or ())  # type: ignore[call-overload]
     for position, index in enumerate(chunk):

@@ -24,9 +24,7 @@ _BIND = (
     " created_ms = excluded.created_ms, size = excluded.size, plan = excluded.plan, places = x'', answer = NULL"
     " WHERE created_ms < ?"
 )
-_FIND = (
-    "SELECT fingerprint, plan, places, answer FROM idempotency_keys WHERE digest = ? AND created_ms >= ?"
-)
+_FIND = "SELECT fingerprint, plan, places, answer FROM idempotency_keys WHERE digest = ? AND created_ms >= ?"
 _ANSWER = "UPDATE idempotency_keys SET answer = ?, size = size + ? WHERE digest = ?"
 _PLACES = "UPDATE idempotency_keys SET places = ? WHERE digest = ?"
 _REMOVE = "DELETE FROM idempotency_keys WHERE digest = ?"
@@ -103,14 +101,16 @@ def remove(digest: bytes) -> Effect:
     return many(_REMOVE, [(digest,)])
 
 
-def remove_oldest(*, before_ms: int, expired_ms: int) -> Callable[[Connection], int]:
-    """The query that removes some of the oldest keys, and answers how many.
+def remove_oldest(
+    *, before_ms: int, expired_ms: int, limit: int = ROWS_AT_ONCE
+) -> Callable[[Connection], int]:
+    """The query that removes some of the oldest keys, and answers how many: `limit` and `ROWS_AT_ONCE` at most.
 
     Those from before `expired_ms`, and of those from before `before_ms` the ones that are answered.
     """
 
     def query(connection: Connection) -> int:
-        return _run(connection, _REMOVE_OLDEST, (before_ms, expired_ms, ROWS_AT_ONCE))
+        return _run(connection, _REMOVE_OLDEST, (before_ms, expired_ms, min(limit, ROWS_AT_ONCE)))
 
     return query
 
