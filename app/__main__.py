@@ -46,6 +46,9 @@ def main(context: click.Context) -> None:
     help="The origin of a foreign web page that may write.",
 )  # fmt: skip
 @click.option("--v2-dialect", metavar="NAME", help="Whose REST Proxy v2 clients are used to [confluent].")
+@click.option("--log-format", metavar="NAME", help="How logs are written: console or json [console].")
+@click.option("--log-level", metavar="NAME", help="debug, info, warning or error [info].")
+@click.option("--access-log", is_flag=True, help="Log a line for each HTTP request.")
 def serve(
     data_dir: str | None = None,
     listeners: tuple[str, ...] = (),
@@ -54,6 +57,9 @@ def serve(
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
     v2_dialect: str | None = None,
+    log_format: str | None = None,
+    log_level: str | None = None,
+    access_log: bool = False,
 ) -> None:
     """Run the broker: HTTP on 127.0.0.1:8082, Kafka on 127.0.0.1:9092, unless told otherwise.
 
@@ -71,6 +77,9 @@ def serve(
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             v2_dialect=v2_dialect,
+            log_format=log_format,
+            log_level=log_level,
+            access_log=access_log,
         )
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)

@@ -22,6 +22,7 @@ import msgspec
 
 from app.errors import Problem, from_broker, renderer_of
 from app.json_errors import fault_of, refuse_fault
+from app.logs import REQUEST_ID
 from app.requests import (
     SEND_WHOLE,
     Answer,
@@ -35,6 +36,7 @@ from app.requests import (
     Streamed,
     decode_path,
 )
+from app.traffic import CLIENT_GONE, Traffic
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError
@@ -51,12 +53,22 @@ _JSON_BODY = re.compile(rb"application/(json|[a-z0-9.!#$&^_-]+\+json)")
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
+# The parameter that follows such a segment.
+_PARAMETERS = {"topics": "{topic}", "partitions": "{partition}", "records": "{offset}", "groups": "{group}"}
+
+
 class LeanRoute(NamedTuple):
     """A route that does without FastAPI: its method, its path as segments (None stands for a parameter)."""
 
     method: str
     segments: tuple[str | None, ...]
     handle: Callable[[Request, list[str]], Awaitable[Answer | Streamed]]
+
+    @property
+    def template(self) -> str:
+        """The path as the OpenAPI document has it."""
+        before = ("", *self.segments)
+        return "/".join(s or _PARAMETERS[before[i] or ""] for i, s in enumerate(self.segments))
 
     def fits(self, segments: list[str]) -> bool:
         """Whether a path of as many segments is one of this route."""
@@ -89,20 +101,22 @@ class Front:
         lean: Iterable[LeanRoute],
         prefix: str,
         surfaces: Sequence[Surface] = (),
+        traffic: Traffic | None = None,
     ) -> None:
         self._config = config
         self._inner = inner
         self._prefix = prefix
         self._surfaces = surfaces
-        self._in_flight = InFlight(config.max_inflight_bytes)
+        self._traffic = traffic or Traffic(clock)
+        self.in_flight = InFlight(config.max_inflight_bytes)
         # Ids of requests that bring none: unique in this process by the number, between processes by the rest.
         self._id_prefix = clock.uuid4().hex[:16].encode()
         self._requests = 0
         self._hosts = _known_hosts(config)
         self._good_hosts: set[bytes] = set()
-        self._routes: dict[int, list[LeanRoute]] = {}
+        self._routes: dict[int, list[tuple[LeanRoute, str]]] = {}
         for route in lean:
-            self._routes.setdefault(len(route.segments), []).append(route)
+            self._routes.setdefault(len(route.segments), []).append((route, prefix + route.template))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -111,8 +125,20 @@ class Front:
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
         request_id = self._request_id(headers.get(b"x-request-id"))
-        request = Request(scope, receive, headers, self._config, self._in_flight)
+        REQUEST_ID.set(request_id)
+        request = Request(scope, receive, headers, self._config, self.in_flight)
         sender = _Sender(send, request_id, scope.get("extensions"))
+        traffic = self._traffic
+        started = traffic.now()
+        traffic.in_progress += 1
+        try:
+            await self._serve(request, sender)
+        finally:
+            traffic.in_progress -= 1
+            traffic.done(request, request_id, started, sender.status, sender.sent)
+
+    async def _serve(self, request: Request, sender: _Sender) -> None:
+        scope = request.scope
         try:
             answer = await self._answer(request, sender)
             if isinstance(answer, Streamed):
@@ -125,7 +151,9 @@ class Front:
                 raise
             answer = refusal(error, scope)
         except Exception:
-            log.exception("request %s: %s %s failed", request_id.decode(), scope["method"], scope["path"])
+            log.exception(
+                "request %s: %s %s failed", REQUEST_ID.get().decode(), scope["method"], scope["path"]
+            )
             if sender.started:
                 return
             answer = refusal(Problem("internal-error", "The server failed; its log says more."), scope)
@@ -146,9 +174,10 @@ class Front:
         if path.startswith(self._prefix):
             segments = path[len(self._prefix) :].split("/")
             allowed = []
-            for route in self._routes.get(len(segments), ()):
+            for route, template in self._routes.get(len(segments), ()):
                 if route.fits(segments):
                     if route.method == method or (method == "HEAD" and route.method == "GET"):
+                        request.route = template
                         return await route.handle(request, segments)
                     allowed.append(route.method)
             if allowed:
@@ -158,6 +187,12 @@ class Front:
                 return await surface.answer(request, path)
         await self._call_inner(request, path, sender)
         return None
+
+    def _template(self, template: str, path: str) -> str:
+        """A template of FastAPI with its prefix; some versions leave out that of an included router."""
+        if f"{path}/".startswith(self._prefix) and not f"{template}/".startswith(self._prefix):
+            return self._prefix[:-1] + template
+        return template
 
     def _request_id(self, given: bytes | None) -> bytes:
         if given is not None and _REQUEST_ID.fullmatch(given):
@@ -206,7 +241,11 @@ class Front:
             sent = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._inner(scope, receive, sender.send)
+        try:
+            await self._inner(scope, receive, sender.send)
+        finally:
+            if (route := scope.get("route")) is not None:
+                request.route = self._template(route.path_format, path)
 
 
 def method_not_allowed(method: str, allowed: Iterable[str]) -> Problem:
@@ -266,17 +305,22 @@ def refusal(error: Problem | BrokerError, scope: Scope) -> Answer:
 class _Sender:
     """Sends answers with the lines that all of them carry."""
 
-    __slots__ = ("_request_id", "_send", "_send_whole", "started")
+    __slots__ = ("_request_id", "_send", "_send_whole", "sent", "started", "status")
 
     def __init__(self, send: Send, request_id: bytes, extensions: Mapping[str, Any] | None) -> None:
         self._send = send
         self._send_whole = extensions.get(SEND_WHOLE) if extensions else None
         self._request_id = request_id
         self.started = False
+        # For the counters: what was answered, and bytes of the body.
+        self.status = CLIENT_GONE
+        self.sent = 0
 
     async def answer(self, answer: Answer) -> None:
         """Send a whole answer."""
         self.started = True
+        self.status = answer.status
+        self.sent = len(answer.body)
         headers = [(b"x-request-id", self._request_id), _NOSNIFF, *answer.headers]
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-type", answer.media_type))
@@ -289,6 +333,7 @@ class _Sender:
     async def stream(self, answer: Streamed, method: str) -> None:
         """Send an answer piece by piece, as it comes."""
         self.started = True
+        self.status = answer.status
         headers = [(b"content-type", answer.media_type), (b"x-request-id", self._request_id), _NOSNIFF]
         start = {
             "type": "http.response.start",
@@ -301,13 +346,17 @@ class _Sender:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _write(self, piece: bytes) -> None:
+        self.sent += len(piece)
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def send(self, message: Message) -> None:
         """Pass a message of FastAPI on, with our lines added to its headers."""
         if message["type"] == "http.response.start":
             self.started = True
+            self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._request_id), _NOSNIFF]
+        else:
+            self.sent += len(message.get("body", b""))
         await self._send(message)
 
 

@@ -14,6 +14,7 @@ from app import operations, problem_pages
 from app.dependencies import Gateway, known_parameters_only
 from app.errors import RENDERERS, Problem
 from app.front import Front, refusal
+from app.metrics import Metrics
 from app.native import cluster, consumers, groups, members, topics
 from app.native.merged import MergedRoutes
 from app.native.one_record import OneRecord
@@ -21,6 +22,7 @@ from app.native.records import RecordRoutes
 from app.proxy.surface import RENDERERS as PROXY_RENDERERS
 from app.proxy.surface import ProxySurface
 from app.requests import Answer, Receive, Scope, Send
+from app.traffic import LoopDelay, Traffic
 from app.validation_errors import problem_of_http_error, problem_of_validation
 from app.version import VERSION
 from core.clock import Clock
@@ -53,7 +55,12 @@ class Application:
         find = self.gateway.current_broker
         lean = [r for rooms in (RecordRoutes, MergedRoutes, OneRecord) for r in rooms(config, find).routes()]
         proxy = ProxySurface(self.gateway)
-        self._front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy])
+        self.traffic = Traffic(clock)
+        self._front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy], self.traffic)
+        self._delay = LoopDelay(clock)
+        self.metrics = Metrics(self.server.broker, self.traffic, self._delay, self._front.in_flight)
+        self.metrics.doors, self.metrics.api_name = self.server.load, self.server.api_name
+        self.fastapi.state.metrics = self.metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
@@ -69,9 +76,11 @@ class Application:
         """Start the server, and stop it cleanly in the end. Raises StartupError."""
         await self.server.start()
         self.gateway.endpoints = self.server.endpoints
+        self._delay.start()
         try:
             yield
         finally:
+            self._delay.stop()
             await self.server.stop()
 
     def drain(self) -> None:

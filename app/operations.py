@@ -1,11 +1,15 @@
-"""Health for service managers: is the process alive, is it ready for traffic."""
+"""For those who run it: is the process alive, is it ready for traffic, and what does it count."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from app.dependencies import BrokerDep
+from app.metrics import Metrics
 from app.native.schemas import Health
+
+_EXAMPLE = "# HELP sluice_ready 1 while traffic is welcome.\n# TYPE sluice_ready gauge\nsluice_ready 1.0\n"
 
 router = APIRouter(tags=["operations"])
 
@@ -24,3 +28,25 @@ async def readyz(broker: BrokerDep, response: Response) -> Health:
         return Health(status="ok")
     response.status_code = 503
     return Health(status="starting or stopping")
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    response_class=PlainTextResponse,
+    responses={
+        200: {
+            "description": "Every metric, in the Prometheus text format, or in OpenMetrics if `Accept` asks for it.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}, "example": _EXAMPLE},
+                "application/openmetrics-text": {"schema": {"type": "string"}},
+            },
+        }
+    },
+)
+async def metrics(request: Request) -> Response:
+    """What this process counts, for Prometheus: requests, bytes, latencies, logs, lag, the state of the process."""
+    found = request.app.state.metrics
+    assert isinstance(found, Metrics)
+    text, media_type = await found.scrape(request.headers.get("accept", ""))
+    return Response(text, headers={"content-type": media_type, "cache-control": "no-store"})

@@ -64,7 +64,12 @@ class InFlight:
     """Bytes of request bodies that are held at this moment, over all connections, under one limit."""
 
     def __init__(self, limit: int) -> None:
-        self._left = limit
+        self._limit = self._left = limit
+
+    @property
+    def held(self) -> int:
+        """Bytes held now."""
+        return self._limit - self._left
 
     def take(self, count: int) -> None:
         """Account for more bytes, or refuse with 503."""
@@ -80,7 +85,10 @@ class InFlight:
 class Request:
     """One HTTP request. `headers` has the last line of each name, in lower case."""
 
-    __slots__ = ("_config", "_in_flight", "_query", "body_was_read", "headers", "held", "receive", "scope")
+    __slots__ = (
+        "_config", "_in_flight", "_query", "body_was_read", "headers", "held", "receive", "received", "route",
+        "scope",
+    )  # fmt: skip
 
     def __init__(
         self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], config: Config, in_flight: InFlight
@@ -89,6 +97,9 @@ class Request:
         self.receive = receive
         self.headers = headers
         self.held = 0
+        # Bytes of the body that have been read, and the template of the route that took the request.
+        self.received = 0
+        self.route = "none"
         self.body_was_read = False
         self._config = config
         self._in_flight = in_flight
@@ -160,10 +171,12 @@ class Request:
         self._in_flight.take(count)
         self._in_flight.give_back(self.held)
         self.held = count
+        self.received += count
 
     def _hold(self, count: int, limit: int) -> None:
         self._in_flight.take(count)
         self.held += count
+        self.received += count
         if self.held > limit:
             raise self._too_large(limit)
 

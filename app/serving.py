@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import gc
 import json
-import logging
 import os
 import signal
 import socket
@@ -22,6 +21,7 @@ from pathlib import Path
 import uvicorn
 
 from app.http_protocol import HttpProtocol
+from app.logs import access_log, configured
 from app.main import Application, create_app
 from app.version import VERSION
 from core.config import Config, Endpoint
@@ -145,8 +145,9 @@ async def serve(config: Config) -> None:
     try:
         app = create_app(config)
         server = server_of(app, config)
-        with _signals(app, server):
+        with access_log(config) as app.traffic.visits, _signals(app, server):
             async with app.lifespan():
+                app.metrics.http_connections = lambda: len(server.server_state.connections)
                 bound = [real_endpoint(e, s) for e, s in zip(http, sockets, strict=True)]
                 app.gateway.http_endpoints = bound
                 endpoints = [*bound, *app.server.endpoints]
@@ -212,13 +213,10 @@ def _signals(app: Application, server: HttpServer) -> Iterator[None]:
 
 def run(config: Config) -> int:
     """Run until stopped; the exit code. A start that fails is one line on stderr."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    # Its warnings are about requests that cannot be read; those are answered, not logged.
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
         import uvloop
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with configured(config), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(config))
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from app.logs import FORMATS, LEVELS
 from app.proxy.dialect import DIALECTS
 from core.config import Config, Endpoint
 from core.errors import BrokerError, StartupError
@@ -89,6 +90,12 @@ SETTINGS: tuple[Setting, ...] = (
         "Whose REST Proxy v2 clients are used to: `confluent`, `karapace`, `strimzi` or `redpanda`.",
     ),
     Setting(
+        "SLUICE_LOG_FORMAT", "--log-format", "console", "How logs are written to stderr: `console` or `json`."
+    ),
+    Setting(
+        "SLUICE_LOG_LEVEL", "--log-level", "info", "What is logged: `debug`, `info`, `warning` or `error`."
+    ),
+    Setting(
         "SLUICE_TOPIC_DEFAULTS",
         "",
         "none",
@@ -107,6 +114,9 @@ def load(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     v2_dialect: str | None = None,
+    log_format: str | None = None,
+    log_level: str | None = None,
+    access_log: bool = False,
 ) -> Config:
     """The settings of this process from the environment and the flags.
 
@@ -129,6 +139,12 @@ def load(
     dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
     if dialect:
         values["v2_dialect"] = parse_dialect(dialect)
+    for name, given, choices in (("log_format", log_format, FORMATS), ("log_level", log_level, LEVELS)):
+        word = given if given is not None else environ.get(variable_of(name), "")
+        if word:
+            values[name] = parse_choice(variable_of(name), word, choices)
+    if access_log:
+        values["access_log"] = True
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     config = Config(**values)  # type: ignore[arg-type]
     allowed = insecure or _parse_switch("SLUICE_INSECURE", environ.get("SLUICE_INSECURE", ""))
@@ -257,6 +273,14 @@ def parse_dialect(text: str) -> str:
     if name not in DIALECTS:
         raise StartupError(f"SLUICE_V2_DIALECT must be one of {', '.join(DIALECTS)}, not {text!r}.")
     return name
+
+
+def parse_choice(variable: str, text: str, choices: Sequence[str]) -> str:
+    """One of a few words, in lower case. Raises StartupError."""
+    word = text.strip().lower()
+    if word not in choices:
+        raise StartupError(f"{variable} must be one of {', '.join(choices)}, not {text!r}.")
+    return word
 
 
 def parse_topic_defaults(text: str) -> dict[str, str]:

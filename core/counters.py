@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 # Upper bounds of the buckets, in seconds: from a produce out of memory (50 µs) to a long poll.
 BOUNDS: tuple[float, ...] = (
@@ -58,6 +58,17 @@ class Tally(dict[Key, int], Generic[Key]):
 
     def __missing__(self, key: Key) -> int:
         return 0
+
+
+class DoorLoad(NamedTuple):
+    """What a door carries: open connections and bytes of frames that are arriving; and since the start,
+    connections taken, and connections refused or closed for what came over them."""
+
+    scheme: str
+    connections: int
+    inflight_bytes: int
+    accepted: int
+    refused: int
 
 
 class Counters:

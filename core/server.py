@@ -15,9 +15,11 @@ from pathlib import Path
 from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config, Endpoint
+from core.counters import DoorLoad
 from core.errors import StartupError
-from core.listeners.acceptor import Acceptor, DoorLoad
+from core.listeners.acceptor import Acceptor
 from core.listeners.kafka.door import KafkaDoor
+from core.protocol.apis import APIS
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +115,10 @@ class Server:
                 await self.broker.close()
             self._directory.release()
             raise
+
+    def api_name(self, api_key: int) -> str:
+        """Kafka's name for an API, by which counters are shown."""
+        return APIS[api_key].name
 
     def load(self) -> list[DoorLoad]:
         """What each TCP door carries at the moment."""

@@ -83,7 +83,9 @@ class ProxySurface:
         """The answer to a request for a path of ours; every refusal is one."""
         try:
             segments = path[1:].split("/")
-            return await self._route(request.scope["method"], segments).handle(request, segments)
+            route = self._route(request.scope["method"], segments)
+            request.route = route.path
+            return await route.handle(request, segments)
         except (ProxyError, Problem, BrokerError) as error:
             return self._refusal(error, request)
 

@@ -6,10 +6,11 @@ import asyncio
 import errno
 import logging
 import socket
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from core.clock import Clock
 from core.config import Config, Endpoint
+from core.counters import DoorLoad
 from core.errors import StartupError
 from core.listeners.connection import Connection, Session, Shared
 
@@ -30,17 +31,6 @@ class Door(Protocol):
     def session(self) -> Session:
         """A session for a new connection."""
         ...
-
-
-class DoorLoad(NamedTuple):
-    """What a door carries: open connections and bytes of frames that are arriving; and since the start,
-    connections taken, and connections refused or closed for what came over them."""
-
-    scheme: str
-    connections: int
-    inflight_bytes: int
-    accepted: int
-    refused: int
 
 
 class Acceptor:

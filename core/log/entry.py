@@ -12,8 +12,8 @@ class LogEntry:
     """One partition: a few numbers, and the log once it was opened."""
 
     __slots__ = (
-        "checked", "cleaned_offset", "config", "due_ms", "log", "log_start_offset", "recovery_point", "topic_id",
-        "uncleanable",
+        "checked", "cleaned_offset", "closed_size", "config", "due_ms", "log", "log_start_offset", "recovery_point",
+        "topic_id", "uncleanable",
     )  # fmt: skip
 
     def __init__(
@@ -31,6 +31,8 @@ class LogEntry:
         # The first offset that compaction has not seen.
         self.cleaned_offset = cleaned_offset
         self.log: Log | None = None
+        # Bytes of the log while it is not open; None until somebody has looked.
+        self.closed_size: int | None = None
         # Whether the log was opened in this process, and so its end is known to be whole.
         self.checked = False
         # When retention has to look again, in wall milliseconds.
@@ -57,5 +59,6 @@ class LogEntry:
         """Close the log; it is opened again at need."""
         if self.log is not None:
             self.refresh()
+            self.closed_size = self.log.size
             self.log.close()
             self.log = None

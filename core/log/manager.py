@@ -45,6 +45,7 @@ from core.log.directories import DELETE_SUFFIX, delete_name, is_ours, partition_
 from core.log.entry import LogEntry
 from core.log.log import Log
 from core.log.recovery import LastKnown, open_log
+from core.log.sizes import SizeTask
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 
@@ -155,6 +156,39 @@ class LogManager:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def open_count(self) -> int:
+        """Logs that are open."""
+        return sum(entry.log is not None for entry in self._entries.values())
+
+    def known(self, tp: TopicPartition) -> tuple[int, int, int] | None:
+        """First offset kept, next offset, bytes, without opening the log; None if there is no such partition.
+
+        Of a log that is not open: what it was left with, and 0 bytes if nobody has looked (`begin_sizes`).
+        """
+        entry = self._entries.get(tp)
+        if entry is None:
+            return None
+        log = entry.log
+        if log is not None:
+            start, end, _ = log.offsets
+            return start, end, log.size
+        return entry.log_start_offset, entry.recovery_point or 0, entry.closed_size or 0
+
+    def begin_sizes(self) -> SizeTask | None:
+        """A look at the logs that are not open and whose size nobody knows yet; None if there are none."""
+        unknown = [
+            (tp, self._path(tp)) for tp, e in self._entries.items() if e.log is None and e.closed_size is None
+        ]
+        return SizeTask(unknown) if unknown else None
+
+    def finish_sizes(self, task: SizeTask) -> None:
+        """Keep what the task has found, where the log was not opened meanwhile."""
+        for tp, size in task.sizes.items():
+            entry = self._entries.get(tp)
+            if entry is not None and entry.closed_size is None:
+                entry.closed_size = size
 
     def create(self, tp: TopicPartition, topic_id: uuid.UUID, config: TopicConfig) -> None:
         """A new, empty partition. Its files are made by the first append. Raises KAFKA_STORAGE_ERROR.

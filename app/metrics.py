@@ -1,0 +1,274 @@
+"""`/metrics` for Prometheus, and OpenMetrics for those who ask for it.
+
+The broker and the HTTP door count for themselves. A scrape takes their numbers on the event loop, in slices,
+and writes the text in a thread, out of numbers alone. The library is imported by the first scrape: a gateway
+that nobody scrapes does not pay for it.
+
+Series are bounded. Labels are names of ours, but for topics and groups, of which only so many are shown
+(`metrics_max_topics`, `metrics_max_group_topics`); how many are left out is a metric too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from app.requests import InFlight
+from app.traffic import LoopDelay, Traffic
+from app.version import VERSION
+from core.broker.broker import Broker
+from core.broker.statistics import Holdings, holdings
+from core.counters import BOUNDS, DoorLoad, Meter
+from core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+Samples = list[tuple[tuple[str, ...], float]]
+Meterings = list[tuple[tuple[str, ...], Meter]]
+# The label of an API that is not served; its key is whatever the client has sent.
+_UNKNOWN_API = "unknown"
+
+
+class Family(NamedTuple):
+    """One metric with its numbers: a counter or a gauge."""
+
+    kind: str
+    name: str
+    meaning: str
+    labels: tuple[str, ...]
+    samples: Samples
+
+
+class Timing(NamedTuple):
+    """A histogram in seconds: for each set of labels the counts of its buckets and the sum."""
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...]
+    samples: list[tuple[tuple[str, ...], list[int], float]]
+
+
+class Metrics:
+    """The numbers of one process."""
+
+    def __init__(self, broker: Broker, traffic: Traffic, delay: LoopDelay, http_bodies: InFlight) -> None:
+        self._broker = broker
+        self._traffic = traffic
+        self._delay = delay
+        self._http_bodies = http_bodies
+        self._api_names: dict[int, str] = {}
+        self._one_at_a_time = asyncio.Lock()
+        # What the composition root knows and tells: the loads of the TCP doors, the number of HTTP connections.
+        self.doors: Callable[[], list[DoorLoad]] = list
+        self.http_connections: Callable[[], int] = int
+        self.api_name: Callable[[int], str] = str
+
+    async def scrape(self, accept: str) -> tuple[bytes, str]:
+        """All metrics as text, and its media type, in the form that the Accept header asks for."""
+        async with self._one_at_a_time:
+            families = await self._families()
+            return await asyncio.get_running_loop().run_in_executor(None, _text, families, accept)
+
+    async def _families(self) -> list[Family | Timing]:
+        config = self._broker.config
+        families = [*self._kafka(), *self._http(), *self._storage(), *self._state()]
+        if self._broker.ready:
+            held = await holdings(self._broker, config.metrics_max_topics, config.metrics_max_group_topics)
+            families += _held(held)
+        return families
+
+    def _kafka(self) -> Iterator[Family | Timing]:
+        counters = self._broker.counters
+        requests: Meterings = [((self._api(key),), meter) for key, meter in counters.requests.items()]
+        yield from _metered("sluice_kafka", "requests of the Kafka protocol", ("api",), requests)
+        errors: Samples = [
+            ((self._api(key), _code_name(code)), count) for (key, code), count in counters.errors.items()
+        ]
+        yield Family("counter", "sluice_kafka_errors", "Error codes in answers.", ("api", "error"), errors)
+        doors = self.doors()
+        for kind, name, meaning, values in (
+            ("gauge", "connections", "Open connections.", [d.connections for d in doors]),
+            ("gauge", "inflight_bytes", "Bytes of frames that are arriving.", [d.inflight_bytes for d in doors]),
+            ("counter", "accepted_connections", "Connections taken.", [d.accepted for d in doors]),
+            ("counter", "refused_connections", "Connections refused or ended by us.", [d.refused for d in doors]),
+        ):  # fmt: skip
+            by_scheme: dict[str, int] = {}
+            for door, value in zip(doors, values, strict=True):
+                by_scheme[door.scheme] = by_scheme.get(door.scheme, 0) + value
+            yield Family(
+                kind, f"sluice_tcp_{name}", meaning, ("door",), [((s,), v) for s, v in by_scheme.items()]
+            )
+
+    def _api(self, key: int) -> str:
+        name = self._api_names.get(key)
+        if name is None:
+            name = self._api_names[key] = self.api_name(key) if key >= 0 else _UNKNOWN_API
+        return name
+
+    def _http(self) -> Iterator[Family | Timing]:
+        traffic = self._traffic
+        by_route: dict[tuple[str, str], Meter] = {}
+        statuses: Samples = []
+        for (method, route, status), meter in traffic.meters.items():
+            statuses.append(((method, route, str(status)), meter.count))
+            _add(by_route.setdefault((method, route), Meter()), meter)
+        meters: Meterings = [*by_route.items()]
+        yield Family(
+            "counter",
+            "sluice_http_requests",
+            "HTTP requests answered.",
+            ("method", "route", "status"),
+            statuses,
+        )
+        yield from _metered("sluice_http", "HTTP requests", ("method", "route"), meters, counted=False)
+        yield _gauge("sluice_http_requests_in_progress", "HTTP requests under way.", traffic.in_progress)
+        yield _gauge("sluice_http_connections", "Open HTTP connections.", self.http_connections())
+        yield _gauge("sluice_http_inflight_bytes", "Bytes of bodies that are held.", self._http_bodies.held)
+        dropped = traffic.visits.dropped if traffic.visits is not None else 0
+        yield _counter(
+            "sluice_access_log_dropped_lines", "Lines that the access log had no room for.", dropped
+        )
+
+    def _storage(self) -> Iterator[Family | Timing]:
+        counters = self._broker.counters
+        yield _timing("sluice_fsync_duration_seconds", "fsyncs of logs.", counters.fsyncs)
+        yield _counter("sluice_fsync_failures", "fsyncs of logs that failed.", counters.failed_fsyncs)
+        yield _timing(
+            "sluice_sqlite_commit_duration_seconds", "Transactions of the metadata store.", counters.commits
+        )
+        yield _counter("sluice_sqlite_jobs", "Jobs in these transactions.", counters.committed_jobs)
+
+    def _state(self) -> Iterator[Family | Timing]:
+        yield Family(
+            "gauge", "sluice_build_info", "What runs.", ("version", "python"),
+            [((VERSION, platform.python_version()), 1)],
+        )  # fmt: skip
+        yield _gauge("sluice_ready", "1 while traffic is welcome.", int(self._broker.ready))
+        yield _gauge("sluice_waiting_polls", "Long polls that wait.", len(self._broker.purgatory))
+        yield _timing(
+            "sluice_event_loop_delay_seconds", "How late the event loop runs what is due.", self._delay.meter
+        )
+
+
+def _held(held: Holdings) -> Iterator[Family]:
+    yield _gauge("sluice_topics", "Topics.", len(held.topics) + held.topics_left_out)
+    yield _gauge("sluice_partitions", "Partitions.", held.partitions)
+    yield _gauge("sluice_open_logs", "Logs that are open.", held.open_logs)
+    yield _gauge("sluice_groups", "Groups.", held.groups)
+    by_topic = ("topic",)
+    for name, meaning, samples in (
+        ("sluice_topic_partitions", "Partitions.", [((t.name,), t.partitions) for t in held.topics]),
+        ("sluice_topic_log_bytes", "Bytes of log.", [((t.name,), t.size) for t in held.topics]),
+        ("sluice_topic_end_offsets", "Sum of the end offsets.", [((t.name,), t.offsets) for t in held.topics]),
+        ("sluice_topic_kept_offsets", "End offsets less start offsets.", [((t.name,), t.kept) for t in held.topics]),
+    ):  # fmt: skip
+        yield Family("gauge", name, f"{meaning} Over all partitions.", by_topic, [*samples])
+    yield Family(
+        "gauge",
+        "sluice_group_lag",
+        "Offsets between what was committed and the end, over the partitions of a topic.",
+        ("group", "topic"),
+        [((lag.group, lag.topic), lag.lag) for lag in held.lags],
+    )
+    left_out: Samples = [(("topics",), held.topics_left_out), (("group_topics",), held.lags_left_out)]
+    yield Family("gauge", "sluice_metrics_left_out", "Series beyond the limits.", ("what",), left_out)
+
+
+def _gauge(name: str, meaning: str, value: float) -> Family:
+    return Family("gauge", name, meaning, (), [((), value)])
+
+
+def _counter(name: str, meaning: str, value: float) -> Family:
+    return Family("counter", name, meaning, (), [((), value)])
+
+
+def _timing(name: str, meaning: str, meter: Meter) -> Timing:
+    return Timing(name, meaning, (), [((), meter.buckets[:], meter.seconds)])
+
+
+def _metered(
+    prefix: str,
+    what: str,
+    labels: tuple[str, ...],
+    meters: Meterings,
+    counted: bool = True,
+) -> Iterator[Family | Timing]:
+    if counted:
+        counts: Samples = [(key, meter.count) for key, meter in meters]
+        yield Family("counter", f"{prefix}_requests", f"All {what}.", labels, counts)
+    came: Samples = [(key, meter.bytes_in) for key, meter in meters]
+    went: Samples = [(key, meter.bytes_out) for key, meter in meters]
+    yield Family("counter", f"{prefix}_received_bytes", f"Bytes of {what}.", labels, came)
+    yield Family("counter", f"{prefix}_sent_bytes", f"Bytes of answers to {what}.", labels, went)
+    times = [(key, meter.buckets[:], meter.seconds) for key, meter in meters]
+    yield Timing(f"{prefix}_request_duration_seconds", f"How long {what} took.", labels, times)
+
+
+def _add(total: Meter, one: Meter) -> None:
+    total.buckets = [a + b for a, b in zip(total.buckets, one.buckets, strict=True)]
+    total.seconds += one.seconds
+    total.bytes_in += one.bytes_in
+    total.bytes_out += one.bytes_out
+
+
+def _code_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+# --- in a thread: numbers → text ---------------------------------------------------------------------------
+
+
+class _Collector:
+    """Hands the numbers of one scrape to the library."""
+
+    def __init__(self, families: Iterable[Family | Timing]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        """The families as the library has them."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        for family in self._families:
+            if isinstance(family, Timing):
+                histogram = HistogramMetricFamily(family.name, family.meaning, labels=family.labels)
+                for labels, buckets, seconds in family.samples:
+                    histogram.add_metric(labels, _cumulative(buckets), seconds)
+                yield histogram
+                continue
+            maker: Any = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+            metric = maker(family.name, family.meaning, labels=family.labels)
+            for labels, value in family.samples:
+                metric.add_metric(labels, value)
+            yield metric
+
+
+def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
+    sums, total = [], 0
+    for bound, count in zip((*map(str, BOUNDS), "+Inf"), buckets, strict=True):
+        total += count
+        sums.append((bound, float(total)))
+    return sums
+
+
+def _registry(families: Iterable[Family | Timing]) -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(families))
+    ProcessCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+def _text(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+    from prometheus_client.exposition import choose_encoder
+
+    encode, media_type = choose_encoder(accept)
+    return encode(_registry(families)), media_type
