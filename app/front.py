@@ -16,10 +16,12 @@ import ipaddress
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from app.cors import Cors
 from app.errors import Problem, from_broker, renderer_of
 from app.json_errors import fault_of, refuse_fault
 from app.logs import REQUEST_ID
@@ -112,6 +114,7 @@ class Front:
         # Ids of requests that bring none: unique in this process by the number, between processes by the rest.
         self._id_prefix = clock.uuid4().hex[:16].encode()
         self._requests = 0
+        self._cors = Cors(config)
         self._hosts = _known_hosts(config)
         self._good_hosts: set[bytes] = set()
         self._routes: dict[int, list[tuple[LeanRoute, str]]] = {}
@@ -128,6 +131,8 @@ class Front:
         REQUEST_ID.set(request_id)
         request = Request(scope, receive, headers, self._config, self.in_flight)
         sender = _Sender(send, request_id, scope.get("extensions"))
+        if self._cors.open:
+            sender.more = partial(self._cors.lines, headers.get(b"origin"))
         traffic = self._traffic
         started = traffic.now()
         traffic.in_progress += 1
@@ -168,8 +173,11 @@ class Front:
         host = request.headers.get(b"host")
         if host is not None and host not in self._good_hosts:
             self._check_host(host)
-        if method not in _READING and (origin := request.headers.get(b"origin")) is not None:
-            self._check_origin(origin, host)
+        if (origin := request.headers.get(b"origin")) is not None:
+            if method not in _READING:
+                self._cors.check_write(origin, host)
+            elif method == "OPTIONS" and (granted := self._cors.preflight(origin, request.headers)):
+                return granted
         path = decode_path(scope)
         if path.startswith(self._prefix):
             segments = path[len(self._prefix) :].split("/")
@@ -210,14 +218,6 @@ class Front:
             raise Problem("unknown-host", f"This server does not answer for the host name {name[:80]!r}.")
         if len(self._good_hosts) < 1000:
             self._good_hosts.add(host)
-
-    def _check_origin(self, origin: bytes, host: bytes | None) -> None:
-        text = origin.decode("latin-1").lower()
-        _, separator, authority = text.partition("://")
-        if separator and host is not None and authority == host.decode("latin-1").lower():
-            return
-        if text not in self._config.http_allowed_origins:
-            raise Problem("foreign-origin", f"Pages of the origin {text[:80]!r} may not write here.")
 
     # --- FastAPI -------------------------------------------------------------------------------------------
 
@@ -305,12 +305,14 @@ def refusal(error: Problem | BrokerError, scope: Scope) -> Answer:
 class _Sender:
     """Sends answers with the lines that all of them carry."""
 
-    __slots__ = ("_request_id", "_send", "_send_whole", "sent", "started", "status")
+    __slots__ = ("_request_id", "_send", "_send_whole", "more", "sent", "started", "status")
 
     def __init__(self, send: Send, request_id: bytes, extensions: Mapping[str, Any] | None) -> None:
         self._send = send
         self._send_whole = extensions.get(SEND_WHOLE) if extensions else None
         self._request_id = request_id
+        # Lines that depend on the others, those of CORS; None where no foreign origin is allowed.
+        self.more: Callable[[list[tuple[bytes, bytes]]], Iterable[tuple[bytes, bytes]]] | None = None
         self.started = False
         # For the counters: what was answered, and bytes of the body.
         self.status = CLIENT_GONE
@@ -322,6 +324,8 @@ class _Sender:
         self.status = answer.status
         self.sent = len(answer.body)
         headers = [(b"x-request-id", self._request_id), _NOSNIFF, *answer.headers]
+        if self.more is not None:
+            headers += self.more(headers)
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-type", answer.media_type))
             headers.append((b"content-length", b"%d" % len(answer.body)))
@@ -335,12 +339,10 @@ class _Sender:
         self.started = True
         self.status = answer.status
         headers = [(b"content-type", answer.media_type), (b"x-request-id", self._request_id), _NOSNIFF]
-        start = {
-            "type": "http.response.start",
-            "status": answer.status,
-            "headers": [*headers, *answer.headers],
-        }
-        await self._send(start)
+        headers += answer.headers
+        if self.more is not None:
+            headers += self.more(headers)
+        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         if method != "HEAD":
             await answer.run(self._write)
         await self._send({"type": "http.response.body", "body": b""})
@@ -354,7 +356,8 @@ class _Sender:
         if message["type"] == "http.response.start":
             self.started = True
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._request_id), _NOSNIFF]
+            headers = [*message.get("headers", ()), (b"x-request-id", self._request_id), _NOSNIFF]
+            message["headers"] = headers if self.more is None else [*headers, *self.more(headers)]
         else:
             self.sent += len(message.get("body", b""))
         await self._send(message)

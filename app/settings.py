@@ -81,7 +81,7 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_ALLOWED_ORIGINS",
         "--allowed-origin",
         "none",
-        "Origins of other web pages that may write, such as `https://app.example.org`.",
+        "Origins of other web pages that may read and write, such as `https://app.example.org`.",
     ),
     Setting(
         "SLUICE_V2_DIALECT",

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from app.errors import Problem
+from app.principal import principal_of
 from app.requests import Answer, Request, invalid_parameter
 from core.broker.broker import Broker
-from core.broker.idempotency import ANONYMOUS, KEY_REUSED, KeyedRequest
+from core.broker.idempotency import KEY_REUSED, KeyedRequest
 from core.broker.records import ProduceResult
 from core.errors import BrokerError, ErrorCode
 from core.records.record import NewRecord
@@ -70,11 +71,6 @@ class KeyedWrites:
         if done.answer is None:
             return self._written(topic, done.results)._replace(headers=headers)
         return Answer(*_decode(done.answer), headers)
-
-
-def principal_of(_request: Request) -> str:
-    """Who sends a request: everybody is the same, until there are credentials."""
-    return ANONYMOUS
 
 
 def key_of(request: Request) -> str:
