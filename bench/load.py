@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
 PRODUCE_VERSION, FETCH_VERSION, CREATE_TOPICS_VERSION = 9, 12, 7
 # Kafka's max.in.flight.requests.per.connection.
 WINDOW = 5
-NOW = 1_700_000_000_000
+NOW = int(time.time() * 1000)
 _SIZE = struct.Struct(">i")
 
 

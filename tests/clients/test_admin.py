@@ -8,7 +8,7 @@ from core.errors import ErrorCode
 from core.topic_config import DEFINITIONS
 from tests.clients.driver import Driver, Message, RefusedError
 from tests.clients.every_client import GetClient, able
-from tests.clients.wire import Wire
+from tests.clients.wire import NOW, Wire
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_partitions_can_be_added_but_not_taken_away(
     with pytest.raises(RefusedError) as refused:
         client(driver).add_partitions(topic, 4)
     assert refused.value.code == ErrorCode.INVALID_PARTITIONS
-    client(driver).write(topic, 4, [Message(b"k", b"into the new one", (), 1_700_000_000_000)])
+    client(driver).write(topic, 4, [Message(b"k", b"into the new one", (), NOW)])
     assert client(driver).bounds(topic, 4) == (0, 1)
 
 
@@ -97,7 +97,7 @@ def test_settings_are_shown_with_their_defaults_and_can_be_changed(
 @pytest.mark.parametrize("driver", able("create_topic", "delete_records", "write", "bounds"))
 def test_records_before_an_offset_can_be_deleted(client: GetClient, driver: type[Driver], topic: str) -> None:
     client(driver).create_topic(topic, 1)
-    client(driver).write(topic, 0, [Message(None, b"%d" % i, (), 1_700_000_000_000) for i in range(10)])
+    client(driver).write(topic, 0, [Message(None, b"%d" % i, (), NOW) for i in range(10)])
     assert client(driver).delete_records(topic, 0, 4) == 4
     assert client(driver).bounds(topic, 0) == (4, 10)
     assert [message.offset for message in client(driver).read(topic, 0, 4, 6)] == [4, 5, 6, 7, 8, 9]
@@ -113,7 +113,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(
     client: GetClient, driver: type[Driver], topic: str
 ) -> None:
     client(driver).create_topic(topic, 1)
-    client(driver).write(topic, 0, [Message(None, b"old", (), 1_700_000_000_000)])
+    client(driver).write(topic, 0, [Message(None, b"old", (), NOW)])
     client(driver).delete_topic(topic)
     assert topic not in client(driver).topics()
     with pytest.raises(RefusedError) as refused:

@@ -9,10 +9,10 @@ from core.records.partitioner import partition_for_key
 from tests.broker_process import BrokerProcess
 from tests.clients.driver import Driver, Message
 from tests.clients.every_client import DRIVERS, GetClient, able, case
-from tests.clients.wire import Wire
+from tests.clients.wire import NOW, Wire
 
 CODEC_NUMBERS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-START = 1_700_000_000_000
+START = NOW
 
 # Names sort in the order in which they are written: one client keeps headers in a map.
 SAMPLES = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -34,7 +35,8 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUC
 KEYS = {api.name: key for key, api in APIS.items()}
 # Versions that name topics by name and carry magic 2: what most clients of the last years say.
 USUAL = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 7, METADATA: 12, CREATE_TOPICS: 7, INIT_PRODUCER_ID: 4}
-NOW = 1_700_000_000_000
+# A round number not long ago: older than a week, and retention would take the records away.
+NOW = int(time.time()) // 1000 * 1_000_000
 
 
 class Wire:

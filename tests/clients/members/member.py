@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import shutil
 import signal
 import subprocess
@@ -30,8 +29,8 @@ class Member:
         self.kind = kind
         self.assigned: list[int] | None = None
         self.reads: list[tuple[int, int, str]] = []
-        self.refused = 0
-        self._errors: queue.Queue[str] = queue.Queue()
+        # Everything it said, with the time, for the report of a test that fails.
+        self.events: list[tuple[float, dict[str, Any]]] = []
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "NODE_PATH": str(NODE_MODULES)}
         self._process = subprocess.Popen(
             [*_program(kind, broker), group, topic],
@@ -41,6 +40,7 @@ class Member:
             env=environment,
             cwd=ROOT,
         )
+        self.name = f"{kind} {self._process.pid}"
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
@@ -54,13 +54,25 @@ class Member:
                     raise
 
     def _note(self, event: dict[str, Any]) -> None:
+        self.events.append((time.monotonic(), event))
         if "assigned" in event:
             self.assigned = event["assigned"]
         elif "read" in event:
             partition, offset, value = event["read"]
             self.reads.append((partition, offset, value))
-        elif "refused" in event:
-            self.refused += 1
+
+    def story(self, partition: int) -> list[tuple[float, str]]:
+        """What it said about one partition, and which partitions it was given, each with its time."""
+        told: list[tuple[float, str]] = []
+        name = self.name
+        for moment, event in list(self.events):
+            if "read" in event and event["read"][0] == partition:
+                told.append((moment, f"{name} read {event['read'][1]}"))
+            elif str(partition) in event.get("committed", {}):
+                told.append((moment, f"{name} committed {event['committed'][str(partition)]}"))
+            elif "assigned" in event or "refused" in event:
+                told.append((moment, f"{name} {event}"))
+        return told
 
     @property
     def running(self) -> bool:
