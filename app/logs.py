@@ -42,10 +42,9 @@ def escaped(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def shown(text: str) -> str:
-    """A field of an access line: escaped, cut when it is long, quotes and blanks kept inside of quotes."""
-    cut = text if len(text) <= _MAX_FIELD else text[:_MAX_FIELD] + "…"
-    return escaped(cut)
+def cut(text: str) -> str:
+    """A field of an access line, which may be as long as a client likes."""
+    return text if len(text) <= _MAX_FIELD else text[:_MAX_FIELD] + "…"
 
 
 def moment(seconds: float) -> str:
@@ -83,10 +82,9 @@ class ConsoleFormatter(logging.Formatter):
 def _quoted(value: object) -> str:
     if not isinstance(value, str):
         return str(value)
-    text = escaped(value)
-    if text and not any(c in text for c in ' "='):
-        return text
-    return '"' + text.replace('"', '\\"') + '"'
+    if value and value.isprintable() and not any(c in value for c in ' "=\\'):
+        return value
+    return '"' + escaped(value.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
 class JsonFormatter(logging.Formatter):
@@ -157,13 +155,13 @@ class AccessLog(QueueListener):
         line.__dict__["fields"] = {
             "request_id": visit.request_id.decode("latin-1"),
             "client": visit.client,
-            "method": shown(visit.method),
-            "path": shown(visit.path),
+            "method": cut(visit.method),
+            "path": cut(visit.path),
             "status": visit.status,
             "ms": round(visit.seconds * 1000, 3),
             "bytes_in": visit.bytes_in,
             "bytes_out": visit.bytes_out,
-            "user_agent": shown(visit.user_agent.decode("latin-1")),
+            "user_agent": cut(visit.user_agent.decode("latin-1")),
         }
         return line
 

@@ -1,0 +1,61 @@
+"""What a broker holds, counted without opening a log and without holding others up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from core.broker.broker import Broker
+from core.broker.statistics import GroupLag, TopicTotals, holdings
+from core.clock import Clock
+from core.config import Config
+from core.coordinator.offsets import Commit
+from core.records.record import NewRecord
+
+
+async def opened(path: Path) -> Broker:
+    broker = Broker(Config(data_dir=path), Clock())
+    await broker.open()
+    return broker
+
+
+async def test_totals_of_open_and_closed_logs_are_the_same_and_nothing_is_opened(tmp_path: Path) -> None:
+    broker = await opened(tmp_path)
+    await broker.create_topic("a", partitions=3)
+    await broker.create_topic("b")
+    await broker.produce("a", [NewRecord(value=b"x" * 100, partition=p) for p in (0, 0, 1)])
+    await broker.groups.commit("g", [Commit("a", 0, 1), Commit("a", 1, 0), Commit("b", 0, 0)])
+    before = await holdings(broker, 10, 10)
+    assert before.open_logs == 2
+    size = before.topics[0].size
+    assert size > 300
+    assert before.topics == [TopicTotals("a", 3, size, 3, 3), TopicTotals("b", 1, 0, 0, 0)]
+    assert set(before.lags) == {GroupLag("g", "a", 2), GroupLag("g", "b", 0)}
+    await broker.close()
+
+    broker = await opened(tmp_path)
+    after = await holdings(broker, 10, 10)
+    assert after == before._replace(open_logs=0)
+    await broker.close()
+
+
+async def test_what_is_beyond_the_limits_is_counted_and_the_oldest_topics_stay(tmp_path: Path) -> None:
+    broker = await opened(tmp_path)
+    for name in ("z", "y", "x"):
+        await broker.create_topic(name)
+        await asyncio.sleep(0.002)
+        await broker.groups.commit("g", [Commit(name, 0, 0)])
+    held = await holdings(broker, 2, 1)
+    assert ([t.name for t in held.topics], held.topics_left_out, held.partitions) == (["z", "y"], 1, 3)
+    assert (len(held.lags), held.lags_left_out, held.groups) == (1, 2, 1)
+    await broker.close()
+
+
+async def test_a_topic_that_is_deleted_leaves_no_lag(tmp_path: Path) -> None:
+    broker = await opened(tmp_path)
+    await broker.create_topic("a")
+    await broker.groups.commit("g", [Commit("a", 0, 0)])
+    await broker.delete_topic("a")
+    held = await holdings(broker, 2, 1)
+    assert (held.topics, held.lags) == ([], [])
+    await broker.close()
