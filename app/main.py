@@ -11,7 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from app import operations, problem_pages
+from app.console import routes as console
 from app.dependencies import Gateway, known_parameters_only
+from app.docs import routes as docs
 from app.errors import RENDERERS, Problem
 from app.front import Front, refusal
 from app.metrics import Metrics
@@ -123,6 +125,8 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
     strict = [Depends(known_parameters_only)]
     app.include_router(operations.router)
     app.include_router(problem_pages.router)
+    app.include_router(console.router)
+    app.include_router(docs.router)
     app.include_router(cluster.router, prefix=NATIVE_PREFIX, dependencies=strict)
     app.include_router(topics.router, prefix=NATIVE_PREFIX, dependencies=strict)
     app.include_router(groups.router, prefix=NATIVE_PREFIX, dependencies=strict)

@@ -1,0 +1,1 @@
+"""The console: one static page over the public HTTP API, and its route."""

@@ -1,0 +1,166 @@
+// Consumer groups: the list, and one group with members, positions and its lag over time.
+
+import { each, get, path, reasonOf, repeat } from "./api.js";
+import { chart, sparkline } from "./chart.js";
+import { debounced, h, keyed, row, say, sayOrHide, stamp } from "./dom.js";
+import { count } from "./format.js";
+import { Pages } from "./pages.js";
+import { Series } from "./series.js";
+
+const PAGE = 25;
+const POLL_MS = 2000;
+// Lag over time outlives a view, so that one comes back to a chart and not to an empty one.
+const MOST_SERIES = 200;
+const lags = new Map();
+
+/** The lag of a group over time, with what is known now: nothing where it has committed nothing. */
+function lagOf(groupId, { total_lag, partitions }) {
+  const known = partitions.some(({ lag }) => lag !== null);
+  const series = lags.get(groupId) ?? new Series();
+  lags.delete(groupId);
+  lags.set(groupId, series);
+  if (lags.size > MOST_SERIES) lags.delete(lags.keys().next().value);
+  if (known) series.add(total_lag);
+  return { series, now: known ? total_lag : null };
+}
+
+function showState(place, state) {
+  place.dataset.state = state;
+  say(place, { PreparingRebalance: "Rebalancing", CompletingRebalance: "Rebalancing" }[state] ?? state);
+}
+
+// --- the list --------------------------------------------------------------------------------------------
+
+const COLUMNS = [["name", "Group"], ["", "State"], ["number", "Members"], ["number strong", "Lag"], ["spark", ""]];
+
+function groupRow() {
+  const link = h("a");
+  const line = sparkline();
+  const state = h("span", { class: "group-state" });
+  const element = row(COLUMNS, (cells, { group, lag }) => {
+    say(link, group.group_id);
+    link.href = `#/groups/${encodeURIComponent(group.group_id)}`;
+    showState(state, group.state);
+    say(cells[2], count(group.members.length));
+    say(cells[3], count(lag.now));
+    line.update(lag.series);
+  });
+  element.children[0].append(link);
+  element.children[1].append(state);
+  element.lastChild.append(line);
+  return element;
+}
+
+/** Show the list in `place`; gives a function that ends it. */
+export function showGroups(place) {
+  const at = stamp("groups-view", place);
+  const pages = new Pages(at, () => poll.now());
+
+  async function round(signal) {
+    const query = { page_size: PAGE, ...pages.query };
+    if (at.prefix.value) query.prefix = at.prefix.value;
+    const list = await get(path("groups"), { query, signal });
+    const found = [];
+    await each(list.items, async ({ group_id }) => {
+      try {
+        const group = await get(path("groups", group_id), { signal });
+        const lag = await get(`${path("groups", group_id)}/lag`, { signal });
+        found.push({ group, lag: lagOf(group_id, lag) });
+      } catch (error) {
+        if (error.status !== 404) throw error;
+      }
+    });
+    found.sort((a, b) => (a.group.group_id < b.group.group_id ? -1 : 1));
+    keyed(at.rows, found, ({ group }) => group.group_id, groupRow);
+    const filtered = Boolean(at.prefix.value);
+    at.card.hidden = !found.length;
+    at.empty.hidden = found.length > 0 || filtered;
+    at.none.hidden = found.length > 0 || !filtered;
+    pages.update(list.next_page_token);
+    sayOrHide(at.trouble, null);
+  }
+
+  const poll = repeat(round, () => POLL_MS, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  at.prefix.addEventListener("input", debounced(() => (pages.restart(), poll.now())));
+  return poll.stop;
+}
+
+// --- one group -------------------------------------------------------------------------------------------
+
+const MEMBER_COLUMNS = [["strong", "Client"], ["", "Host"], ["", "Partitions"], ["code", "Member id"]];
+const POSITION_COLUMNS = [
+  ["", "Topic"], ["number", "Partition"], ["number", "Next to read"], ["number", "End"], ["number strong", "Lag"], ["", "Client"],
+];
+
+/** Partitions of several topics, short: "orders 0–2, 5; users 0". */
+export function ranges(partitions) {
+  const byTopic = new Map();
+  for (const { topic, partition } of partitions) {
+    if (!byTopic.has(topic)) byTopic.set(topic, []);
+    byTopic.get(topic).push(partition);
+  }
+  const told = [...byTopic].map(([topic, numbers]) => {
+    const runs = [];
+    for (const number of numbers.sort((a, b) => a - b)) {
+      const run = runs.at(-1);
+      if (run && run[1] === number - 1) run[1] = number;
+      else runs.push([number, number]);
+    }
+    return `${topic} ${runs.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ")}`;
+  });
+  return told.join("; ") || "none";
+}
+
+function memberRow() {
+  return row(MEMBER_COLUMNS, (cells, member) => {
+    say(cells[0], member.group_instance_id ? `${member.client_id} (${member.group_instance_id})` : member.client_id);
+    say(cells[1], member.client_host);
+    say(cells[2], ranges(member.partitions));
+    say(cells[3], member.member_id);
+  });
+}
+
+function positionRow() {
+  return row(POSITION_COLUMNS, (cells, { position, client }) => {
+    say(cells[0], position.topic);
+    say(cells[1], count(position.partition));
+    say(cells[2], position.next_offset === null ? "nothing committed" : count(position.next_offset));
+    say(cells[3], count(position.high_watermark));
+    say(cells[4], count(position.lag));
+    say(cells[5], client ?? "–");
+  });
+}
+
+/** Show one group in `place`; gives a function that ends it. */
+export function showGroup(place, groupId) {
+  const at = stamp("group-view", place);
+  say(at.name, groupId);
+  const drawing = chart("Lag");
+  at.chart.append(drawing);
+
+  async function round(signal) {
+    const [group, lag] = await Promise.all([
+      get(path("groups", groupId), { signal }),
+      get(`${path("groups", groupId)}/lag`, { signal }),
+    ]);
+    showState(at.state, group.state);
+    say(at["member-count"], count(group.members.length));
+    say(at.generation, count(group.generation_id));
+    say(at.protocol, group.protocol || "–");
+    const { series, now } = lagOf(groupId, lag);
+    say(at.lag, count(now));
+    drawing.update(series);
+    keyed(at.members, group.members, (member) => member.member_id, memberRow);
+    at["no-members"].hidden = group.members.length > 0;
+    at["members-table"].hidden = !group.members.length;
+    const clients = new Map(group.members.map((member) => [member.member_id, member.client_id]));
+    const rows = lag.partitions.map((position) => ({ position, client: clients.get(position.member_id) }));
+    keyed(at.positions, rows, ({ position }) => `${position.topic}/${position.partition}`, positionRow);
+    at["no-positions"].hidden = rows.length > 0;
+    at["positions-table"].hidden = !rows.length;
+    sayOrHide(at.trouble, null);
+  }
+
+  const poll = repeat(round, () => POLL_MS, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  return poll.stop;
+}

@@ -1,0 +1,117 @@
+// The form that writes one record.
+
+import { path, reasonOf, send } from "./api.js";
+import { h, say, stamp } from "./dom.js";
+import { count } from "./format.js";
+
+/** Show the form for a topic; `written()` is called after each record. Gives `{ setPartitions }`. */
+export function showProduce(place, topic, written) {
+  const at = stamp("produce-part", place);
+  const fields = at.form.elements;
+
+  // Who types a key wants one; who wants none does not keep what was typed.
+  fields.key.addEventListener("input", () => {
+    if (fields.key.value && fields.key_encoding.value === "none") fields.key_encoding.value = "text";
+    showKinds();
+  });
+  fields.key_encoding.addEventListener("change", () => {
+    if (fields.key_encoding.value === "none") fields.key.value = "";
+    showKinds();
+  });
+  fields.value_encoding.addEventListener("change", showKinds);
+  at["add-header"].addEventListener("click", () => addHeader(at));
+  fields.value.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      at.form.requestSubmit();
+    }
+  });
+
+  function showKinds() {
+    fields.key.placeholder = fields.key_encoding.value === "none" ? "no key" : "empty";
+    fields.value.disabled = fields.value_encoding.value === "none";
+  }
+
+  let busy = false;
+  at.form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    // A second click does not write a second record; a disabled button would lose the focus.
+    if (busy) return;
+    busy = true;
+    for (const field of [fields.key, fields.value]) field.removeAttribute("aria-invalid");
+    try {
+      const answer = await send("POST", path("topics", topic, "records"), recordOf(fields, at.headers));
+      const { partition, offset } = answer.records[0];
+      at.outcome.dataset.kind = "good";
+      say(at.outcome, `Written: partition ${partition}, offset ${count(offset)}.`);
+      written();
+    } catch (error) {
+      at.outcome.dataset.kind = "bad";
+      say(at.outcome, messageOf(error, fields));
+    }
+    busy = false;
+  });
+
+  return {
+    setPartitions(number) {
+      const there = fields.partition.options.length - 1;
+      for (let next = there; next < number; next += 1) fields.partition.append(h("option", { value: next }, `${next}`));
+      for (let last = there; last > number; last -= 1) fields.partition.options[last].remove();
+    },
+  };
+}
+
+class FormError extends Error {
+  constructor(field, message) {
+    super(message);
+    this.field = field;
+  }
+}
+
+/** The record that the form describes. Throws FormError. */
+function recordOf(fields, headers) {
+  const record = { value: null };
+  const keyKind = fields.key_encoding.value;
+  if (keyKind !== "none") Object.assign(record, { key: fields.key.value, key_encoding: keyKind });
+  const kind = fields.value_encoding.value;
+  if (kind === "json") checkJson(fields.value.value);
+  // JSON goes as its text, checked here: so its bytes are those in the form, blanks and all.
+  if (kind !== "none") Object.assign(record, { value: fields.value.value, value_encoding: kind === "base64" ? kind : "text" });
+  if (fields.partition.value !== "") record.partition = Number(fields.partition.value);
+  const named = [...headers.children].map((row) => row.read()).filter(({ name, value }) => name || value);
+  if (named.length) record.headers = named;
+  return record;
+}
+
+function checkJson(text) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new FormError("value", `The value is not JSON: ${error.message}.`);
+  }
+  if (value === null) throw new FormError("value", "JSON's null would be read like no value; choose “null (tombstone)” to write one.");
+}
+
+function messageOf(error, fields) {
+  const named = error instanceof FormError ? error.field : error.problem?.errors?.[0]?.field;
+  if (named === "key" || named === "value") {
+    fields[named].setAttribute("aria-invalid", "true");
+    fields[named].focus();
+  }
+  return error instanceof FormError ? error.message : reasonOf(error).replace("; trying again", "; nothing is known to be written");
+}
+
+function addHeader(at) {
+  const options = { autocomplete: "off", spellcheck: "false", autocapitalize: "off", class: "code" };
+  const name = h("input", { ...options, placeholder: "name", "aria-label": "Header's name" });
+  const value = h("input", { ...options, placeholder: "value", "aria-label": "Header's value" });
+  const remove = h("button", { type: "button", class: "plain", "aria-label": "Remove this header", click: () => {
+    row.remove();
+    at["add-header"].focus();
+  } }, "Remove");
+  const row = h("div", { class: "header-row" }, name, value, remove);
+  row.read = () => ({ name: name.value, value: value.value });
+  at.headers.append(row);
+  name.focus();
+}

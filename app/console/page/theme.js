@@ -1,0 +1,7 @@
+// Runs before the first paint, so that a chosen theme does not flash up in the other one.
+"use strict";
+
+{
+  const chosen = localStorage.getItem("sluice-theme");
+  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+}

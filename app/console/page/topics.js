@@ -1,0 +1,118 @@
+// The list of topics, with sizes, and rates between successive polls.
+
+import { each, get, path, reasonOf, repeat, send } from "./api.js";
+import { sparkline } from "./chart.js";
+import { debounced, h, keyed, row, say, sayOrHide, stamp } from "./dom.js";
+import { count, rate, size } from "./format.js";
+import { Pages } from "./pages.js";
+import { Rate } from "./series.js";
+
+const PAGE = 25;
+const POLL_MS = 2000;
+
+/** The sums over a topic's partitions. */
+export function sums(detail) {
+  const total = { records: 0, written: 0, bytes: 0 };
+  for (const { earliest, latest, size_bytes } of detail.partition_details) {
+    total.records += latest - earliest;
+    total.written += latest;
+    total.bytes += size_bytes;
+  }
+  return total;
+}
+
+const COLUMNS = [
+  ["name", "Topic"], ["number", "Partitions"], ["number", "Records"], ["number", "Size"],
+  ["number strong", "Records/s"], ["spark", ""],
+];
+
+function topicRow() {
+  const link = h("a");
+  const line = sparkline();
+  const element = row(COLUMNS, (cells, { name, detail, speed }) => {
+    say(link, name);
+    link.href = `#/topics/${encodeURIComponent(name)}`;
+    const total = sums(detail);
+    say(cells[1], count(detail.partitions));
+    say(cells[2], count(total.records));
+    say(cells[3], size(total.bytes));
+    say(cells[4], rate(speed.perSecond));
+    line.update(speed.history);
+  });
+  element.firstChild.append(link);
+  element.lastChild.append(line);
+  return element;
+}
+
+/** Show the list in `place`; gives a function that ends it. */
+export function showTopics(place) {
+  const at = stamp("topics-view", place);
+  // By topic id, so that a topic made anew begins anew.
+  let speeds = new Map();
+  const pages = new Pages(at, () => poll.now());
+
+  async function round(signal) {
+    const query = { page_size: PAGE, ...pages.query };
+    if (at.prefix.value) query.prefix = at.prefix.value;
+    const [cluster, list] = await Promise.all([
+      get(path("cluster"), { signal }),
+      get(path("topics"), { query, signal }),
+    ]);
+    const found = [];
+    await each(list.items, async ({ name }) => {
+      try {
+        const detail = await get(path("topics", name), { signal });
+        const speed = speeds.get(detail.topic_id) ?? new Rate();
+        speed.add(sums(detail).written);
+        found.push({ name, detail, speed });
+      } catch (error) {
+        // Deleted between the two questions: then it is not in the list.
+        if (error.status !== 404) throw error;
+      }
+    });
+    speeds = new Map(found.map(({ detail, speed }) => [detail.topic_id, speed]));
+    found.sort((a, b) => (a.name < b.name ? -1 : 1));
+    keyed(at.rows, found, ({ detail }) => detail.topic_id, topicRow);
+    const filtered = Boolean(at.prefix.value);
+    at.card.hidden = !found.length;
+    at.empty.hidden = found.length > 0 || filtered;
+    at.none.hidden = found.length > 0 || !filtered;
+    pages.update(list.next_page_token);
+    say(at.facts, facts(cluster));
+    sayOrHide(at.trouble, null);
+  }
+
+  const poll = repeat(round, () => POLL_MS, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  say(at.curl, `curl -d 'hello' ${location.origin}${path("topics", "greetings", "records")}`);
+  at.prefix.addEventListener("input", debounced(() => (pages.restart(), poll.now())));
+  newTopic(at, poll);
+  return poll.stop;
+}
+
+function facts({ topics, partitions, brokers }) {
+  const kafka = brokers.map((broker) => broker.kafka).filter(Boolean);
+  const held = `${count(topics)} ${topics === 1 ? "topic" : "topics"}, ${count(partitions)} ${partitions === 1 ? "partition" : "partitions"}`;
+  return kafka.length ? `${held}. Kafka clients connect to ${kafka.join(", ")}.` : `${held}.`;
+}
+
+function newTopic(at, poll) {
+  at.new.addEventListener("click", () => {
+    at.form.hidden = !at.form.hidden;
+    at.new.setAttribute("aria-expanded", String(!at.form.hidden));
+    if (!at.form.hidden) at.form.elements.name.focus();
+  });
+  at.form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const { name, partitions } = at.form.elements;
+    try {
+      await send("PUT", path("topics", name.value), { partitions: Number(partitions.value) || 1 });
+      at.outcome.dataset.kind = "good";
+      say(at.outcome, `${name.value} is there.`);
+      name.value = "";
+      poll.now();
+    } catch (error) {
+      at.outcome.dataset.kind = "bad";
+      say(at.outcome, reasonOf(error));
+    }
+  });
+}

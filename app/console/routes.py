@@ -1,0 +1,26 @@
+"""GET /console: the page and its files. Everything else it does goes over the public API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+
+from app.assets import POLICY, TEXT_IS_NO_MARKUP, Assets
+
+router = APIRouter(prefix="/console", include_in_schema=False)
+
+PAGE = Path(__file__).parent / "page"
+assets = Assets({file.name: file for file in sorted(PAGE.iterdir())}, POLICY + TEXT_IS_NO_MARKUP)
+
+
+@router.get("")
+async def get_console(request: Request) -> Response:
+    """The page."""
+    return await assets.answer(request, "index.html")
+
+
+@router.get("/{name}")
+async def get_console_file(request: Request, name: str) -> Response:
+    """One of its scripts, its style sheet, its icon."""
+    return await assets.answer(request, name)

@@ -1,0 +1,1 @@
+"""The API's documentation for people: Swagger UI without a network, and the document it shows."""
