@@ -125,10 +125,11 @@ class Delivery:
         """Whether a refused batch may be sent again: nothing of it was written, or the key tells it apart."""
         if error.status in (429, 503) and "kafka_error" not in error.problem:
             return True
-        # 409: the same request is still being carried out. A retriable 404 is not waited for: it is a misspelt topic.
-        return (
-            self._idempotent and bool(error.problem.get("retriable")) and error.status in (409, 503, 504, 507)
-        )
+        if not self._idempotent:
+            return False
+        # A retriable 404 is not waited for: it is a misspelt topic.
+        passing = bool(error.problem.get("retriable")) and error.status in (503, 504, 507)
+        return passing or error.kind == "idempotency-key-in-use"
 
     def _refused(self, error: RefusedError, batch: Sequence[Outgoing]) -> CommandError:
         where = _place_of(error, batch)

@@ -59,6 +59,8 @@ ENCODINGS = click.Choice(["text", "json", "base64"])
               help="When a record counts as written: on disk, in the log, at once.")  # fmt: skip
 @click.option("--batch", type=click.IntRange(1, 50_000), default=BATCH_RECORDS, show_default=True, metavar="N",
               help="Records in one request.")  # fmt: skip
+@click.option("--idempotent/--no-idempotent", default=True, show_default=True,
+              help="Name each request by a key, so that it can be repeated and is written once.")  # fmt: skip
 @click.option("--retry-for", type=click.FloatRange(0), default=30.0, show_default=True, metavar="SECONDS",
               help="How long a gateway that went away is waited for.")  # fmt: skip
 @gateway
@@ -74,6 +76,7 @@ def produce(
     drop_partition: bool,
     acks: str,
     batch: int,
+    idempotent: bool,
     retry_for: float,
     **record: object,
 ) -> None:
@@ -104,7 +107,12 @@ def produce(
     else:
         source = _from_files(files or (Path("-"),), shape, most_bytes, ndjson, whole, drop_partition)
     delivery = Delivery(
-        session.client, topic, acks=acks, retry_seconds=retry_for, idempotent=False, note=session.out.note
+        session.client,
+        topic,
+        acks=acks,
+        retry_seconds=retry_for,
+        idempotent=idempotent,
+        note=session.out.note,
     )
     started = time.monotonic()
     try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+
+import httpx
 
 
 @dataclass
@@ -18,6 +20,8 @@ class Reply:
     kind: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     hang_up: bool = False
+    # Base URL of a real gateway that is asked, and whose answer is passed on, or (`hang_up`) lost.
+    forward: str = ""
     # A content length that is not the body's: the answer breaks off.
     declared: int | None = None
 
@@ -38,6 +42,11 @@ class FakeGateway:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 gateway.requests.append((self.command, self.path, body, headers))
                 reply = gateway.replies.pop(0) if gateway.replies else Reply(500, {"detail": "no reply left"})
+                if reply.forward:
+                    answer = httpx.request(
+                        self.command, reply.forward + self.path, content=body, headers=headers
+                    )
+                    reply = replace(reply, status=answer.status_code, body=answer.content)
                 if reply.hang_up:
                     self.close_connection = True
                     return

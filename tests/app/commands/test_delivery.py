@@ -91,7 +91,7 @@ def test_with_an_idempotency_key_it_is_repeated_under_the_same_key(
     fake: FakeGateway, client: Client, notes: list[str]
 ) -> None:
     late = problem(503, "not-enough-replicas-after-append", "Late.", **KAFKA)
-    running = problem(409, "concurrent-transactions", "Still running.", retriable=True)
+    running = problem(409, "idempotency-key-in-use", "Still running.")
     fake.will_answer(Reply(hang_up=True), late, running, DONE, DONE)
     delivery = _delivery(client, notes, idempotent=True)
     delivery.send(BATCH)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.commands.running import Sluice, Spawn
+from tests.app.commands.fake_gateway import FakeGateway, Reply
+from tests.app.commands.running import Sluice, Spawn, run
+from tests.broker_process import BrokerProcess
 
 
 def _records(sluice: Sluice, topic: str, *more: str) -> list[dict[str, object]]:
@@ -186,6 +188,41 @@ def test_many_lines_go_in_batches_and_keep_their_order(sluice: Sluice, topic: st
     lines = [str(n) for n in range(5_000)]
     sluice("produce", topic, "-p", "0", given="\n".join(lines))
     assert sluice("consume", topic).lines == lines
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_lost_answer_doubles_nothing(
+    sluice: Sluice, broker: BrokerProcess, fake: FakeGateway, topic: str, idempotent: bool
+) -> None:
+    passed_on, lost = Reply(forward=broker.http), Reply(forward=broker.http, hang_up=True)
+    fake.will_answer(passed_on, lost, lost, passed_on)
+    switch = "--idempotent" if idempotent else "--no-idempotent"
+    ran = run("produce", topic, "a", "b", switch, url=fake.url, code=0 if idempotent else 3)
+    assert sorted(sluice("consume", topic).lines) == ["a", "b"]
+    if idempotent:
+        assert ran.lines[0] == f"2 records written to {topic}." and "trying again" in ran.err
+    else:
+        assert "may or may not have been written: argument 1 to argument 2" in ran.err
+
+
+def test_writing_survives_a_restart_of_the_gateway(
+    spawn: Spawn, sluice: Sluice, broker: BrokerProcess, topic: str
+) -> None:
+    reading, writing = os.pipe()
+    process = spawn("produce", topic, "-p", "0", stdin=reading)
+    os.close(reading)
+    os.write(writing, b"before\n")
+    assert sluice("consume", topic, "--follow", "--from", "earliest", "-n", "1").lines == ["before"]
+    broker.kill()
+    os.write(writing, b"while it is away\n")
+    time.sleep(0.3)
+    broker.start()
+    os.write(writing, b"after\n")
+    os.close(writing)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0 and out.startswith(b"3 records written")
+    assert b"trying again" in err
+    assert sluice("consume", topic).lines == ["before", "while it is away", "after"]
 
 
 def test_a_slow_input_is_written_line_by_line(spawn: Spawn, sluice: Sluice, topic: str) -> None:
