@@ -13,8 +13,15 @@ import pytest
 from tests.broker_process import ROOT, BrokerProcess
 
 README = (ROOT / "README.md").read_text()
-TOUR = README[README.index("## Five minutes") : README.index("## HTTP in short")]
-LINES = [line for block in re.findall(r"```sh\n(.*?)```", TOUR, re.DOTALL) for line in block.splitlines()]
+
+
+def lines_of(first: str, after: str) -> list[str]:
+    """The shell lines between two headings."""
+    part = README[README.index(first) : README.index(after)]
+    return [line for block in re.findall(r"```sh\n(.*?)```", part, re.DOTALL) for line in block.splitlines()]
+
+
+LINES = lines_of("## Five minutes", "## HTTP in short")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +61,19 @@ def test_the_tour_with_kcat_works_as_typed(broker: BrokerProcess) -> None:
     assert 'topic "hello" with 1 partitions' in listing
     assert read.splitlines()[-1] == "from kcat"
     assert "Hello" in read.splitlines()
+
+
+def test_the_consumer_with_curl_works_as_typed(broker: BrokerProcess) -> None:
+    produce, create, poll, again, lag, delete, reset = lines_of("## A consumer with curl", "## Streams")
+    written = json.loads(typed(produce, broker))["records"][0]["offset"]
+    assert json.loads(typed(create, broker))["topics"] == ["hello"]
+    batch = json.loads(typed(poll, broker))
+    assert batch["records"][-1]["offset"] == written
+    assert json.loads(typed(again.replace("ACK", batch["ack"]), broker))["records"] == []
+    assert json.loads(typed(lag, broker))["total_lag"] == 0
+    assert typed(delete, broker) == ""
+    (shown,) = json.loads(typed(reset, broker))["offsets"]
+    assert (shown["before"], shown["after"]) == (written + 1, 0)
 
 
 def test_the_first_command_is_one_that_the_project_has() -> None:
