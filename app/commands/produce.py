@@ -86,7 +86,7 @@ def produce(
       sluice produce orders 'one record' 'and another'
       sluice produce orders --key 17 --encoding json '{"total": 3}'
       tail -f access.log | sluice produce log
-      sluice consume orders --json | sluice produce copy --ndjson
+      sluice consume orders --json | sluice produce copy --ndjson --drop-partition
     """
     _check(
         values=values,
@@ -114,21 +114,34 @@ def produce(
         idempotent=idempotent,
         note=session.out.note,
     )
+    most_records = min(batch, int(limits.get("records_per_write", batch)))
+    _write(session.out, topic, delivery, source, most_records, min(BATCH_BYTES, most_bytes))
+
+
+def _write(
+    out: Output,
+    topic: str,
+    delivery: Delivery,
+    source: Iterator[Outgoing | None],
+    most_records: int,
+    most_bytes: int,
+) -> None:
+    """Write everything, and tell what became of it, also where it ended before its time."""
     started = time.monotonic()
     try:
-        most_records = min(batch, int(limits.get("records_per_write", batch)))
-        with session.out.progress() as progress:
-            _send_all(delivery, source, most_records, min(BATCH_BYTES, most_bytes), progress)
+        with out.progress() as progress:
+            _send_all(delivery, source, most_records, most_bytes, progress)
     except (CommandError, KeyboardInterrupt) as error:
-        if session.out.as_json:
-            _report(session.out, topic, delivery, started)
+        written = counted(delivery.written.records, "record")
+        if out.as_json:
+            _report(out, topic, delivery, started)
         elif isinstance(error, InputError):
-            error.hints = (f"{counted(delivery.written.records, 'record')} before it written.",)
+            error.hints = (f"{written} before it written.",)
         elif isinstance(error, KeyboardInterrupt):
             uncertain = f"; perhaps also {delivery.under_way}" if delivery.under_way else ""
-            session.out.note(f"stopped; {counted(delivery.written.records, 'record')} written{uncertain}.")
+            out.note(f"stopped; {written} written{uncertain}.")
         raise
-    _report(session.out, topic, delivery, started)
+    _report(out, topic, delivery, started)
 
 
 def _check(
