@@ -38,7 +38,14 @@ def curl_path() -> str | None:
     return shutil.which("curl")
 
 
-CLIENTS = {"kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path}
+def chromium_path() -> str | None:
+    """The Chromium browser, where it and the driver that belongs to it are installed."""
+    return shutil.which("chromium") if shutil.which("chromedriver") else None
+
+
+CLIENTS = {
+    "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "chromium": chromium_path,
+}  # fmt: skip
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,8 +2,8 @@
 """One command that tests everything: `python3 tests/run.py [--tests-only] [pytest arguments]`.
 
 It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
-fetches the clients that the tests drive (kcat from the system's packages when root, kafkajs through npm),
-runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; on a
+fetches the clients that the tests drive (kcat and Chromium from the system's packages when root, kafkajs through
+npm), runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; on a
 machine where it cannot be installed its tests are skipped, and the summary says so.
 """
 
@@ -114,6 +114,13 @@ def install_curl() -> bool:
     return shutil.which("curl") is not None or apt_install("curl", "ca-certificates")
 
 
+def install_chromium() -> bool:
+    """A browser and its driver, from the system's packages, so that they fit each other."""
+    if shutil.which("chromium") and shutil.which("chromedriver"):
+        return True
+    return apt_install("chromium", "chromium-driver")
+
+
 def install_kafkajs() -> bool:
     """kafkajs and its codecs, by the Node that the test extra brought, into `.cache/node`."""
     wanted = NODE_PACKAGES.read_text()
@@ -147,7 +154,12 @@ def install_clients() -> None:
     """Fetch the clients that are no Python packages; in CI they must all be there."""
     missing = [
         name
-        for name, installer in (("kcat", install_kcat), ("curl", install_curl), ("kafkajs", install_kafkajs))
+        for name, installer in (
+            ("kcat", install_kcat),
+            ("curl", install_curl),
+            ("chromium", install_chromium),
+            ("kafkajs", install_kafkajs),
+        )
         if not installer()
     ]
     for name in missing:
