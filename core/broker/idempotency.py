@@ -48,6 +48,7 @@ from core.broker.producer_pool import LentProducer, ProducerPool
 from core.broker.records import UNDONE, ProduceResult, RecordVerbs, refuse_batch
 from core.errors import BrokerError, ErrorCode
 from core.metadata.idempotency import (
+    ROW_BYTES,
     KeyRow,
     bind,
     find,
@@ -135,6 +136,12 @@ class IdempotencyKeys:
         self._pool = ProducerPool(broker.producer_ids, broker.config.idempotency_max_producers)
         # Digest → fingerprint of the requests that are under way.
         self._running: dict[bytes, bytes] = {}
+        # How many keys there are, and how many bytes at most: answers shrink when they are stored.
+        self._keys = 0
+        self._size = 0
+        self._counted = False
+        self._expiring = False
+        self._early: asyncio.Future[None] | None = None
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -152,20 +159,45 @@ class IdempotencyKeys:
 
     async def expire(self) -> None:
         """Remove keys that are too old, and the oldest answered ones where there are too many."""
+        if self._expiring:
+            return
+        self._expiring = True
+        try:
+            await self._expire()
+        finally:
+            self._expiring = False
+
+    async def _expire(self) -> None:
         store, config = self._broker.store, self._broker.config
-        while True:
-            now = self._broker.clock.wall_ms()
-            expired = now - config.idempotency_ttl_ms
-            if await store.read(remove_oldest(before_ms=expired, expired_ms=expired)):
-                continue
-            found = await store.read(totals)
-            too_many = found.keys - config.idempotency_max_keys
-            if (too_large := found.size - config.idempotency_max_bytes) > 0:
-                too_many = max(too_many, 1 + too_large * found.keys // found.size)
-            if too_many <= 0:
+        now = self._broker.clock.wall_ms()
+        expired = now - config.idempotency_ttl_ms
+        while removed := await store.read(remove_oldest(before_ms=expired, expired_ms=expired)):
+            self._keys -= removed
+        if not self._counted or self._size > config.idempotency_max_bytes:
+            # A third of a second with a million keys, during which nobody commits: only when it is necessary.
+            self._keys, self._size = await store.read(totals)
+            self._counted = True
+        too_many = self._keys - config.idempotency_max_keys
+        if (too_large := self._size - config.idempotency_max_bytes) > 0:
+            too_many = max(too_many, 1 + too_large * self._keys // self._size)
+        while too_many > 0:
+            query = remove_oldest(before_ms=now, expired_ms=expired, limit=too_many)
+            if not (removed := await store.read(query)):
                 return
-            if not await store.read(remove_oldest(before_ms=now, expired_ms=expired, limit=too_many)):
-                return
+            self._size -= self._size * removed // self._keys
+            self._keys -= removed
+            too_many -= removed
+
+    def _count(self, keys: int, size: int) -> None:
+        """There are more keys, or larger ones; what is far beyond the limits is not left to the next check."""
+        self._keys += keys
+        self._size += size
+        config = self._broker.config
+        if not self._expiring and (
+            self._keys > 1.1 * config.idempotency_max_keys or self._size > 1.1 * config.idempotency_max_bytes
+        ):
+            self._early = asyncio.ensure_future(self.expire())
+            self._early.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     # --- a request -----------------------------------------------------------------------------------------
 
@@ -222,6 +254,7 @@ class IdempotencyKeys:
             raise
         work = _Work(digest, topic, records, acks, render)
         if row is None:
+            self._count(1, ROW_BYTES + 50 * len(plan.parts))
             return await self._carry_out(work, plan, [None] * len(plan.parts), producers)
         self._pool.give_back(producers)
         _check_fingerprint(row.fingerprint, request)
@@ -269,9 +302,11 @@ class IdempotencyKeys:
             effect = put_places([(work.digest, encode(places))])
         elif taken:
             answer = work.render(run.results)
+            self._count(0, len(answer))
             effect = put_answer(work.digest, answer)
         else:
             effect = remove(work.digest)
+            self._keys -= 1
         if lent:
             _advance(lent, plan, places)
         self._store(effect, lent, run.settled)

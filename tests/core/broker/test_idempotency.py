@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from core.broker.broker import Broker
-from core.broker.idempotency import KEY_REUSED, KeyedAnswer, KeyedRequest
-from core.broker.records import ProduceResult
+from core.broker.idempotency import KEY_REUSED
 from core.clock import ManualClock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.metadata.idempotency import totals
 from core.records.record import NewRecord
 from core.types import TopicPartition
-
-RECORDS = [NewRecord(key=b"k%d" % i, value=b"%03d" % i + b"." * 100) for i in range(12)]
-# Two or three records of RECORDS fit into one batch.
-SMALL = {"max.message.bytes": "400"}
+from tests.core.broker.keyed_writes import RECORDS, SMALL, assert_once, request, send, stored
 
 
 @pytest.fixture
@@ -41,45 +32,6 @@ async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
     await opened.open()
     yield opened
     await opened.close()
-
-
-def render(results: Sequence[ProduceResult]) -> bytes:
-    return msgspec.json.encode([(r.partition, r.offset, r.timestamp, r.error is None) for r in results])
-
-
-def request(key: str = "k", body: bytes = b"body", path: str = "topics/t/records") -> KeyedRequest:
-    return KeyedRequest(path, key, body.ljust(32))
-
-
-async def send(
-    broker: Broker,
-    records: Sequence[NewRecord] = RECORDS,
-    *,
-    acks: int = -1,
-    topic: str = "t",
-    **named: Any,
-) -> KeyedAnswer:
-    return await broker.idempotency.produce(request(**named), topic, records, acks=acks, render=render)
-
-
-async def stored(broker: Broker, topic: str = "t") -> list[tuple[int, int, bytes | None]]:
-    """(partition, offset, value) of all records of a topic."""
-    found = []
-    for partition in range(broker.topic(topic).partitions):
-        tp = TopicPartition(topic, partition)
-        result = await broker.read(tp, 0, max_bytes=10_000_000, max_records=10_000)
-        found += [(partition, r.offset, r.value) for r in result.records]
-    return found
-
-
-async def assert_once(broker: Broker, answer: KeyedAnswer, records: Sequence[NewRecord] = RECORDS) -> None:
-    """Each record is there once, at the place that the answer names."""
-    found = await stored(broker)
-    assert sorted(v or b"" for _, _, v in found) == sorted(r.value or b"" for r in records)
-    assert answer.answer is not None
-    places = msgspec.json.decode(answer.answer)
-    by_place = {(p, o): v for p, o, v in found}
-    assert [by_place[p, o] for p, o, _, _ in places] == [r.value for r in records]
 
 
 async def keys(broker: Broker) -> int:
@@ -196,6 +148,7 @@ async def test_too_many_at_once_are_told_to_wait(broker: Broker) -> None:
     refused = [o.code for o in outcomes if isinstance(o, BrokerError)]
     assert refused == [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 10
     assert len(await stored(broker)) == 20
+    await keys(broker)  # the answers are stored, and their producers free
     assert not isinstance(await send(broker, RECORDS[:1], key="later"), Exception)
 
 
@@ -247,6 +200,8 @@ async def test_beyond_their_number_the_oldest_keys_are_forgotten(
     for n in range(40):
         clock.advance(1)
         await send(broker, RECORDS[:1], key=f"{n:02}")
+    # Long before the next check, for there are far too many.
+    assert await keys(broker) < 20
     await broker.idempotency.expire()
     left = await broker.store.read(totals)
     assert left.keys == 5 or 2_500 < left.size <= 3_000
@@ -363,164 +318,3 @@ async def test_a_topic_that_has_grown_meanwhile_gets_the_records_where_they_were
     answer = await send(broker)
     await assert_once(broker, answer)
     assert {r.partition for r in answer.results} == {0, 1}
-
-
-# --- death --------------------------------------------------------------------------------------------------
-
-
-class Death(BaseException):
-    """The process dies here."""
-
-
-class Mortal:
-    """Lets a broker die before or after one of its steps: a job of the store, an append, a wait for the disk.
-
-    `image` is what the disk holds then.
-    """
-
-    def __init__(self, broker: Broker, at: int, after: bool, image: Path) -> None:
-        self.broker, self.at, self.after, self.image = broker, at, after, image
-        self.steps = 0
-        for owner, name in ((broker.store, "read"), (broker.store, "submit"), (broker, "append")):
-            setattr(owner, name, self._step(getattr(owner, name)))
-        broker.durable = self._wait(broker.durable)  # type: ignore[method-assign]
-
-    def _now(self) -> bool:
-        self.steps += 1
-        return self.steps - 1 == self.at
-
-    def _step(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*args: Any, **named: Any) -> Any:
-            if not self._now():
-                return real(*args, **named)
-            if not self.after:
-                return self._die()
-            done = real(*args, **named)
-            return asyncio.ensure_future(self._die_after(done)) if asyncio.isfuture(done) else self._die()
-
-        return step
-
-    def _wait(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*args: Any) -> Any:
-            done = real(*args)
-            return done if done is None or not self._now() else asyncio.ensure_future(self._die_after(done))
-
-        return step
-
-    async def _die_after(self, done: Awaitable[Any]) -> None:
-        await done
-        self._die()
-
-    def _die(self) -> None:
-        shutil.copytree(self.broker.config.data_dir, self.image, ignore=shutil.ignore_patterns("*-shm"))
-        raise Death
-
-
-async def live(image: Path, clock: ManualClock, at: int, after: bool, acks: int) -> tuple[Path | None, int]:
-    """Send the request to a broker that dies at a step; what its disk holds then, None if it lived."""
-    broker = Broker(Config(data_dir=image), clock)
-    await broker.open()
-    mortal = Mortal(broker, at, after, image.with_name(f"{image.name}-{at}{'ab'[after]}"))
-    died = False
-    try:
-        await send(broker, acks=acks)
-        # What is still under way is done, and dies as well.
-        await asyncio.sleep(0.02)
-    except Death:
-        died = True
-    if not mortal.image.exists():
-        assert not died
-    await broker.close()
-    return (mortal.image if mortal.image.exists() else None), mortal.steps
-
-
-async def prepared(root: Path, clock: ManualClock) -> Path:
-    (root / "b").mkdir()
-    broker = Broker(Config(data_dir=root / "b"), clock)
-    await broker.open()
-    await broker.create_topic("t", partitions=3, configs=SMALL)
-    await broker.close()
-    return root / "b"
-
-
-async def check_after_death(image: Path, clock: ManualClock, acks: int) -> None:
-    broker = Broker(Config(data_dir=image), clock)
-    await broker.open()
-    try:
-        clock.advance(60)
-        answer = await send(broker, acks=acks)
-        await assert_once(broker, answer)
-        again = await send(broker, acks=acks)
-        assert again.replayed and again.answer == answer.answer
-        await assert_once(broker, again)
-    finally:
-        await broker.close()
-
-
-async def copy_of(image: Path, name: str) -> Path:
-    return Path(shutil.copytree(image, image.with_name(name)))
-
-
-@pytest.mark.parametrize("acks", [1, -1])
-@pytest.mark.parametrize("after", [False, True])
-async def test_a_repetition_after_any_death_writes_once(
-    tmp_path: Path, clock: ManualClock, after: bool, acks: int
-) -> None:
-    start = await prepared(tmp_path, clock)
-    for at in count():
-        image, steps = await live(await copy_of(start, f"n{at}"), clock, at, after, acks)
-        if image is None:
-            assert at == steps
-            break
-        await check_after_death(image, clock, acks)
-    # One bind, some appends in each of three partitions, and the answer.
-    assert steps >= 6
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(deaths=st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=4))
-def test_a_repetition_after_many_deaths_writes_once(
-    tmp_path_factory: pytest.TempPathFactory, deaths: list[tuple[int, bool]]
-) -> None:
-    async def history() -> None:
-        root, clock = tmp_path_factory.mktemp("deaths"), ManualClock()
-        image = await prepared(root, clock)
-        for number, (at, after) in enumerate(deaths):
-            left, _ = await live(await copy_of(image, f"n{number}"), clock, at, after, acks=-1)
-            image = image.with_name(f"n{number}") if left is None else left
-        await check_after_death(image, clock, acks=-1)
-
-    asyncio.run(history())
-
-
-async def test_what_a_start_finds_is_known_when_the_log_has_forgotten_it(
-    tmp_path: Path, clock: ManualClock
-) -> None:
-    start = await prepared(tmp_path, clock)
-    image, steps = await live(await copy_of(start, "all"), clock, -1, False, -1)
-    image, _ = await live(await copy_of(start, "n"), clock, steps - 1, False, -1)
-    assert image is not None
-    broker = Broker(Config(data_dir=image), clock)
-    await broker.open()
-    for partition in range(3):
-        broker.log(TopicPartition("t", partition)).producers.clear()
-    answer = await send(broker)
-    assert answer.replayed
-    await assert_once(broker, answer)
-    await broker.close()
-
-
-async def test_producer_ids_of_unfinished_writes_are_not_lent_again(
-    tmp_path: Path, clock: ManualClock
-) -> None:
-    start = await prepared(tmp_path, clock)
-    image, _ = await live(start, clock, 1, False, -1)
-    assert image is not None
-    broker = Broker(replace(Config(), data_dir=image), clock)
-    await broker.open()
-    for n in range(30):
-        await send(broker, key=f"other-{n}")
-    before = len(await stored(broker))
-    assert not (await send(broker)).replayed
-    assert len(await stored(broker)) == before + len(RECORDS)
-    await broker.close()
