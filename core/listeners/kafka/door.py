@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from struct import Struct
 from types import CoroutineType
 from typing import Any
@@ -40,6 +40,14 @@ UNKNOWN_API = -1
 _WILDCARDS = ("0.0.0.0", "::", "")
 
 
+class _Codes(dict[int, Codes]):
+    """The function for the error codes of each API, made when its first answer is given."""
+
+    def __missing__(self, api_key: int) -> Codes:
+        codes = self[api_key] = error_codes_of(api_key)
+        return codes
+
+
 class KafkaDoor:
     """What all Kafka connections of one listener share."""
 
@@ -51,8 +59,9 @@ class KafkaDoor:
         self._cached_version = -1
         # Topics being created on behalf of a client that has been answered already.
         self.tasks: set[asyncio.Task[None]] = set()
-        self._counters = broker.counters
-        self._codes: dict[int, Codes] = {}
+        self.counters = broker.counters
+        self.requests = broker.counters.requests
+        self.codes = _Codes()
         self.now = broker.clock.monotonic
 
     def bound(self, endpoint: Endpoint) -> None:
@@ -78,17 +87,10 @@ class KafkaDoor:
             self._cached.clear()
         self._cached[question] = answer
 
-    def count(self, api_key: int, started: float, bytes_in: int, bytes_out: int) -> None:
-        """Count a request that is answered, or needs no answer. `started` is what `now` said when it came."""
-        self._counters.requests[api_key].note(self.now() - started, bytes_in, bytes_out)
-
-    def count_errors(self, api_key: int, answer: Any) -> None:
-        """Count the error codes in an answer."""
-        codes = self._codes.get(api_key)
-        if codes is None:
-            codes = self._codes[api_key] = error_codes_of(api_key)
-        for code in codes(answer):
-            self._counters.errors[api_key, code] += 1
+    def count_errors(self, api_key: int, codes: Sequence[int]) -> None:
+        """Count the error codes of an answer."""
+        for code in codes:
+            self.counters.errors[api_key, code] += 1
 
 
 class KafkaSession:
@@ -126,8 +128,8 @@ class KafkaSession:
 
     def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
         """See `Session.handle`."""
-        self._started = self.door.now()
         self._received = len(frame) + 4
+        self._started = self.door.now()
         try:
             header, position = decode_request_header(frame)
             handler = HANDLERS.get(header.api_key)
@@ -157,12 +159,14 @@ class KafkaSession:
 
     def _encode(self, header: RequestHeader, answer: Any, question: tuple[object, ...] | None) -> Answer:
         if answer is NoAnswer:
-            self.door.count(header.api_key, self._started, self._received, 0)
+            self._count(header.api_key, 0)
             return None
         body = encode_response(header.api_key, header.api_version, answer)
-        self.door.count_errors(header.api_key, answer)
+        door = self.door
+        if codes := door.codes[header.api_key](answer):
+            door.count_errors(header.api_key, codes)
         if question is not None and self.cacheable:
-            self.door.remember(question, body)
+            door.remember(question, body)
         return self._pack(header, body)
 
     def _pack(self, header: RequestHeader, body: list[Piece]) -> list[Piece]:
@@ -170,7 +174,8 @@ class KafkaSession:
         size = len(start)
         for piece in body:
             size += piece.length if isinstance(piece, FileSlice) else len(piece)
-        self.door.count(header.api_key, self._started, self._received, size + 4)
+        door = self.door
+        door.requests[header.api_key].note(door.now() - self._started, self._received, size + 4)
         return [_SIZE.pack(size) + start, *body]
 
     def _unserved(self, header: RequestHeader) -> Answer:
@@ -179,5 +184,10 @@ class KafkaSession:
             handler: Handler = HANDLERS[API_VERSIONS]
             answer = handler.function(self, None)
             return self._pack(header, encode_response(API_VERSIONS, 0, answer))
-        self.door.count(UNKNOWN_API, self._started, self._received, 8)
+        self._count(UNKNOWN_API, 8)
         return [_HEADER_ONLY.pack(4, header.correlation_id)]
+
+    def _count(self, api_key: int, bytes_out: int) -> None:
+        """Count the request under way: it is answered, or needs no answer."""
+        door = self.door
+        door.requests[api_key].note(door.now() - self._started, self._received, bytes_out)
