@@ -43,7 +43,7 @@ def main(context: click.Context) -> None:
 )  # fmt: skip
 @click.option(
     "--allowed-origin", "allowed_origins", metavar="ORIGIN", multiple=True,
-    help="The origin of a foreign web page that may write.",
+    help="The origin of a foreign web page that may read and write.",
 )  # fmt: skip
 @click.option("--v2-dialect", metavar="NAME", help="Whose REST Proxy v2 clients are used to [confluent].")
 @click.option("--log-format", metavar="NAME", help="How logs are written: console or json [console].")

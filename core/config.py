@@ -109,7 +109,7 @@ class Config:
     stream_retry_ms: int = 1_000
     # Host names that browsers may use, beside IP addresses, localhost and the listeners' own (DNS rebinding).
     http_allowed_hosts: tuple[str, ...] = ()
-    # Origins of foreign web pages that may write.
+    # Origins of foreign web pages that may read and write.
     http_allowed_origins: tuple[str, ...] = ()
     # Whose habits the REST Proxy v2 surface has where the existing proxies differ; Confluent's set the format.
     v2_dialect: str = "confluent"

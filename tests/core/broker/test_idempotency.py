@@ -240,14 +240,16 @@ async def _raise() -> None:
     refusing()
 
 
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 async def test_an_answer_that_cannot_be_stored_is_found_in_the_log(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    await broker.create_topic("t", partitions=3, configs=SMALL)
+    await broker.create_topic("t", partitions=3, configs=SMALL | {"message.timestamp.type": kind})
     await broker.producer_ids.next()
     with monkeypatch.context() as patched:
         patched.setattr(broker.store, "submit", refusing)
         first = await send(broker)
+    clock.advance(60)
     again = await send(broker)
     assert again.replayed and again.answer == first.answer
     await assert_once(broker, again)
