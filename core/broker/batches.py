@@ -69,8 +69,6 @@ class BatchVerbs(TopicVerbs):
         if not checked.headers:  # an empty message set of old: Kafka answers offset −1 and no error
             return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
         result = log.append(checked.buffer, checked.headers, leader_epoch=current_epoch(log))
-        if checked.log_append_time >= 0:
-            result = result._replace(log_append_time=checked.log_append_time)
         if not result.duplicate:
             self.purgatory.notify(topic_partition)
             self.touch(topic_partition.topic)
