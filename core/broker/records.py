@@ -113,7 +113,7 @@ class RecordVerbs(BatchVerbs):
     def batches_below(
         self, limit: int, records: Sequence[NewRecord], indexes: Sequence[int], now: int
     ) -> list[tuple[Sequence[int], bytearray]]:
-        """Batches up to `limit` bytes (max.message.bytes) with the indexes of their records; a record above it is alone."""
+        """Batches of at most `limit` bytes with the indexes of their records; a larger record is alone."""
         whole = build_batch([records[i] for i in indexes], now_ms=now)
         if len(whole) <= limit or len(indexes) == 1:
             return [(indexes, whole)]
