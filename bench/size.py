@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.case import Figure, case, least_of, median_of
 from bench.load import METADATA, Connection, batch_of, fetch_frame, framed, produce_frame
-from bench.server import broker, descriptors, measured_cpu, resident_bytes
+from bench.server import broker, cpu_ns, descriptors, measured_cpu, resident_bytes
 from core.protocol.messages.create_topics import CreatableTopic
 from core.protocol.messages.metadata import MetadataRequest
 from tests.broker_process import BrokerProcess
@@ -41,19 +41,21 @@ def seconds_to_first_answer(server: BrokerProcess) -> float:
 @case
 def start(repeats: int) -> list[Figure]:
     """From the start of the process to the first answer: an empty directory, and after a clean stop."""
-    fresh, again, idle = [], [], []
+    fresh, again, work, idle = [], [], [], []
     for _ in range(min(repeats, 5)):
         with tempfile.TemporaryDirectory(prefix="sluice-bench-") as directory:
             server = BrokerProcess(Path(directory) / "data")
             fresh.append(seconds_to_first_answer(server))
             server.stop()
             again.append(seconds_to_first_answer(server))
+            work.append(cpu_ns(server.pid) / 1e9)
             time.sleep(1)
             idle.append(resident_bytes(server.pid) / MIB)
             server.kill()
     return [
         median_of("start to first answer, empty directory", fresh, "s", 1),
         median_of("start to first answer, after a clean stop", again, "s", 1),
+        least_of("the same, processor time", work, "s"),
         median_of("resident memory, idle", idle, "MiB", 80),
     ]
 
