@@ -62,4 +62,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
   main.focus();
 });
 addEventListener("hashchange", show);
+// A browser keeps pages that were left, with their streams; and has but six connections for one gateway.
+addEventListener("pagehide", () => (leave(), (leave = () => {})));
+addEventListener("pageshow", (event) => event.persisted && show());
 show();

@@ -11,6 +11,8 @@ import { Tail } from "./tail.js";
 export const KEPT_RECORDS = 300;
 // New rows come in groups: a thousand records a second shall not be a thousand layouts.
 const DRAW_MS = 120;
+// A page that nobody looks at gives its connection back, and goes on where it was when somebody does.
+const OUT_OF_SIGHT_MS = 30_000;
 
 const SAID = {
   connecting: "Connecting",
@@ -35,6 +37,9 @@ class TailView {
   #seen = 0;
   #timer = 0;
   #search = "";
+  #sleep = 0;
+  #asleep = false;
+  #end = new AbortController();
 
   constructor(place, topic) {
     this.#topic = topic;
@@ -52,6 +57,7 @@ class TailView {
     at.search.addEventListener("input", debounced(() => this.#lookFor(at.search.value), 150));
     at.list.addEventListener("keydown", (event) => this.#move(event));
     at.list.addEventListener("focusin", (event) => this.#makeCurrent(event.target.closest("button")));
+    document.addEventListener("visibilitychange", () => this.#sleepOrWake(), { signal: this.#end.signal });
     this.restart();
   }
 
@@ -79,8 +85,10 @@ class TailView {
   }
 
   stop() {
+    this.#end.abort();
     this.#tail.stop();
     clearTimeout(this.#timer);
+    clearTimeout(this.#sleep);
   }
 
   // --- what happens --------------------------------------------------------------------------------------
@@ -121,6 +129,19 @@ class TailView {
     if (this.#tail.state === "failed") this.restart();
     else if (this.#tail.state === "paused") this.#tail.resume();
     else this.#tail.pause();
+  }
+
+  #sleepOrWake() {
+    clearTimeout(this.#sleep);
+    const sleep = () => {
+      this.#asleep = this.#tail.state !== "paused" && this.#tail.state !== "failed";
+      if (this.#asleep) this.#tail.pause();
+    };
+    if (document.hidden) this.#sleep = setTimeout(sleep, OUT_OF_SIGHT_MS);
+    else if (this.#asleep) {
+      this.#asleep = false;
+      this.#tail.resume();
+    }
   }
 
   #clear() {

@@ -1,0 +1,110 @@
+"""The gateway goes away and comes back on the same port: pages in a browser go on, without loss or repeat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.browser.page import Page
+
+pytestmark = pytest.mark.client("chromium")
+
+# A page of one's own that listens, and notes all it hears.
+LISTEN = """
+window.heard = [];
+window.states = [];
+const source = new EventSource(arguments[0]);
+source.addEventListener('record', e => heard.push([JSON.parse(e.data).value, e.lastEventId]));
+source.addEventListener('bye', () => states.push('bye'));
+source.addEventListener('open', () => states.push('open'));
+source.addEventListener('error', () => states.push(source.readyState === 2 ? 'closed' : 'again'));
+"""
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_the_consoles_tail_says_that_it_reconnects_and_goes_on_exactly(
+    page: Page, broker: BrokerProcess, topic: str, write: Any, way: str
+) -> None:
+    page.tail(topic)
+    write(topic, *range(50))
+    page.says("count", "50 read")
+    getattr(broker, way)()
+    page.says("state", "Reconnecting")
+    page.until(lambda: page.one("#connection").get_attribute("data-state") == "down")
+    page.one("[name=value]").send_keys("while it is away")
+    page.one("[data-at=produce] .primary").click()
+    page.says("outcome", "cannot be reached")
+    broker.start()
+    write(topic, *range(50, 80))
+    page.says("state", "Live")
+    write(topic, *range(80, 100))
+    page.says("count", "100 read, 100 shown")
+    assert sorted(map(int, page.values())) == list(range(100))
+    page.until(lambda: page.one("#connection").get_attribute("data-state") == "ok")
+
+
+def test_an_event_source_over_many_partitions_resumes_without_loss_or_repeat(
+    page: Page, broker: BrokerProcess, api: httpx.Client, write: Any
+) -> None:
+    api.put("/topics/many", json={"partitions": 7}).raise_for_status()
+    page.driver.get(f"{broker.http}/readyz")
+    page.run(LISTEN, "/api/v1/topics/many/records?from=latest")
+    page.until(lambda: page.run("return states.length"))
+    opened = "return states.filter(one => one === 'open').length"
+    total = 0
+    for round_, way in enumerate(("kill", "stop", "kill"), 1):
+        write("many", *[{"key": f"k{n}", "value": n} for n in range(total, total + 1000)])
+        total += 1000
+        # Cut off wherever it is by now.
+        getattr(broker, way)()
+        broker.start()
+        page.until(lambda wanted=round_ + 1: page.run(opened) >= wanted, "it does not come back")  # type: ignore[misc]
+    write("many", *[{"key": f"k{n}", "value": n} for n in range(total, total + 1000)])
+    total += 1000
+    page.until(lambda: page.run("return heard.length") >= total, "it did not hear all")
+    heard = page.run("return heard")
+    assert sorted(value for value, _ in heard) == list(range(total))
+    assert len({cursor for _, cursor in heard}) == total, "each event has an id of its own"
+    states = page.run("return states")
+    assert "bye" in states and "closed" not in states
+
+
+def test_a_tail_whose_gateway_refuses_for_a_while_comes_back(
+    page: Page, broker: BrokerProcess, topic: str, write: Any
+) -> None:
+    """An answer that is no stream makes a browser give up; the console does not."""
+    write(topic, "before")
+    page.tail(topic)
+    # As if a proxy stood before the gateway and had nothing behind it.
+    page.run("""
+        const Real = EventSource;
+        let left = 2;
+        window.EventSource = class extends Real {
+          static CLOSED = 2;
+          constructor(url) { super(left-- > 0 ? '/problems/not-there' : url) }
+        };
+    """)
+    page.at("pause").click()
+    write(topic, "meanwhile")
+    page.at("pause").click()
+    page.says("state", "Reconnecting")
+    page.until(lambda: page.values() == ["before", "meanwhile"])
+    page.says("state", "Live")
+
+
+def test_a_topic_that_was_deleted_and_made_anew_is_told_and_followed(
+    page: Page, api: httpx.Client, topic: str, write: Any
+) -> None:
+    write(topic, "old")
+    page.tail(topic)
+    page.until(lambda: page.values() == ["old"])
+    api.delete(f"/topics/{topic}").raise_for_status()
+    page.says("state", "Stopped")
+    page.says("trouble", "no topic named")
+    api.put(f"/topics/{topic}", json={"partitions": 1}).raise_for_status()
+    write(topic, "new")
+    page.until(lambda: page.values() == ["new"])
+    page.says("state", "Live")
