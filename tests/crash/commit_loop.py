@@ -1,0 +1,142 @@
+"""The kill loop over commits: `python -m tests.crash.commit_loop --rounds 200`.
+
+Committers at both doors, by themselves and as members of groups, commit rising offsets as fast as they are
+answered. The broker is killed with SIGKILL at random moments and started again on the same directory. Promised:
+
+- a commit that was answered is there: what is found lies between the last answered and the last attempted;
+- what is committed never goes back;
+- members go on in their generation, nobody rejoins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.broker_process import BrokerProcess
+from tests.contract.doors import DoorError, KafkaDoor, Membership, NativeDoor
+
+TOPIC = "committed"
+ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
+# What a client sees of a broker that dies under it.
+GONE = (OSError, AssertionError, httpx.TransportError)
+
+
+class Committer:
+    """One committer with a group of its own; `run` is its thread."""
+
+    def __init__(self, broker: BrokerProcess, kind: type[Any], name: str, *, as_member: bool) -> None:
+        self.group = f"{name}-{kind.name}"
+        self.answered = 0
+        self.attempted = 0
+        self.refusals: list[str] = []
+        self.member: Membership | None = None
+        self._broker = broker
+        self._kind = kind
+        self._door: Any = None
+        if as_member:
+            self.member = self._open().join(self.group, [TOPIC])
+
+    def _open(self) -> Any:
+        if self._door is None:
+            self._door = self._kind(self._broker)
+        return self._door
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Commit until told to stop, or until the broker is gone."""
+        while not stop.is_set():
+            try:
+                door = self._open()
+                if self.member is not None and self.attempted % 50 == 0:
+                    door.heartbeat(self.member)
+                self.attempted += 1
+                door.commit(self.group, TOPIC, 0, self.attempted, self.member)
+                self.answered = self.attempted
+            except DoorError as refused:
+                self.refusals.append(str(refused))
+                return
+            except GONE:
+                self.close()
+                return
+
+    def check(self) -> int:
+        """What is committed now; raises AssertionError when a promise is broken."""
+        door = self._open()
+        found = door.committed(self.group, TOPIC, 0) or 0
+        assert self.refusals == [], f"{self.group}: {self.refusals}"
+        assert self.answered <= found <= self.attempted, (
+            f"{self.group}: {found} is committed, {self.answered} was answered, {self.attempted} attempted"
+        )
+        if self.member is not None:
+            door.heartbeat(self.member)  # ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID would be a DoorError
+        self.answered = self.attempted = found
+        return int(found)
+
+
+def run(data_dir: Path, rounds: int, seed: int, longest: float = 1.5) -> int:
+    """Run so many kills; gives how many commits are there in the end. Raises when a promise is broken."""
+    chance = random.Random(seed)
+    broker = BrokerProcess(data_dir, environment=ENVIRONMENT)
+    broker.start()
+    try:
+        setup = KafkaDoor(broker)
+        setup.create_topic(TOPIC)
+        setup.close()
+        committers = [
+            Committer(broker, kind, f"{'member' if as_member else 'alone'}-{number}", as_member=as_member)
+            for kind in (KafkaDoor, NativeDoor)
+            for as_member in (False, True)
+            for number in range(2)
+        ]
+        for _ in range(rounds):
+            stop = threading.Event()
+            threads = [threading.Thread(target=c.run, args=(stop,)) for c in committers]
+            for thread in threads:
+                thread.start()
+            stop.wait(chance.uniform(0.1, longest))
+            broker.kill()
+            stop.set()
+            for thread in threads:
+                thread.join(60)
+                assert not thread.is_alive(), "a commit hangs"
+            for committer in committers:
+                committer.close()
+            broker.start()
+            for committer in committers:
+                committer.check()
+        total = sum(committer.check() for committer in committers)
+        for committer in committers:
+            committer.close()
+        return total
+    finally:
+        broker.kill()
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        total = run(Path(directory) / "data", arguments.rounds, arguments.seed)
+    print(f"{arguments.rounds} kills, {total} commits: all that was answered is there")
+
+
+if __name__ == "__main__":
+    main()
