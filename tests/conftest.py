@@ -43,8 +43,15 @@ def chromium_path() -> str | None:
     return shutil.which("chromium") if shutil.which("chromedriver") else None
 
 
+def axe_path() -> str | None:
+    """The script that looks a page through for what keeps people out."""
+    script = NODE_MODULES / "axe-core" / "axe.min.js"
+    return str(script) if script.is_file() else None
+
+
 CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "chromium": chromium_path,
+    "axe-core": axe_path,
 }  # fmt: skip
 
 
