@@ -89,7 +89,7 @@ export function showGroups(place) {
 
 const MEMBER_COLUMNS = [["strong", "Client"], ["", "Host"], ["", "Partitions"], ["code", "Member id"]];
 const POSITION_COLUMNS = [
-  ["", "Topic"], ["number", "Partition"], ["number", "Next to read"], ["number", "End"], ["number strong", "Lag"], ["", "Client"],
+  ["", "Topic"], ["number", "Partition"], ["number strong", "Lag"], ["number", "Next to read"], ["number", "End"], ["", "Client"],
 ];
 
 /** Partitions of several topics, short: "orders 0–2, 5; users 0". */
@@ -124,9 +124,9 @@ function positionRow() {
   return row(POSITION_COLUMNS, (cells, { position, client }) => {
     say(cells[0], position.topic);
     say(cells[1], count(position.partition));
-    say(cells[2], position.next_offset === null ? "nothing committed" : count(position.next_offset));
-    say(cells[3], count(position.high_watermark));
-    say(cells[4], count(position.lag));
+    say(cells[2], count(position.lag));
+    say(cells[3], position.next_offset === null ? "nothing committed" : count(position.next_offset));
+    say(cells[4], count(position.high_watermark));
     say(cells[5], client ?? "–");
   });
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import httpx
 import pytest
@@ -60,6 +61,14 @@ async def test_every_field_has_a_name_for_those_who_do_not_see_it() -> None:
     for field in re.findall(r"<(?:input|select|textarea)[^>]*>", inside):
         found = re.search(r'\bid="([^"]+)"', field)
         assert "aria-label=" in field or (found and found[1] in ids), field
+
+
+async def test_whatever_is_here_is_installed_too() -> None:
+    patterns = tomllib.loads((PAGE.parents[2] / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "package-data"
+    ]["*"]
+    pages = [*PAGE.iterdir(), *(PAGE.parents[1] / "docs" / "page").iterdir()]
+    assert {f"*{file.suffix}" for file in pages} <= set(patterns)
 
 
 async def test_files_are_short_enough_to_be_read() -> None:

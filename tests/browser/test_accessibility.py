@@ -1,0 +1,66 @@
+"""axe-core objects to nothing in any view: contrasts, names, roles, landmarks; light and dark, desk and phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.browser.page import Page
+from tests.conftest import axe_path
+
+pytestmark = [pytest.mark.client("chromium"), pytest.mark.client("axe-core")]
+
+LOOK = """
+const done = arguments[arguments.length - 1];
+const told = (one) => `${one.id}: ${one.nodes.map((node) => node.html.slice(0, 200)).join(' | ')}`;
+axe.run().then((found) => done(found.violations.map(told)), (error) => done([String(error)]));
+"""
+
+
+@pytest.fixture
+def objections(page: Page) -> Any:
+    """What axe-core objects to in the page as it is."""
+    script = Path(axe_path() or "").read_text()
+
+    def look() -> Any:
+        page.run(f"if (!window.axe) {{ {script} }}")
+        return page.driver.execute_async_script(LOOK)
+
+    return look
+
+
+@pytest.fixture
+def group(topic: str, write: Any, api: httpx.Client) -> str:
+    """A group that reads the topic of this test."""
+    write(topic, {"value": '{"a": 1}', "headers": [{"name": "h", "value": "v"}]}, {"key": "k", "value": None})
+    name = f"{topic}-readers"
+    api.post(f"/groups/{name}/consumers", json={"name": "w", "topics": [topic], "start": "earliest"})
+    api.post(f"/groups/{name}/consumers/w:poll", json={"wait_ms": 10_000}).raise_for_status()
+    return name
+
+
+def test_on_a_desk_in_the_light(page: Page, topic: str, group: str, objections: Any) -> None:
+    page.open("#/topics")
+    page.until(lambda: topic in page.text("rows"))
+    assert objections() == []
+    page.open("#/groups")
+    page.until(lambda: group in page.text("rows"))
+    assert objections() == []
+    page.tail(topic)
+    page.until(lambda: len(page.rows()) == 2)
+    assert objections() == []
+
+
+def test_on_a_phone_in_the_dark(page: Page, topic: str, group: str, objections: Any) -> None:
+    page.look(390, 844, "dark")
+    page.open(f"#/groups/{group}")
+    page.says("positions", topic)
+    assert objections() == []
+    page.tail(topic)
+    page.until(lambda: len(page.rows()) == 2)
+    page.one("ol.records button").click()
+    page.until(lambda: page.one("#record [data-at=value]").text)
+    assert objections() == []
