@@ -407,11 +407,11 @@ class Connection(asyncio.BufferedProtocol):
         position, end = piece.position, piece.position + piece.length
         try:
             while before:
-                sent = os.write(target, before[0])
-                if sent < len(before[0]):
+                sent = os.writev(target, before)
+                while before and sent >= len(before[0]):
+                    sent -= len(before.pop(0))
+                if sent:
                     before[0] = memoryview(before[0])[sent:]
-                else:
-                    del before[0]
             while position < end:
                 sent = os.sendfile(target, piece.file.fileno(), position, end - position)
                 if not sent:
