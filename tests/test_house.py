@@ -199,7 +199,6 @@ def test_no_socket_and_no_sleep_where_bytes_and_states_are_decided(trees: dict[P
     assert found == []
 
 
-@pytest.mark.skip(reason="turned on when the tree of this issue is whole")
 def test_every_source_file_has_a_test_file_of_its_own() -> None:
     missing = []
     for file in SOURCES:
