@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -55,7 +56,7 @@ def test_what_the_form_writes_arrives_whole_and_is_seen_in_the_tail(
     page.choose("value_encoding", "json")
     page.at("add-header").click()
     page.press("trace", Keys.TAB, "7f")
-    page.choose("partition", "1")
+    page.type("partition", "1")
     page.one("[data-at=produce] .primary").click()
     page.says("outcome", "Written: partition 1, offset 0.")
     page.until(lambda: page.rows() == [["1:0", "ann", '{"n": 12345678901234567890}', "1 header"]])
@@ -64,9 +65,32 @@ def test_what_the_form_writes_arrives_whole_and_is_seen_in_the_tail(
     assert record["headers"] == [{"name": "trace", "value": "7f", "encoding": "utf8"}]
 
 
+def test_a_record_whose_answer_was_lost_is_written_once(page: Page, topic: str, api: httpx.Client) -> None:
+    page.tail(topic, "latest")
+    page.run("""
+        const real = fetch;
+        window.fetch = async (url, options) => {
+          const answer = await real(url, options);
+          if (options.method !== 'POST') return answer;
+          window.fetch = real;
+          throw new TypeError('the answer was lost');
+        };
+    """)
+    page.type("value", "once")
+    page.press(Keys.CONTROL + Keys.ENTER)
+    page.says("outcome", "is not known")
+    page.press(Keys.CONTROL + Keys.ENTER)
+    page.says("outcome", "Written")
+    page.until(lambda: page.values() == ["once"])
+    detail = api.get(f"/topics/{topic}").json()
+    assert sum(one["latest"] for one in detail["partition_details"]) == 1
+    page.press(Keys.CONTROL + Keys.ENTER)
+    page.until(lambda: page.values() == ["once", "once"])
+
+
 def test_tombstones_empty_values_and_bytes_are_told_apart(page: Page, topic: str) -> None:
     page.tail(topic)
-    page.choose("partition", "0")
+    page.type("partition", "0")
     for kind, key, value in (("text", "", ""), ("base64", "a", "AP8="), ("none", "b", "")):
         page.choose("value_encoding", kind)
         if key:
@@ -115,7 +139,9 @@ def test_hostile_keys_values_and_headers_are_text(page: Page, topic: str, write:
     assert any("TrustedHTML" in one for one in page.complaints())
 
 
-def test_a_huge_value_is_cut_in_the_tail_and_whole_in_its_window(page: Page, topic: str, write: Any) -> None:
+def test_a_huge_value_is_cut_in_the_tail_and_whole_in_its_window(
+    page: Page, topic: str, write: Any, tmp_path: Path
+) -> None:
     value = json.dumps({"text": "x" * 900_000, "id": 12345678901234567890})
     write(topic, {"key": "k" * 5000, "value": value, "value_encoding": "text", "partition": 0})
     page.tail(topic)
@@ -136,6 +162,11 @@ def test_a_huge_value_is_cut_in_the_tail_and_whole_in_its_window(page: Page, top
     assert page.run("return document.querySelector('#record [data-at=value]').textContent").endswith(
         '\n  "id": 12345678901234567890\n}'
     )
+    downloads = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", downloads)
+    page.one("#record [data-at=download]").click()
+    file = tmp_path / f"{topic}-0-0"
+    page.until(lambda: file.exists() and file.read_bytes() == value.encode())
 
 
 def test_the_tail_keeps_the_last_records_alone(page: Page, topic: str, write: Any) -> None:

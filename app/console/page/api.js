@@ -1,6 +1,7 @@
 // The public HTTP API as the console calls it: requests, refusals, repeated requests, and whether anybody answers.
 
 export const API = "/api/v1";
+const POLL_MS = 2000;
 
 /** What the server refused, as its problem document says it. */
 export class Refusal extends Error {
@@ -39,8 +40,8 @@ export async function get(url, { query, signal } = {}) {
 }
 
 /** Send JSON and give the JSON that comes back. Throws as `get` does. */
-export async function send(method, url, body) {
-  const headers = { "Content-Type": "application/json", Accept: "application/json" };
+export async function send(method, url, body, more = {}) {
+  const headers = { "Content-Type": "application/json", Accept: "application/json", ...more };
   return answer(await request(url, { method, headers, body: JSON.stringify(body) }));
 }
 
@@ -82,10 +83,11 @@ export function reasonOf(error) {
 }
 
 /**
- * Call `work(signal)` now and again `interval()` ms after it has ended, while the page is in sight.
- * `failed(error)` hears of what it throws. Gives `{ now, stop }`.
+ * Call `work(signal)` now and again some time after it has ended, while the page is in sight. What takes long
+ * comes less often: a large cluster shall not be kept busy by those who look at it. `failed(error)` hears of what
+ * it throws. Gives `{ now, stop }`.
  */
-export function repeat(work, interval, failed) {
+export function repeat(work, failed) {
   const end = new AbortController();
   let timer = 0;
   let busy = false;
@@ -99,6 +101,7 @@ export function repeat(work, interval, failed) {
       return;
     }
     busy = true;
+    const begun = performance.now();
     try {
       await work(end.signal);
     } catch (error) {
@@ -109,7 +112,7 @@ export function repeat(work, interval, failed) {
       again = false;
       await round();
     } else if (!document.hidden && !end.signal.aborted) {
-      timer = setTimeout(round, interval());
+      timer = setTimeout(round, Math.max(POLL_MS, 4 * (performance.now() - begun)));
     }
   }
 

@@ -46,9 +46,13 @@ function showConnection(state) {
 }
 
 function setTheme(chosen) {
-  localStorage.setItem("sluice-theme", chosen);
   if (chosen === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = chosen;
+  try {
+    localStorage.setItem("sluice-theme", chosen);
+  } catch {
+    // It holds until the page is left.
+  }
 }
 
 const theme = document.getElementById("theme");

@@ -68,6 +68,16 @@ export function keyed(place, items, keyOf, make) {
   for (const row of known.values()) row.remove();
 }
 
+/** So many rows a table has at most: a topic may have thousands of partitions. */
+const MOST_ROWS = 500;
+
+/** The first rows of a table through `keyed`; `rest` says how many are left out. */
+export function keyedFirst(place, rest, items, keyOf, make) {
+  keyed(place, items.slice(0, MOST_ROWS), keyOf, make);
+  const left = items.length - MOST_ROWS;
+  sayOrHide(rest, left > 0 ? `And ${left} more, which only the API shows.` : null);
+}
+
 /** A table row whose cells are given as `[class, label]`; `show(cells, item)` writes them. */
 export function row(columns, show) {
   const cells = columns.map(([name, label], index) =>

@@ -2,13 +2,12 @@
 
 import { each, get, path, reasonOf, repeat } from "./api.js";
 import { chart, sparkline } from "./chart.js";
-import { debounced, h, keyed, row, say, sayOrHide, stamp } from "./dom.js";
+import { debounced, h, keyed, keyedFirst, row, say, sayOrHide, stamp } from "./dom.js";
 import { count } from "./format.js";
 import { Pages } from "./pages.js";
 import { Series } from "./series.js";
 
 const PAGE = 25;
-const POLL_MS = 2000;
 // Lag over time outlives a view, so that one comes back to a chart and not to an empty one.
 const MOST_SERIES = 200;
 const lags = new Map();
@@ -80,7 +79,7 @@ export function showGroups(place) {
     sayOrHide(at.trouble, null);
   }
 
-  const poll = repeat(round, () => POLL_MS, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  const poll = repeat(round, (error) => sayOrHide(at.trouble, reasonOf(error)));
   at.prefix.addEventListener("input", debounced(() => (pages.restart(), poll.now())));
   return poll.stop;
 }
@@ -150,17 +149,17 @@ export function showGroup(place, groupId) {
     const { series, now } = lagOf(groupId, lag);
     say(at.lag, count(now));
     drawing.update(series);
-    keyed(at.members, group.members, (member) => member.member_id, memberRow);
+    keyedFirst(at.members, at["members-rest"], group.members, (member) => member.member_id, memberRow);
     at["no-members"].hidden = group.members.length > 0;
     at["members-table"].hidden = !group.members.length;
     const clients = new Map(group.members.map((member) => [member.member_id, member.client_id]));
     const rows = lag.partitions.map((position) => ({ position, client: clients.get(position.member_id) }));
-    keyed(at.positions, rows, ({ position }) => `${position.topic}/${position.partition}`, positionRow);
+    keyedFirst(at.positions, at["positions-rest"], rows, ({ position }) => `${position.topic}/${position.partition}`, positionRow);
     at["no-positions"].hidden = rows.length > 0;
     at["positions-table"].hidden = !rows.length;
     sayOrHide(at.trouble, null);
   }
 
-  const poll = repeat(round, () => POLL_MS, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  const poll = repeat(round, (error) => sayOrHide(at.trouble, reasonOf(error)));
   return poll.stop;
 }

@@ -1,10 +1,10 @@
 // The form that writes one record.
 
-import { path, reasonOf, send } from "./api.js";
+import { path, Refusal, send } from "./api.js";
 import { h, say, stamp } from "./dom.js";
 import { count } from "./format.js";
 
-/** Show the form for a topic; `written()` is called after each record. Gives `{ setPartitions }`. */
+/** Show the form for a topic; `written()` is called after each record. */
 export function showProduce(place, topic, written) {
   const at = stamp("produce-part", place);
   const fields = at.form.elements;
@@ -33,6 +33,8 @@ export function showProduce(place, topic, written) {
   }
 
   let busy = false;
+  // What was sent without an answer, and its key: when the same is sent again, the gateway knows whether it has it.
+  let unsure = { text: "", key: "" };
   at.form.addEventListener("submit", async (event) => {
     event.preventDefault();
     // A second click does not write a second record; a disabled button would lose the focus.
@@ -40,8 +42,12 @@ export function showProduce(place, topic, written) {
     busy = true;
     for (const field of [fields.key, fields.value]) field.removeAttribute("aria-invalid");
     try {
-      const answer = await send("POST", path("topics", topic, "records"), recordOf(fields, at.headers));
+      const record = recordOf(fields, at.headers);
+      const text = JSON.stringify(record);
+      if (unsure.text !== text) unsure = { text, key: randomKey() };
+      const answer = await send("POST", path("topics", topic, "records"), record, { "Idempotency-Key": unsure.key });
       const { partition, offset } = answer.records[0];
+      unsure = { text: "", key: "" };
       at.outcome.dataset.kind = "good";
       say(at.outcome, `Written: partition ${partition}, offset ${count(offset)}.`);
       written();
@@ -51,14 +57,6 @@ export function showProduce(place, topic, written) {
     }
     busy = false;
   });
-
-  return {
-    setPartitions(number) {
-      const there = fields.partition.options.length - 1;
-      for (let next = there; next < number; next += 1) fields.partition.append(h("option", { value: next }, `${next}`));
-      for (let last = there; last > number; last -= 1) fields.partition.options[last].remove();
-    },
-  };
 }
 
 class FormError extends Error {
@@ -99,7 +97,12 @@ function messageOf(error, fields) {
     fields[named].setAttribute("aria-invalid", "true");
     fields[named].focus();
   }
-  return error instanceof FormError ? error.message : reasonOf(error).replace("; trying again", "; nothing is known to be written");
+  if (error instanceof FormError || error instanceof Refusal) return error.message;
+  return "The gateway cannot be reached. Whether it has the record is not known; producing the same again writes it once.";
+}
+
+function randomKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function addHeader(at) {

@@ -12,7 +12,7 @@
 //     live           caught up: every record comes as it is written
 //     paused         closed by the reader
 //     reconnecting   cut off; goes on by itself at the cursor
-//     failed         refused for good; `reason` says why
+//     failed         refused for good
 
 import { get, path, Refusal } from "./api.js";
 
@@ -21,7 +21,6 @@ const LONGEST_WAIT_MS = 15_000;
 
 export class Tail {
   state = "connecting";
-  reason = "";
   #source = null;
   #cursor = null;
   #timer = 0;
@@ -30,7 +29,7 @@ export class Tail {
   #query;
   #told;
 
-  /** `query`: the route's parameters. `told`: `{ record, notice, state }`, called with what happens. */
+  /** `query`: the route's parameters. `told`: `{ record(data), notice(text), state(state, reason) }`, called with what happens. */
   constructor(topic, query, told) {
     this.#topic = topic;
     this.#query = query;
@@ -108,11 +107,11 @@ export class Tail {
       const final = error instanceof Refusal && !error.passes && error.status !== 410 && error.status !== 416;
       if (timer !== this.#timer) return;
       if (final) {
-        this.reason = error.message;
-        this.#become("failed");
+        this.#become("failed", error.message);
         return;
       }
       if (!(error instanceof Refusal) || error.passes) {
+        this.#become("reconnecting", error instanceof Refusal ? error.message : "");
         this.#later();
         return;
       }
@@ -128,9 +127,9 @@ export class Tail {
     this.#source = null;
   }
 
-  #become(state) {
-    if (state === this.state) return;
+  #become(state, reason = "") {
+    if (state === this.state && !reason) return;
     this.state = state;
-    this.#told.state(state, this.reason);
+    this.#told.state(state, reason);
   }
 }

@@ -39,6 +39,7 @@ class TailView {
   #search = "";
   #sleep = 0;
   #asleep = false;
+  #excused = false;
   #end = new AbortController();
 
   constructor(place, topic) {
@@ -121,7 +122,9 @@ class TailView {
     place.dataset.state = state;
     say(place, SAID[state]);
     say(pause, { paused: "Resume", failed: "Start again" }[state] ?? "Pause");
-    if (state === "failed") sayOrHide(notice, reason);
+    // Why it is cut off is of interest until it goes on; what was lost (a notice) stays.
+    if (reason || this.#excused) sayOrHide(notice, reason);
+    this.#excused = Boolean(reason);
     this.#settle();
   }
 

@@ -2,6 +2,10 @@
 "use strict";
 
 {
-  const chosen = localStorage.getItem("sluice-theme");
-  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  try {
+    const chosen = localStorage.getItem("sluice-theme");
+    if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  } catch {
+    // A browser that keeps nothing for pages: then it is the system's theme.
+  }
 }

@@ -2,14 +2,13 @@
 
 import { get, path, reasonOf, repeat } from "./api.js";
 import { sparkline } from "./chart.js";
-import { h, keyed, row, say, sayOrHide, stamp } from "./dom.js";
+import { h, keyed, keyedFirst, row, say, sayOrHide, stamp } from "./dom.js";
 import { count, rate, size } from "./format.js";
 import { showProduce } from "./produce.js";
 import { Rate } from "./series.js";
 import { showTail } from "./tail_view.js";
 import { sums } from "./topics.js";
 
-const POLL_MS = 2000;
 const COLUMNS = [
   ["number", "Number"], ["number", "First"], ["number", "Next"], ["number", "Size"], ["number", "Records/s"],
 ];
@@ -35,7 +34,7 @@ export function showTopic(place, name) {
   let speeds = new Map();
 
   const tail = showTail(at.tail, name);
-  const produce = showProduce(at.produce, name, () => poll.now());
+  showProduce(at.produce, name, () => poll.now());
 
   async function round(signal) {
     const detail = await get(path("topics", name), { signal });
@@ -58,13 +57,12 @@ export function showTopic(place, name) {
       its.add(one.latest);
       return { detail: one, speed: its };
     });
-    keyed(at["partition-rows"], rows, (one) => one.detail.partition, partitionRow);
+    keyedFirst(at["partition-rows"], at["partitions-rest"], rows, (one) => one.detail.partition, partitionRow);
     showSettings(at, detail.configs);
-    produce.setPartitions(detail.partitions);
     sayOrHide(at.trouble, null);
   }
 
-  const poll = repeat(round, () => POLL_MS, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  const poll = repeat(round, (error) => sayOrHide(at.trouble, reasonOf(error)));
   return () => {
     poll.stop();
     tail.stop();

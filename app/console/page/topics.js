@@ -8,7 +8,6 @@ import { Pages } from "./pages.js";
 import { Rate } from "./series.js";
 
 const PAGE = 25;
-const POLL_MS = 2000;
 
 /** The sums over a topic's partitions. */
 export function sums(detail) {
@@ -82,7 +81,7 @@ export function showTopics(place) {
     sayOrHide(at.trouble, null);
   }
 
-  const poll = repeat(round, () => POLL_MS, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  const poll = repeat(round, (error) => sayOrHide(at.trouble, reasonOf(error)));
   say(at.curl, `curl -d 'hello' ${location.origin}${path("topics", "greetings", "records")}`);
   at.prefix.addEventListener("input", debounced(() => (pages.restart(), poll.now())));
   newTopic(at, poll);
