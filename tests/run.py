@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -190,6 +191,9 @@ def main(arguments: list[str]) -> int:
     """Install, check, test; the exit code is 0 only if all went well."""
     if sys.version_info < (3, 11):  # noqa: UP036 (the one file that an older Python may be handed)
         sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}.")
+    # A shell starts what it puts into the background with Ctrl-C ignored, and children inherit that; some tests
+    # press Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     tests_only = "--tests-only" in arguments
     arguments = [argument for argument in arguments if argument != "--tests-only"]
     make_venv()
