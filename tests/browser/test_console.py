@@ -122,6 +122,12 @@ def test_a_record_that_is_refused_says_why_and_where(page: Page, topic: str) -> 
     assert page.driver.switch_to.active_element.get_attribute("name") == "value"
 
 
+def test_what_governs_lines_and_directions_is_seen(page: Page, topic: str, write: Any) -> None:
+    write(topic, {"key": "\t", "value": "one\r\ntwo\u202eeerht\x00", "partition": 0})
+    page.tail(topic)
+    page.until(lambda: [row[1:3] for row in page.rows()] == [["⇥", "one↵two·eerht·"]])
+
+
 def test_hostile_keys_values_and_headers_are_text(page: Page, topic: str, write: Any) -> None:
     evil = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
     write(topic, {"key": evil, "value": evil, "headers": [{"name": evil, "value": evil}], "partition": 0})

@@ -36,10 +36,12 @@ export function clock(ms) {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }
 
-/** Control characters made visible, so that a value of line ends is no empty line. */
+/**
+ * A text on one line, with what governs lines and directions made visible: a value of line ends is no empty line,
+ * and a text that is written backwards by a control character does not turn round what stands behind it.
+ */
 export function visible(text) {
-  // eslint-disable-next-line no-control-regex
-  return text.replace(/[\x00-\x1f\x7f]/g, (c) => String.fromCharCode(c === "\x7f" ? 0x2421 : 0x2400 + c.charCodeAt(0)));
+  return text.replace(/\r?\n/g, "↵").replace(/\t/g, "⇥").replace(/[\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]/g, "·");
 }
 
 /** The number of bytes that a text takes in UTF-8. */
