@@ -1,4 +1,4 @@
-"""One Chromium for all browser tests, and a page at the broker of each test file."""
+"""One Chromium and one broker for all browser tests; each has topics of its own, and a page."""
 
 from __future__ import annotations
 
@@ -24,9 +24,25 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
         yield found
 
 
+@pytest.fixture(scope="session")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[BrokerProcess]:
+    """The broker; a test that stops it starts it again."""
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data")
+    try:
+        yield process.start()
+    finally:
+        process.kill()
+        log = process.read_log()
+        if request.session.testsfailed:
+            print(f"\n--- log of the broker of the browser tests ---\n{log[-20_000:]}")
+    assert "Traceback" not in log, f"the broker's log holds a traceback:\n{log[-20_000:]}"
+
+
 @pytest.fixture
 def page(browser: webdriver.Chrome, broker: BrokerProcess) -> Iterator[Page]:
-    """A window at this file's broker. Whatever was done, the browser has had nothing to complain of."""
+    """A window at the broker. Whatever was done, the browser has had nothing to complain of."""
     page = Page(browser, broker.http)
     page.look(1280, 900)
     page.complaints()
@@ -35,7 +51,7 @@ def page(browser: webdriver.Chrome, broker: BrokerProcess) -> Iterator[Page]:
     assert page.complaints() == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def api(broker: BrokerProcess) -> Iterator[httpx.Client]:
     """The HTTP API, for what happens beside the browser."""
     with httpx.Client(base_url=f"{broker.http}/api/v1", timeout=20) as client:
