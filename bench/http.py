@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import selectors
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from typing import Any
 
-from bench.case import Figure, case, least_of
+from bench.bystander import Bystander, percentile
+from bench.case import Figure, case, least_of, median_of
+from bench.http_yardstick import Stack, http_stack
 from bench.load import Connection
 from bench.server import CORES, broker, measured_cpu
 from tests.broker_process import BrokerProcess
 
 MICRO = 1e6
+CLIENTS = 8
 VALUE = "v" * 200
 
 
@@ -30,7 +39,7 @@ def get(path: str) -> bytes:
 class Http:
     """One keep-alive connection to the HTTP door."""
 
-    def __init__(self, server: BrokerProcess) -> None:
+    def __init__(self, server: BrokerProcess | Stack) -> None:
         self.socket = socket.create_connection(("127.0.0.1", server.ports["http"]), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -62,19 +71,30 @@ class Http:
         return piece
 
 
-def _per_request(server: BrokerProcess, request: bytes, count: int, repeats: int) -> list[float]:
+def _served(server: BrokerProcess | Stack, request: bytes) -> Http:
+    """A connection on which the request has been answered well once."""
     connection = Http(server)
     status, body = connection.call(request)
     if status != 200:
         raise RuntimeError(f"{request[:60]!r}: {status} {body[:500]!r}")
-    samples = []
-    with CORES.together(server.pid):
+    return connection
+
+
+def _per_request(
+    servers: Sequence[tuple[BrokerProcess | Stack, bytes]], count: int, repeats: int
+) -> list[list[float]]:
+    """Processor µs per request of each server, turn by turn: what is slow for one is slow for the others."""
+    connections = [_served(server, request) for server, request in servers]
+    samples: list[list[float]] = [[] for _ in servers]
+    with CORES.together(*(server.pid for server, _ in servers)):
         for _ in range(repeats):
-            with measured_cpu(server) as used:
-                for _ in range(count):
-                    connection.call(request)
-            samples.append(used[0] / count * MICRO)
-    connection.close()
+            for (server, request), connection, taken in zip(servers, connections, samples, strict=True):
+                with measured_cpu(server) as used:
+                    for _ in range(count):
+                        connection.call(request)
+                taken.append(used[0] / count * MICRO)
+    for connection in connections:
+        connection.close()
     return samples
 
 
@@ -88,24 +108,37 @@ def _records(count: int) -> Sequence[dict[str, str]]:
     return [{"key": f"key-{number}", "value": VALUE} for number in range(count)]
 
 
+def _post_beside(records: int, count: int, repeats: int, target: float) -> list[Figure]:
+    """POST of so many records, beside the same work in FastAPI and pydantic, and beside uvicorn alone."""
+    body = {"records": _records(records)}
+    request = post("/api/v1/topics/bench/records?acks=1", body)
+    with broker() as server, http_stack("fastapi") as usual, http_stack("bare") as bare:
+        _topic(server)
+        turns: list[tuple[BrokerProcess | Stack, bytes]] = [
+            (server, request),
+            (usual, post("/topics/bench/records?acks=1", body)),
+            (bare, request),
+        ]
+        ours, theirs, least = _per_request(turns, count, repeats)
+    what = "one record" if records == 1 else f"{records} records"
+    ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+    return [
+        least_of(f"HTTP: POST {what}", ours, "µs/request", target, floor=min(least)),
+        least_of("  the same in FastAPI and pydantic", theirs, "µs/request"),
+        median_of("  ours in those", ratios, "x"),
+    ]
+
+
 @case
 def http_post_1(repeats: int) -> list[Figure]:
-    """POST of one keyed record of 200 B, acks=1."""
-    with broker() as server:
-        _topic(server)
-        request = post("/api/v1/topics/bench/records?acks=1", {"records": _records(1)})
-        samples = _per_request(server, request, 2000, repeats)
-    return [least_of("HTTP: POST one record", samples, "µs/request", 60)]
+    """POST of one keyed record of 200 B, acks=1, beside FastAPI and pydantic in the same run."""
+    return _post_beside(1, 2000, repeats, 60)
 
 
 @case
 def http_post_100(repeats: int) -> list[Figure]:
-    """POST of 100 keyed records of 200 B, acks=1."""
-    with broker() as server:
-        _topic(server)
-        request = post("/api/v1/topics/bench/records?acks=1", {"records": _records(100)})
-        samples = _per_request(server, request, 500, repeats)
-    return [least_of("HTTP: POST 100 records", samples, "µs/request", 180)]
+    """POST of 100 keyed records of 200 B, acks=1, beside FastAPI and pydantic in the same run."""
+    return _post_beside(100, 500, repeats, 180)
 
 
 @case
@@ -113,9 +146,71 @@ def http_get_100(repeats: int) -> list[Figure]:
     """GET of 100 records of 200 B as JSON."""
     with broker() as server:
         _topic(server)
-        connection = Http(server)
-        connection.call(post("/api/v1/topics/bench/records?acks=1", {"records": _records(100)}))
-        connection.close()
+        _served(server, post("/api/v1/topics/bench/records?acks=1", {"records": _records(100)})).close()
         request = get("/api/v1/topics/bench/partitions/0/records?offset=0&limit=100")
-        samples = _per_request(server, request, 500, repeats)
-    return [least_of("HTTP: GET 100 records", samples, "µs/request")]
+        (samples,) = _per_request([(server, request)], 500, repeats)
+    return [least_of("HTTP: GET 100 records", samples, "µs/request", 250)]
+
+
+def _post_without_pause(port: int, request: bytes, clients: int, ready: Event, answered: Any) -> None:
+    """The child process: so many clients, each of which posts again as soon as it has its answer."""
+    selector = selectors.DefaultSelector()
+    for _ in range(clients):
+        connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        selector.register(connection, selectors.EVENT_READ)
+        connection.sendall(request)
+    ready.set()
+    while True:
+        for key, _ in selector.select():
+            one = key.fileobj
+            assert isinstance(one, socket.socket)
+            # An answer is one write of a few KB, and nothing else comes.
+            if not one.recv(65_536).startswith(b"HTTP/1.1 200"):
+                raise ConnectionError("a POST was not answered with 200")
+            answered.value += 1
+            one.sendall(request)
+
+
+@contextmanager
+def _posting(port: int, request: bytes, clients: int) -> Iterator[Any]:
+    ready, answered = multiprocessing.Event(), multiprocessing.Value("q", 0, lock=False)
+    process = multiprocessing.Process(
+        target=_post_without_pause, args=(port, request, clients, ready, answered), daemon=True
+    )
+    process.start()
+    try:
+        if not ready.wait(60):
+            raise TimeoutError("the posting clients are not ready")
+        yield answered
+    finally:
+        process.kill()
+        process.join()
+
+
+@case
+def tcp_beside_posts(repeats: int) -> list[Figure]:
+    """TCP produce while 8 clients POST 100 records each without pause."""
+    request = post("/api/v1/topics/posted/records?acks=1", {"records": _records(100)})
+    p50, p99, rates = [], [], []
+    with broker() as server, CORES.apart(server.pid):
+        connection = Connection(server.kafka_address)
+        connection.create_topic("bench")
+        connection.create_topic("posted", segment_bytes=str(64 * 1024 * 1024), retention_bytes="1")
+        connection.close()
+        with _posting(server.ports["http"], request, CLIENTS) as answered:
+            for _ in range(repeats):
+                bystander = Bystander(server)
+                time.sleep(0.5)
+                begin, before = time.perf_counter(), answered.value
+                time.sleep(1.5)
+                end, after = time.perf_counter(), answered.value
+                times = bystander.sorted_ms(begin, end)
+                p50.append(percentile(times, 50))
+                p99.append(percentile(times, 99))
+                rates.append((after - before) / (end - begin))
+    return [
+        median_of(f"TCP produce p99 beside {CLIENTS} clients that POST 100 records", p99, "ms", 3),
+        median_of("  p50", p50, "ms"),
+        median_of("  POSTs answered meanwhile", rates, "/s"),
+    ]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from tests.broker_process import BrokerProcess
 
@@ -97,9 +98,18 @@ def broker(*options: str) -> Iterator[BrokerProcess]:
             process.kill()
 
 
+class Running(Protocol):
+    """A server that runs on this machine, whosever it is."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
+
 @contextmanager
-def measured_cpu(process: BrokerProcess) -> Iterator[list[float]]:
-    """Collects the processor seconds that the broker uses inside the block, as the one item of a list."""
+def measured_cpu(process: Running) -> Iterator[list[float]]:
+    """Collects the processor seconds that a server uses inside the block, as the one item of a list."""
     used: list[float] = []
     before = cpu_ns(process.pid)
     yield used

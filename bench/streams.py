@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from multiprocessing.connection import Connection as Pipe
 
+from bench.bystander import Bystander, percentile
 from bench.case import Figure, case, median_of
 from bench.http import get
 from bench.listeners import Polls, listeners
@@ -69,39 +68,6 @@ def sse(repeats: int) -> list[Figure]:
     return figures
 
 
-def _round_trips(pipe: Pipe, address: tuple[str, int]) -> None:
-    """A child process: one small record after the other over TCP until told to stop; when each began, its time."""
-    connection = Connection(address)
-    frame = produce_frame("bench", batch_of(170, 1))
-    times = []
-    while not pipe.poll():
-        start = time.perf_counter()
-        connection.socket.sendall(frame)
-        connection.receive()
-        times.append((start, time.perf_counter() - start))
-        time.sleep(0.0005)
-    pipe.send(times)
-
-
-class _Rounds:
-    """Produces over TCP in another process, so that the pollers' work here does not count as the server's."""
-
-    def __init__(self, server: BrokerProcess) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.Process(
-            target=_round_trips, args=(theirs, server.kafka_address), daemon=True
-        )
-        self._process.start()
-
-    def p99_ms(self, begin: float, end: float) -> float:
-        """Stop; the 99th percentile of those that began between two moments."""
-        self._pipe.send("stop")
-        rounds = self._pipe.recv()
-        self._process.join()
-        times = sorted(took for start, took in rounds if begin <= start <= end)
-        return float(times[min(len(times) - 1, len(times) * 99 // 100)] * 1000)
-
-
 @case
 def long_polls(repeats: int) -> list[Figure]:
     """5,000 long polls that wait: memory of each; and what waking all does to a TCP produce."""
@@ -117,7 +83,7 @@ def long_polls(repeats: int) -> list[Figure]:
         figures = [Figure(f"HTTP: {POLLS} long polls that wait", each, "KiB each", 30)]
         slow, cost, took = [], [], []
         for _ in range(repeats):
-            rounds = _Rounds(server)
+            bystander = Bystander(server)
             time.sleep(0.3)
             with measured_cpu(server) as used:
                 begin = time.perf_counter()
@@ -125,7 +91,7 @@ def long_polls(repeats: int) -> list[Figure]:
                 connection.receive()
                 polls.wait_all()
                 end = time.perf_counter()
-            slow.append(rounds.p99_ms(begin, end))
+            slow.append(percentile(bystander.sorted_ms(begin, end), 99))
             cost.append(used[0] / POLLS * MICRO)
             took.append((end - begin) * 1000)
             polls.again()
