@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from app.dependencies import Gateway
 from app.errors import KINDS, PROBLEM_MEDIA_TYPE
 from app.main import DESCRIPTION, NATIVE_PREFIX, make_fastapi
 from app.native import merged_openapi, record_openapi
+from app.native.consumer_schemas import BATCH_SCHEMA
 from app.native.schemas import ProblemDocument
+from app.openapi_names import name_enums, without_null_body
 from app.proxy import openapi as proxy_openapi
 from app.version import VERSION
 from core.broker.broker import Broker
@@ -89,6 +92,7 @@ def document() -> dict[str, Any]:
     problem = ProblemDocument.model_json_schema(ref_template=_REF)
     schemas |= problem.pop("$defs", {})
     schemas["ProblemDocument"] = problem
+    schemas["PolledBatch"] = BATCH_SCHEMA
     schemas |= record_openapi.schemas() | merged_openapi.schemas() | proxy_openapi.schemas()
     for room in (record_openapi, merged_openapi):
         for path, operations in room.paths(NATIVE_PREFIX, config).items():
@@ -96,10 +100,15 @@ def document() -> dict[str, Any]:
     for path, operations in whole["paths"].items():
         for method, operation in operations.items():
             _add_errors(path, method, operation)
+            without_null_body(operation)
     whole["paths"] |= proxy_openapi.paths(config, _HEADERS)
     whole["components"]["responses"] = proxy_openapi.responses(_HEADERS)
     whole["paths"] = dict(sorted(whole["paths"].items()))
-    whole["components"]["schemas"] = dict(sorted(schemas.items()))
+    whole["components"]["schemas"] = schemas
+    # A copy: the parts are constants of their rooms.
+    whole = deepcopy(whole)
+    name_enums(whole)
+    whole["components"]["schemas"] = dict(sorted(whole["components"]["schemas"].items()))
     whole["servers"] = [{"url": "http://127.0.0.1:8082"}]
     return whole
 

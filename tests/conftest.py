@@ -49,9 +49,15 @@ def axe_path() -> str | None:
     return str(script) if script.is_file() else None
 
 
+def typescript_path() -> str | None:
+    """The TypeScript compiler, when the generator of types and their client are there as well."""
+    packages = ("typescript", "openapi-typescript", "openapi-fetch")
+    return node_program() if all((NODE_MODULES / name).is_dir() for name in packages) else None
+
+
 CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "chromium": chromium_path,
-    "axe-core": axe_path,
+    "axe-core": axe_path, "typescript": typescript_path,
 }  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 """One command that tests everything: `python3 tests/run.py [--tests-only] [pytest arguments]`.
 
 It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
-fetches the clients that the tests drive (kcat and Chromium from the system's packages when root, kafkajs through
-npm), runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; on a
-machine where it cannot be installed its tests are skipped, and the summary says so.
+fetches the clients that the tests drive (kcat and Chromium from the system's packages when root, kafkajs and the
+tools of TypeScript through npm), runs every check that a machine can make, then pytest. With CI=true a missing
+client is a failure; on a machine where it cannot be installed its tests are skipped, and the summary says so.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def install_chromium() -> bool:
 
 
 def install_kafkajs() -> bool:
-    """kafkajs and its codecs, by the Node that the test extra brought, into `.cache/node`."""
+    """kafkajs and what else comes from npm, by the Node that the test extra brought, into `.cache/node`."""
     wanted = NODE_PACKAGES.read_text()
     stamp = NODE_DIR / STAMP
     if stamp.is_file() and stamp.read_text() == wanted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, StrictInt, StrictStr
 
@@ -19,6 +19,7 @@ Wait = Annotated[
         ge=0, le=_LIMITS.max_wait_ms, description="How long to wait, in milliseconds, if nothing is there."
     ),
 ]
+ConsumerState = Literal["unsubscribed", "joining", "stable", "assigned", "fenced"]
 EncodingName = Literal["auto", "json", "text", "utf8", "base64"]
 # Long enough for the first round of a group (three seconds) and for a quiet topic; short enough for any proxy.
 DEFAULT_WAIT_MS = 5_000
@@ -192,7 +193,7 @@ class ConsumerDetail(Shape):
 
     group_id: str
     name: str
-    state: Literal["unsubscribed", "joining", "stable", "assigned", "fenced"] = Field(
+    state: ConsumerState = Field(
         description="`joining` while its group agrees; `stable` as a member; `assigned` with partitions of its own "
         "choice; `fenced` when another member has taken its instance id."
     )
@@ -241,7 +242,11 @@ BATCH_SCHEMA: dict[str, Any] = {
             "type": "boolean",
             "description": "Whether this batch was delivered before and has not been acknowledged.",
         },
-        "state": {"type": "string", "description": "As in the consumer; `joining` explains an empty batch."},
+        "state": {
+            "type": "string",
+            "enum": list(get_args(ConsumerState)),
+            "description": "As in the consumer; `joining` explains an empty batch.",
+        },
         "partitions": {"type": "array", "items": {"$ref": "#/components/schemas/RangeDetail"}},
     },
     "required": ["ack", "records", "redelivered", "state", "partitions"],

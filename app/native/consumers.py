@@ -21,7 +21,6 @@ from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error, from_broker
 from app.formats import Reader
 from app.native.consumer_schemas import (
-    BATCH_SCHEMA,
     Ack,
     Acked,
     ConsumerDetail,
@@ -61,7 +60,9 @@ ConsumerName = Annotated[
 ]
 T = TypeVar("T")
 _ENCODING = "encoding"
-_BATCH: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": BATCH_SCHEMA}}}}
+_BATCH: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/PolledBatch"}}}}
+}
 _encode = msgspec.json.Encoder().encode
 
 

@@ -12,6 +12,12 @@ Generation = Annotated[StrictInt, Field(ge=0, lt=2**31)]
 Timeout = Annotated[StrictInt, Field(ge=0, lt=2**31)]
 Name = Annotated[StrictStr, Field(max_length=1000)]
 Base64 = Annotated[StrictStr, Field(description="Bytes in base64.", examples=["AAAAAAABAAR0ZXN0AAAAAA=="])]
+GroupState = Annotated[
+    str,
+    Field(
+        json_schema_extra={"enum": ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]}
+    ),
+]
 Wait = Annotated[
     StrictInt, Field(ge=0, le=300_000, description="How long to wait before the answer is 202: ask again.")
 ]
@@ -24,7 +30,7 @@ class GroupSummary(BaseModel):
     """A group in a listing."""
 
     group_id: str
-    state: str = Field(description="Empty, PreparingRebalance, CompletingRebalance, Stable or Dead.")
+    state: GroupState
     type: str = Field(description="classic: members agree with JoinGroup and SyncGroup.")
     protocol_type: str = Field(description="consumer, connect …; empty for a group without members so far.")
 

@@ -33,7 +33,14 @@ class StreamedRecord(RecordRead, gc=False):
 def schemas() -> dict[str, Any]:
     """The schemas of merged reads by name."""
     _, found = msgspec.json.schema_components([MergedPage, StreamedRecord], ref_template=_REF)
-    return found
+    found["HeaderFilter"] = {
+        "title": "HeaderFilter",
+        "description": "The values that headers must have, by `header.<name>`.",
+        "type": "object",
+        "propertyNames": {"pattern": "^header\\..+$"},
+        "additionalProperties": {"type": "string"},
+    }
+    return dict(found)
 
 
 def paths(prefix: str, config: Config) -> dict[str, dict[str, Any]]:
@@ -62,12 +69,8 @@ def filter_parameters() -> list[dict[str, Any]]:
             "How `key` and `key_prefix` stand in the query; default utf8.",
         ),
         parameter(
-            "headers", "query",
-            {
-                "type": "object",
-                "patternProperties": {"^header\\..+$": {"type": "string"}},
-                "additionalProperties": False,
-            },
+            "header_filter", "query",
+            {"$ref": _REF.format(name="HeaderFilter")},
             "`header.<name>=<value>`, as often as wanted: only records that have each of these headers with exactly "
             "this value. Names are case-sensitive.",
             style="form", explode=True, example={"header.trace": "7f"},
@@ -83,9 +86,9 @@ def _where_parameters() -> list[dict[str, Any]]:
             "knows its partitions; those that the topic has got since begin at their first record.",
         ),
         parameter(
-            "from", "query", _text(default="earliest"),
-            "Where to begin without a cursor: `earliest`, `latest`, or a time (milliseconds since 1970 or ISO 8601), "
-            "that is at the first record of each partition that is not older.",
+            "from", "query", _text(),
+            "Where to begin without a cursor: `earliest`, which is the default, `latest`, or a time (milliseconds "
+            "since 1970 or ISO 8601), that is at the first record of each partition that is not older.",
         ),
         parameter(
             "partitions", "query", _text(pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"),

@@ -26,6 +26,13 @@ IDEMPOTENCY_KEY = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
     "example": "order-1724-paid",
 }
+REQUEST_ID = {
+    "name": "X-Request-Id",
+    "in": "header",
+    "required": False,
+    "description": "A name for this request in the answer and in the logs; without it, it gets one.",
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:/+=@-]{1,128}$"},
+}
 _REPLAYED = {
     "Idempotent-Replayed": {
         "description": "`true` when an earlier request with the same `Idempotency-Key` wrote the records.",
@@ -187,6 +194,7 @@ def _produce() -> dict[str, Any]:
                 "Of a raw body: milliseconds since 1970, or an ISO 8601 time.",
             ),
             IDEMPOTENCY_KEY,
+            REQUEST_ID,
         ],
         "requestBody": _produce_body(),
         "responses": {
@@ -228,8 +236,8 @@ def _read(config: Config) -> dict[str, Any]:
             TOPIC,
             PARTITION,
             parameter(
-                "offset", "query", {"type": "string", "default": "earliest", "pattern": "^([0-9]+|earliest|latest)$"},
-                "The first offset wanted: a number, `earliest` or `latest`.",
+                "offset", "query", {"type": "string", "pattern": "^([0-9]+|earliest|latest)$"},
+                "The first offset wanted: a number, `earliest`, which is the default, or `latest`.",
             ),
             parameter(
                 "timestamp", "query", {"type": "string"},

@@ -46,10 +46,10 @@ class RecordToWrite(Struct, forbid_unknown_fields=True, gc=False):
     timestamp_ms: Annotated[
         int | UnsetType | None, Meta(description="The same in milliseconds, under another name.")
     ] = UNSET
-    topic: Annotated[Raw | UnsetType, Meta(description=_IGNORED)] = UNSET
-    offset: Annotated[Raw | UnsetType, Meta(description=_IGNORED)] = UNSET
-    timestamp_type: Annotated[Raw | UnsetType, Meta(description=_IGNORED)] = UNSET
-    cursor: Annotated[Raw | UnsetType, Meta(description=_IGNORED)] = UNSET
+    topic: Annotated[str | UnsetType | None, Meta(description=_IGNORED)] = UNSET
+    offset: Annotated[int | UnsetType | None, Meta(description=_IGNORED)] = UNSET
+    timestamp_type: Annotated[str | UnsetType | None, Meta(description=_IGNORED)] = UNSET
+    cursor: Annotated[str | UnsetType | None, Meta(description=_IGNORED)] = UNSET
 
 
 class RecordsToWrite(RecordToWrite, forbid_unknown_fields=True, gc=False):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from typing_extensions import TypeAliasType
 
 # A setting may be written as JSON has it; the broker keeps text.
 ConfigValue = StrictStr | StrictBool | StrictInt | StrictFloat | None
+# By name; a type of its own, so that generated clients have one.
+ConfigValues = TypeAliasType("ConfigValues", dict[str, ConfigValue])
 # Offsets and times of Kafka are signed 64-bit numbers, partitions signed 32-bit ones.
 Offset = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 Partition = Annotated[StrictInt, Field(ge=0, lt=2**31)]
@@ -76,9 +79,7 @@ class TopicToCreate(Shape):
 
     partitions: PartitionCount | None = None
     replication_factor: Annotated[StrictInt, Field(ge=-1, le=32767)] | None = None
-    configs: dict[str, ConfigValue] | None = Field(
-        default=None, description="Topic settings; null is the default."
-    )
+    configs: ConfigValues | None = Field(default=None, description="Topic settings; null is the default.")
     validate_only: StrictBool = Field(default=False, description="Check everything and create nothing.")
 
 
@@ -90,7 +91,7 @@ class TopicChange(Shape):
     ]})  # fmt: skip
 
     partitions: PartitionCount | None = None
-    configs: dict[str, ConfigValue] | None = None
+    configs: ConfigValues | None = None
 
 
 class TopicSummary(BaseModel):
@@ -125,7 +126,9 @@ class ConfigDetail(BaseModel):
     """One setting that is in force, and where its value comes from."""
 
     value: str
-    source: str = Field(description="`topic`, `broker` or `default`.")
+    source: str = Field(
+        description="Whose setting it is.", json_schema_extra={"enum": ["topic", "broker", "default"]}
+    )
     type: str
     doc: str
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from app.native.record_openapi import REQUEST_ID
 from app.proxy import schemas as shapes
 from core.config import Config
 
 V2 = "application/vnd.kafka.v2+json"
 RECORD_TYPES = tuple(f"application/vnd.kafka.{name}.v2+json" for name in ("json", "binary", "text"))
-_TAG = "REST Proxy v2"
+TAG = "rest-proxy"
 _REF = "#/components/schemas/V2{}"
 _ANYWHERE = (400, 406, 421, 500)
 _ON_WRITES = (403, 408, 413, 415, 422, 503, 507)
@@ -56,6 +57,15 @@ _RECORD_READ = {
     "topic": "orders", "key": "user-1", "value": {"event": "signed-up"}, "partition": 0, "offset": 41,
     "timestamp": 1738324800000, "headers": [{"name": "trace", "value": "N2Y="}],
 }  # fmt: skip
+# A body for each of RECORD_TYPES.
+_WRITES: tuple[tuple[str, dict[str, Any]], ...] = (
+    (
+        "ProduceRequest",
+        {"records": [{"key": "user-1", "value": {"event": "signed-up"}}, {"key": "user-2", "value": None}]},
+    ),
+    ("BinaryProduceRequest", {"records": [{"key": "dXNlci0x", "value": "AAEC"}]}),
+    ("TextProduceRequest", {"records": [{"key": "user-1", "value": "signed up"}]}),
+)
 _PARTITION = {"partition": 0, "leader": 1, "replicas": [{"broker": 1, "leader": True, "in_sync": True}]}
 _PLACES = {"partitions": [{"topic": "orders", "partition": 0}]}
 _OFFSETS = {"offsets": [{"topic": "orders", "partition": 0, "offset": 41}]}
@@ -70,7 +80,7 @@ def paths(config: Config, headers: Mapping[str, Any]) -> dict[str, dict[str, Any
     """The operations by path and method; `headers` are those that every answer carries."""
     found: dict[str, dict[str, Any]] = {}
     for method, path, operation in (*_metadata(), *_records(config), *_instances(), *_reading(config)):
-        operation["tags"] = [_TAG]
+        operation["tags"] = [TAG]
         operation["parameters"] = [
             *(_PATH_PARAMETERS[name] for name in _names_in(path)), *operation.get("parameters", ()),
         ]  # fmt: skip
@@ -124,13 +134,17 @@ def _content(schema: dict[str, Any], example: object, types: Iterable[str] = (V2
     return {media_type: {"schema": schema, "example": example} for media_type in (*types, "application/json")}
 
 
+def _body(name: str, example: object) -> dict[str, Any]:
+    """What a request holds. `application/json` is taken as well; generators would make a second body of it."""
+    return {V2: {"schema": _ref(name), "example": example}}
+
+
 def _operation(
     name: str,
     summary: str,
     *refusals: int,
     text: str = "",
     body: tuple[str, object] | None = None,
-    body_types: Iterable[str] = (V2,),
     optional: bool = False,
     schema: dict[str, Any] | None = None,
     example: object = None,
@@ -154,7 +168,7 @@ def _operation(
     if body is not None:
         operation["requestBody"] = {
             "required": not optional,
-            "content": _content(_ref(body[0]), body[1], body_types),
+            "content": _body(*body),
         }
     return operation
 
@@ -174,7 +188,7 @@ def _metadata() -> Operations:
         _operation(
             "proxyGetRoot",
             "See that a proxy is there",
-            schema={"type": "object", "maxProperties": 0},
+            schema=_ref("Root"),
             example={},
         ),
     )
@@ -227,19 +241,23 @@ def _records(config: Config) -> Operations:
         "key_schema_id": None,
         "value_schema_id": None,
     }
-    body = {"records": [{"key": "user-1", "value": {"event": "signed-up"}}, {"key": "user-2", "value": None}]}
     text = (
-        "The media type names the embedded format of keys and values: any JSON, `binary` for base64, or `text`. One "
+        "The media type names the embedded format of keys and values: any JSON, `binary` for base64, or `text`; "
+        "`application/json` is taken for JSON, unless another dialect is set. One "
         "entry for each record comes back, in order; a record that was refused has an `error_code`."
     )
     for path, name in (("/topics/{topic}", "proxyProduce"), (partition, "proxyProduceToPartition")):
         operation = _operation(
-            name, "Write records", 404, 409, 429, 504, *_ON_WRITES, text=text, body=("ProduceRequest", body),
-            body_types=RECORD_TYPES, schema=_ref("ProduceResponse"), example=answer,
+            name, "Write records", 404, 409, 429, 504, *_ON_WRITES, text=text, schema=_ref("ProduceResponse"),
+            example=answer, parameters=[REQUEST_ID],
         )  # fmt: skip
-        samples = operation["requestBody"]["content"]
-        samples[RECORD_TYPES[1]]["example"] = {"records": [{"key": "dXNlci0x", "value": "AAEC"}]}
-        samples[RECORD_TYPES[2]]["example"] = {"records": [{"key": "user-1", "value": "signed up"}]}
+        operation["requestBody"] = {
+            "required": True,
+            "content": {
+                media_type: {"schema": _ref(shape), "example": example}
+                for media_type, (shape, example) in zip(RECORD_TYPES, _WRITES, strict=True)
+            },
+        }
         yield "post", path, operation
     yield (
         "get",
@@ -342,7 +360,7 @@ def _reading(config: Config) -> Operations:
     path = f"{instance}/offsets"
     commit = _operation(
         "proxyCommitOffsets", "Commit offsets", 404, 409, *_ON_WRITES, body=("CommitOffsets", _OFFSETS),
-        optional=True, schema={"type": "array", "maxItems": 0}, example=[],
+        optional=True, schema={"type": "array", "items": {}, "maxItems": 0}, example=[],
         text="The offset of the last record dealt with: the next one is stored. Without a body, what was delivered.",
     )  # fmt: skip
     commit["responses"]["204"] = {"description": "Done; so the dialects other than Confluent's."}

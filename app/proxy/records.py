@@ -19,7 +19,7 @@ from app.proxy.bodies import number_in, query_of
 from app.proxy.dialect import Dialect
 from app.proxy.errors import CONVERSION_FAILED, ProxyError, unprocessable
 from app.proxy.media import accept_of
-from app.proxy.schemas import ConsumerRecord
+from app.proxy.schemas import ConsumerRecord, ProxyHeader
 from app.proxy.topics import partition_number
 from app.requests import Answer, Request
 from core.broker.broker import Broker
@@ -73,8 +73,9 @@ class Embedder:
             shown.append(ConsumerRecord(topic, key, value, partition, record.offset, timestamp, headers))
         return shown, None
 
-    def _header(self, name: str, data: bytes | None) -> dict[str, str | None]:
-        return {self._header_name: name, "value": None if data is None else _base64(data)}
+    def _header(self, name: str, data: bytes | None) -> ProxyHeader:
+        value = None if data is None else _base64(data)
+        return ProxyHeader(value=value, **{self._header_name: name})
 
     def _json(self, data: bytes) -> msgspec.Raw:
         try:

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 OffsetNumber = Annotated[int, Meta(ge=0, le=2**63 - 2)]
 _EMBEDDED = "In the embedded format of the media type; null or absent is null."
+_REF = "#/components/schemas/V2{name}"
 _IGNORED = "Ignored, so that a record can be written as it was read."
 
 
@@ -48,6 +49,10 @@ class TopicMetadata(Struct):
     name: str
     configs: dict[str, str]
     partitions: list[PartitionMetadata]
+
+
+class Root(Struct):
+    """What stands at the root: nothing."""
 
 
 class BrokerIds(Struct):
@@ -126,7 +131,7 @@ class ConsumerRecord(Struct, gc=False):
     partition: int
     offset: int
     timestamp: Annotated[int | None, Meta(description="Milliseconds since 1970.")]
-    headers: list[dict[str, str | None]]
+    headers: list[ProxyHeader]
 
 
 # --- consumers ----------------------------------------------------------------------------------------------
@@ -244,7 +249,7 @@ class Seek(Struct, forbid_unknown_fields=True):
 
 
 BODIES = (
-    TopicMetadata, BrokerIds, PartitionOffsets, ProduceRequest, ProduceResponse, ConsumerRecord, ErrorMessage,
+    Root, TopicMetadata, BrokerIds, PartitionOffsets, ProduceRequest, ProduceResponse, ConsumerRecord, ErrorMessage,
     PartitionMetadata, CreateInstance, InstanceCreated, Subscribe, Topics,
     Partitions, CommitOffsets, CommittedOffsets, Seek,
 )  # fmt: skip
@@ -252,5 +257,22 @@ BODIES = (
 
 def schemas() -> dict[str, Any]:
     """The JSON schemas of these bodies by name, for the OpenAPI document; `V2` sets them apart."""
-    _, components = msgspec.json.schema_components(BODIES, ref_template="#/components/schemas/V2{name}")
-    return {f"V2{name}": schema for name, schema in components.items()}
+    _, components = msgspec.json.schema_components(BODIES, ref_template=_REF)
+    components |= _of_format("Binary", {"type": ["string", "null"], "contentEncoding": "base64"}, components)
+    components |= _of_format("Text", {"type": ["string", "null"]}, components)
+    # The title as well: generators name their types by it, and some names are those of the native API.
+    return {f"V2{name}": {**schema, "title": f"V2{name}"} for name, schema in components.items()}
+
+
+def _of_format(name: str, embedded: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    """The records and the request of an embedded format in which keys and values are strings."""
+    record, request = (
+        {**components[which], "properties": dict(components[which]["properties"])}
+        for which in ("ProduceRecord", "ProduceRequest")
+    )
+    for member in ("key", "value"):
+        text = record["properties"][member]["description"]
+        record["properties"][member] = {**embedded, "description": text}
+    items = {"$ref": _REF.format(name=f"{name}ProduceRecord")}
+    request["properties"]["records"] = {"type": "array", "items": items}
+    return {f"{name}ProduceRecord": record, f"{name}ProduceRequest": request}

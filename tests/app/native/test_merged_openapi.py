@@ -19,7 +19,7 @@ OPERATION = paths("", Config())["/topics/{topic}/records"]["get"]
 async def test_every_parameter_of_the_route_is_described_and_no_other() -> None:
     described = {p["name"] for p in OPERATION["parameters"] if p["in"] == "query"}
     # The free names of headers are one parameter there.
-    known = {"headers" if name == filters.HEADER + "*" else name for name in merged.PARAMETERS}
+    known = {"header_filter" if name == filters.HEADER + "*" else name for name in merged.PARAMETERS}
     assert described == known
     assert {p["name"] for p in filter_parameters()} <= described
 

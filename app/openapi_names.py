@@ -1,0 +1,61 @@
+"""Names for what stands inline in the OpenAPI document, so that generated clients get types with names.
+
+A generator makes a type of an inline enumeration as well, but calls it by the place where it found it, and makes
+another one at the next place. Here each set of words has one name, for both surfaces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_REF = "#/components/schemas/{}"
+# Sets of words by name. A set that is not here is left where it stands; a test finds it.
+ENUMS: dict[str, tuple[str, ...]] = {
+    "Acks": ("0", "1", "all", "-1"),
+    "ConfigSource": ("topic", "broker", "default"),
+    "ConsumerState": ("unsubscribed", "joining", "stable", "assigned", "fenced"),
+    "EncodingOfHeader": ("utf8", "base64"),
+    "EncodingOfQuery": ("utf8", "text", "base64", "binary"),
+    "EncodingRead": ("json", "utf8", "base64"),
+    "EncodingToRead": ("auto", "json", "text", "utf8", "base64"),
+    "EncodingToWrite": ("json", "utf8", "text", "base64", "binary"),
+    "GroupState": ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+    "HealthStatus": ("ok", "starting or stopping"),
+    "ResetTarget": ("earliest", "latest"),
+    "TimestampType": ("CreateTime", "LogAppendTime"),
+}
+_NAMES = {frozenset(words): name for name, words in ENUMS.items()}
+
+
+def name_enums(document: dict[str, Any]) -> None:
+    """Put each known set of words among the components, and a reference in its place; a title is the name."""
+    used: set[str] = set()
+    _replace(document, used)
+    schemas = document["components"]["schemas"]
+    for name in used:
+        schemas[name] = {"title": name, "type": "string", "enum": list(ENUMS[name])}
+    for name, schema in schemas.items():
+        schema.setdefault("title", name)
+
+
+def without_null_body(operation: dict[str, Any]) -> None:
+    """Describe a body that may be left out as its shape; that `null` stands for no body is not worth a type."""
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        either = content["schema"].get("anyOf", ())
+        if len(either) == 2 and either[1] == {"type": "null"}:
+            content["schema"] = either[0]
+
+
+def _replace(node: Any, used: set[str]) -> None:
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for child in children:
+        _replace(child, used)
+    if not isinstance(node, dict):
+        return
+    words = node.get("enum")
+    if isinstance(words, list) and (name := _NAMES.get(frozenset(words))) is not None:
+        node.pop("enum")
+        node.pop("type", None)
+        node.pop("title", None)
+        node["$ref"] = _REF.format(name)
+        used.add(name)
