@@ -60,8 +60,8 @@ def test_words_are_found_by_their_set_and_keep_what_else_is_said_of_them() -> No
     name_enums(api)
     schemas = api["components"]["schemas"]
     named = {"$ref": "#/components/schemas/TimestampType", "description": "d", "default": 1}
-    assert schemas["A"] == {"anyOf": [named, {"type": "null"}]}
-    assert schemas["B"] == {"type": "string", "enum": ["a", "b"]}
+    assert schemas["A"] == {"title": "A", "anyOf": [named, {"type": "null"}]}
+    assert schemas["B"] == {"title": "B", "type": "string", "enum": ["a", "b"]}
     assert schemas["TimestampType"]["enum"] == ["CreateTime", "LogAppendTime"]
     assert "Acks" not in schemas
 
