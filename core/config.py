@@ -114,6 +114,17 @@ class Config:
     # Whose habits the REST Proxy v2 surface has where the existing proxies differ; Confluent's set the format.
     v2_dialect: str = "confluent"
 
+    # --- line protocol --------------------------------------------------------------------------------------
+    # A line holds one message; Kafka's max.message.bytes is a megabyte, too.
+    text_max_line_bytes: int = 1 * MIB
+    # Record bytes, and records, in the answer to one CONSUME: it is one line in memory.
+    text_read_bytes: int = 1 * MIB
+    text_max_records: int = 10_000
+    # How long a PRODUCE with acks=all waits: long for replicas, short for a person.
+    text_acks_timeout_ms: int = 5_000
+    # Kafka's default session.timeout.ms; a JOIN cannot name its own.
+    text_session_timeout_ms: int = 45_000
+
     # --- topics --------------------------------------------------------------------------------------------
     auto_create_topics: bool = True
     default_partitions: int = 1

@@ -79,6 +79,9 @@ class Counters:
         self.requests: Meters[int] = Meters()
         # (API key, error code) → how often that code stood in an answer.
         self.errors: Tally[tuple[int, int]] = Tally()
+        # The same of the line protocol, by command and by the words of its codes.
+        self.lines: Meters[str] = Meters()
+        self.line_errors: Tally[tuple[str, str]] = Tally()
         # fsyncs of logs; `failed_fsyncs` of them failed.
         self.fsyncs = Meter()
         self.failed_fsyncs = 0

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from core.broker.broker import Broker
@@ -17,7 +18,8 @@ from core.clock import Clock
 from core.config import Config, Endpoint
 from core.counters import DoorLoad
 from core.errors import StartupError
-from core.listeners.acceptor import Acceptor
+from core.listeners.acceptor import Acceptor, Door
+from core.listeners.connection import Connection
 from core.listeners.kafka.door import KafkaDoor
 from core.protocol.apis import APIS
 
@@ -25,6 +27,25 @@ log = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
 HTTP_SCHEMES = frozenset({"http"})
+
+
+def _kafka_door(broker: Broker) -> tuple[Door, type[Connection]]:
+    return KafkaDoor(broker), Connection
+
+
+def _text_door(broker: Broker) -> tuple[Door, type[Connection]]:
+    # Imported here: a broker without such a listener does not pay for it.
+    from core.listeners.line_connection import LineConnection
+    from core.listeners.text.door import TextDoor
+
+    return TextDoor(broker), LineConnection
+
+
+# By the scheme of the listener: the door, and how its requests are told apart on the wire.
+DOORS: dict[str, Callable[[Broker], tuple[Door, type[Connection]]]] = {
+    "kafka": _kafka_door,
+    "text": _text_door,
+}
 
 
 class DataDirectory:
@@ -88,19 +109,19 @@ class Server:
 
     async def start(self) -> None:
         """Lock the directory, bind the ports, open the broker, then accept. Raises StartupError."""
-        doors = {"kafka": KafkaDoor}
         self._directory.acquire()
         opened = False
         try:
             for endpoint in self.config.listeners:
                 if endpoint.scheme in HTTP_SCHEMES:
                     continue
-                door = doors.get(endpoint.scheme)
-                if door is None:
+                make_door = DOORS.get(endpoint.scheme)
+                if make_door is None:
                     raise StartupError(
-                        f"Unknown listener scheme in {endpoint}; known are: http, {', '.join(doors)}."
+                        f"Unknown listener scheme in {endpoint}; known are: http, {', '.join(DOORS)}."
                     )
-                acceptor = Acceptor(endpoint, self.config, self.broker.clock, door(self.broker))
+                door, connection = make_door(self.broker)
+                acceptor = Acceptor(endpoint, self.config, self.broker.clock, door, connection)
                 acceptor.bind()
                 self._acceptors.append(acceptor)
             await self.broker.open()

@@ -25,8 +25,8 @@ _URL = re.compile(r"^(\w+)://(.+):(\d+)$")
 class BrokerProcess:
     """One broker in a child process over one data directory; it may be started, killed and started again.
 
-    The ports are chosen at the first start and kept for the next ones, so that clients find it again. `log`
-    is a file with all that the process printed, over all starts.
+    The ports are chosen at the first start and kept for the next ones, so that clients find it again. `schemes`
+    are listeners beside http and kafka. `log` is a file with all that the process printed, over all starts.
     """
 
     def __init__(
@@ -36,13 +36,14 @@ class BrokerProcess:
         options: Sequence[str] = (),
         environment: dict[str, str] | None = None,
         python: str = sys.executable,
+        schemes: Sequence[str] = (),
     ) -> None:
         self.data_dir = data_dir
         self.log = data_dir.with_name(data_dir.name + ".log")
         self.options = list(options)
         self.environment = environment or {}
         self.python = python
-        self.ports = {"http": 0, "kafka": 0}
+        self.ports = {"http": 0, "kafka": 0} | dict.fromkeys(schemes, 0)
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -59,6 +60,11 @@ class BrokerProcess:
     def kafka_address(self) -> tuple[str, int]:
         """The same for a socket."""
         return ("127.0.0.1", self.ports["kafka"])
+
+    @property
+    def text_address(self) -> tuple[str, int]:
+        """The line protocol's door for a socket, if the broker has one."""
+        return ("127.0.0.1", self.ports["text"])
 
     @property
     def pid(self) -> int:

@@ -76,14 +76,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def broker(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[BrokerProcess]:
-    """A broker of its own for this test file; a module may set `BROKER_OPTIONS` and `BROKER_ENVIRONMENT`.
+    """A broker of its own for this test file; a module may set `BROKER_OPTIONS`, `BROKER_ENVIRONMENT`, and
+    `BROKER_SCHEMES` for listeners beside http and kafka.
 
     At the end its log must hold no traceback: whatever clients did, none of it may surprise the broker.
     """
     options = getattr(request.module, "BROKER_OPTIONS", ())
     environment = getattr(request.module, "BROKER_ENVIRONMENT", {})
     data_dir = tmp_path_factory.mktemp("broker") / "data"
-    process = BrokerProcess(data_dir, options=options, environment=environment)
+    schemes = getattr(request.module, "BROKER_SCHEMES", ())
+    process = BrokerProcess(data_dir, options=options, environment=environment, schemes=schemes)
     failed_before = request.session.testsfailed
     try:
         process.start()

@@ -34,13 +34,24 @@ class Door(Protocol):
 
 
 class Acceptor:
-    """One TCP listener of length-prefixed frames. `endpoint` is the real address once bound."""
+    """One TCP listener. `endpoint` is the real address once bound.
 
-    def __init__(self, endpoint: Endpoint, config: Config, clock: Clock, door: Door) -> None:
+    `connection` knows how requests are told apart on the wire: by lengths in front, unless it is said otherwise.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        config: Config,
+        clock: Clock,
+        door: Door,
+        connection: type[Connection] = Connection,
+    ) -> None:
         self.endpoint = endpoint
         self._config = config
         self._clock = clock
         self._door = door
+        self._connection = connection
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -59,7 +70,7 @@ class Acceptor:
         loop = asyncio.get_running_loop()
         shared = self._shared = Shared(self._config, self._clock, loop)
         self._server = await loop.create_server(
-            lambda: Connection(shared, self._door.session()), sock=self._socket, backlog=_BACKLOG
+            lambda: self._connection(shared, self._door.session()), sock=self._socket, backlog=_BACKLOG
         )
         self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep)
 
