@@ -12,7 +12,9 @@ import pytest
 
 from tests.broker_process import ROOT, BrokerProcess
 
-NODE_MODULES = ROOT / ".cache" / "node" / "node_modules"
+CACHE = ROOT / ".cache"
+OLD_KAFKA_PYTHONS = ("1.4.7", "2.0.2")
+NODE_MODULES = CACHE / "node" / "node_modules"
 
 
 def kcat_path() -> str | None:
@@ -31,6 +33,23 @@ def node_program() -> str | None:
 def node_path() -> str | None:
     """Node, when kafkajs is installed for it as well."""
     return node_program() if (NODE_MODULES / "kafkajs").is_dir() else None
+
+
+def kafka_node_path() -> str | None:
+    """Node, when kafka-node is installed for it as well."""
+    return node_program() if (NODE_MODULES / "kafka-node").is_dir() else None
+
+
+def old_kafka_python_path(release: str) -> str | None:
+    """The directory with an old release of kafka-python, which shadows the one of the tests."""
+    path = CACHE / f"kafka-python-{release}"
+    return str(path) if (path / "kafka").is_dir() else None
+
+
+def old_kafka_pythons() -> str | None:
+    """One of those directories, when all of them are there."""
+    paths = [old_kafka_python_path(release) for release in OLD_KAFKA_PYTHONS]
+    return paths[0] if all(paths) else None
 
 
 def curl_path() -> str | None:
@@ -57,7 +76,8 @@ def typescript_path() -> str | None:
 
 CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "chromium": chromium_path,
-    "axe-core": axe_path, "typescript": typescript_path,
+    "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
+    "old kafka-python": old_kafka_pythons,
 }  # fmt: skip
 
 

@@ -23,6 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 BIN = VENV / "bin"
 NODE_DIR = ROOT / ".cache" / "node"
+# Releases of the tests' own kafka-python that would shadow it, and what they need and do not carry, or carry in a
+# copy that Python 3.12 cannot import.
+OLD_KAFKA_PYTHONS = ("1.4.7", "2.0.2")
+OLD_KAFKA_PYTHON_NEEDS = ("six==1.17.0", "xxhash>=3")
 NODE_PACKAGES = ROOT / "tests" / "clients" / "package.json"
 STAMP = "sluice-installed"
 IN_CI = os.environ.get("CI") == "true"
@@ -151,6 +155,22 @@ def install_kafkajs() -> bool:
     return True
 
 
+def install_old_kafka_pythons() -> bool:
+    """Old releases of kafka-python, each into a directory of its own in `.cache`."""
+    for release in OLD_KAFKA_PYTHONS:
+        directory = ROOT / ".cache" / f"kafka-python-{release}"
+        stamp, wanted = directory / STAMP, f"{sys.version} {OLD_KAFKA_PYTHON_NEEDS}"
+        if stamp.is_file() and stamp.read_text() == wanted:
+            continue
+        shutil.rmtree(directory, ignore_errors=True)
+        say(f"pip install kafka-python=={release}")
+        pip = (BIN / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check")
+        if not install(*pip, "--target", directory, f"kafka-python=={release}", *OLD_KAFKA_PYTHON_NEEDS):
+            return False
+        stamp.write_text(wanted)
+    return True
+
+
 def install_clients() -> None:
     """Fetch the clients that are no Python packages; in CI they must all be there."""
     missing = [
@@ -160,6 +180,7 @@ def install_clients() -> None:
             ("curl", install_curl),
             ("chromium", install_chromium),
             ("kafkajs", install_kafkajs),
+            ("old kafka-python", install_old_kafka_pythons),
         )
         if not installer()
     ]

@@ -88,12 +88,13 @@ class BatchVerbs(TopicVerbs):
     # --- fetch ---------------------------------------------------------------------------------------------
 
     def fetch_now(
-        self, reads: Sequence[FetchRead], *, max_bytes: int, min_one: bool = True
+        self, reads: Sequence[FetchRead], *, max_bytes: int, min_one_each: bool = False
     ) -> tuple[list[Fetched], int, bool]:
         """What can be read at once: the answers in order, their bytes, and whether any is a refusal.
 
-        Batches come whole. At most `max_bytes` in all and each read's own `max_bytes`; with `min_one` the
-        first batch comes also when it alone is larger (KIP-74).
+        Batches come whole. At most `max_bytes` in all and each read's own `max_bytes`; but the first batch comes
+        also when it alone is larger (KIP-74), and with `min_one_each` that of every read, as long as `max_bytes`
+        are not used up.
         """
         fetched: list[Fetched] = []
         total, refused = 0, False
@@ -101,7 +102,9 @@ class BatchVerbs(TopicVerbs):
         for read in reads:
             try:
                 log = self._fetchable(read)
-                got = log.read(read.offset, min(left, read.max_bytes), min_one=min_one and total == 0)
+                got = log.read(
+                    read.offset, min(left, read.max_bytes), min_one=not total or (min_one_each and left > 0)
+                )
             except BrokerError as error:
                 fetched.append(Fetched(read.topic_partition, None, error))
                 refused = True
@@ -119,17 +122,17 @@ class BatchVerbs(TopicVerbs):
         max_bytes: int,
         min_bytes: int,
         wait_ms: int,
-        min_one: bool = True,
+        min_one_each: bool = False,
     ) -> list[Fetched]:
         """Like `fetch_now`, but wait up to `wait_ms` until there are `min_bytes`, or a refusal to tell."""
-        fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one=min_one)
+        fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
         wait = min(wait_ms, self.config.max_wait_ms) / 1000
         if refused or size >= min_bytes or wait <= 0:
             return fetched
 
         def check() -> bool:
             nonlocal fetched
-            fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one=min_one)
+            fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
             return refused or size >= min_bytes
 
         if not await self.purgatory.wait([r.topic_partition for r in reads], wait, check):

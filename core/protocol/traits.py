@@ -19,9 +19,10 @@ def fetch_magic(version: int) -> int:
     return _FETCH_MAGIC[version] if version < len(_FETCH_MAGIC) else _NEWEST_MAGIC
 
 
-def fetch_sends_oversized_batch(version: int) -> bool:
-    """Whether a first batch above the limit is sent whole (KIP-74); earlier clients get it cut."""
-    return version >= 3
+def fetch_cuts_every_partition(version: int) -> bool:
+    """Whether each partition of a Fetch has its own limit alone, at which its messages are cut; later, one for
+    all, and the first batch of the answer is sent whole, however large (KIP-74)."""
+    return version < 3
 
 
 def metadata_empty_means_all(version: int) -> bool:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from core.errors import BrokerError, ErrorCode
-from core.records.batch import batches, encode_batch, iter_records, set_log_append_time
-from core.records.compression import CODECS
+from core.records.batch import batches, encode_batch, iter_records, recompress, set_log_append_time
+from core.records.compression import CODECS, GZIP, ZSTD
 from core.records.header import (
     HEADER_SIZE,
     MAGIC,
@@ -91,6 +91,26 @@ def down_convert(
                 break
     except BrokerError:
         if not size:
+            raise
+    return b"".join(out)
+
+
+def without_zstd(buffer: bytes, *, max_bytes: int) -> bytes:
+    """Stored batches for a client that reads magic 2 but not zstd: those that are zstd become gzip.
+
+    `max_bytes` bounds what one batch may decompress to. Raises BrokerError as `recompress` does if the first
+    batch is broken; a broken one behind it ends the answer.
+    """
+    out: list[bytes | bytearray | memoryview] = []
+    view = memoryview(buffer)
+    try:
+        for position, header in batches(buffer):
+            if header.codec == ZSTD and header.record_count:
+                out.append(recompress(buffer, position, header, GZIP, max_bytes=max_bytes))
+            else:
+                out.append(view[position : position + header.size])
+    except BrokerError:
+        if not out:
             raise
     return b"".join(out)
 

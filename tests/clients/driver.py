@@ -40,19 +40,37 @@ class Driver:
     """One client. Bytes in, bytes out, offsets as numbers, times in milliseconds."""
 
     name = ""
+    #: What `CLIENTS` of tests/conftest.py calls it, where it is not installed by pip with the tests.
+    installed_as = ""
+    #: The newest message format that it speaks: 0 has no timestamps and no headers, 1 has no headers.
+    message_format = 2
     #: What it can compress with, "none" included.
     codecs: tuple[str, ...] = ("none",)
+    #: What it can read, when that is not everything that its format can be sent in; zstd comes to it as gzip.
+    reads_codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
     #: Whether it lets the user set a record's timestamp.
     sets_timestamps = True
     #: Whether it can write any bytes at all; text without control characters only otherwise.
     binary_safe = True
     #: Whether it can tell "" from null when it writes.
     writes_empty = True
+    #: Whether it can write null as a value.
+    writes_null = True
     #: Whether it can write a header whose value is null.
     writes_null_headers = True
+    #: Whether it survives reading one.
+    reads_null_headers = True
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
+
+    @classmethod
+    def sees(cls, message: Message) -> Message:
+        """What of a message the client's format has; −1 is its word for no timestamp."""
+        return message._replace(
+            headers=message.headers if cls.message_format > 1 else (),
+            timestamp=message.timestamp if cls.message_format > 0 else -1,
+        )
 
     def close(self) -> None:
         """Release what the client holds."""

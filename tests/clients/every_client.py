@@ -10,13 +10,15 @@ from tests.clients.driver import Driver, implements
 from tests.clients.drivers.aio_kafka import AioKafka
 from tests.clients.drivers.confluent import Confluent
 from tests.clients.drivers.kafka_js import KafkaJs
+from tests.clients.drivers.kafka_node import KafkaNode
 from tests.clients.drivers.kafka_python import KafkaPython
-from tests.clients.drivers.kcat import Kcat
+from tests.clients.drivers.kcat import OLD_KCAT, Kcat
+from tests.clients.drivers.old_kafka_python import OLD_KAFKA_PYTHON
 from tests.clients.drivers.rest import Rest
 
 DRIVERS: tuple[type[Driver], ...] = (Confluent, KafkaPython, AioKafka, KafkaJs, Kcat, Rest)
-# Those that the test command installs from elsewhere than PyPI.
-INSTALLED = {Kcat, KafkaJs}
+# Those of 2012 to 2019, or today's that take the broker for one of then.
+OLD_DRIVERS: tuple[type[Driver], ...] = (*OLD_KAFKA_PYTHON, *OLD_KCAT, KafkaNode)
 
 #: What the `client` fixture gives.
 GetClient = Callable[[type[Driver]], Driver]
@@ -27,11 +29,11 @@ def case(*values: object, marks: Iterable[type[Driver]] = ()) -> object:
     drivers = [value for value in values if isinstance(value, type)] + list(marks)
     return pytest.param(
         *values,
-        marks=[pytest.mark.client(driver.name) for driver in drivers if driver in INSTALLED],
+        marks=[pytest.mark.client(driver.installed_as) for driver in drivers if driver.installed_as],
         id="-".join(value.name if isinstance(value, type) else str(value) for value in values),
     )
 
 
-def able(*methods: str) -> list[object]:
+def able(*methods: str, among: Iterable[type[Driver]] = DRIVERS) -> list[object]:
     """Every client that has these methods, as parameters."""
-    return [case(driver) for driver in DRIVERS if implements(driver, *methods)]
+    return [case(driver) for driver in among if implements(driver, *methods)]

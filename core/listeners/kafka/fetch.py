@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.broker.batches import Fetched, FetchRead
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.fetch_session import FetchSession, SessionPartition, TopicKey
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.old_fetch import OldFormat
 from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from core.protocol.traits import fetch_magic, fetch_sends_oversized_batch, knows_zstd, names_topics_by_id
-from core.records.batch import batches
-from core.records.conversion import down_convert
-from core.types import LogRead, TopicPartition
+from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
+from core.types import TopicPartition
 
 if TYPE_CHECKING:
     from core.listeners.kafka.door import KafkaSession
 
-_MAGIC_NOW = 2
 _CONSUMERS = (-1, -2)  # replica ids of ordinary consumers, and of debugging ones
 
 
@@ -30,10 +28,9 @@ class _Fetch:
         self.request = request
         self.fetch_session = fetch_session
         self.by_id = names_topics_by_id(1, session.version)
-        self.magic = fetch_magic(session.version)
-        self.zstd = knows_zstd(1, session.version)
-        # Old formats are cut after conversion, so the first batch must always come.
-        self.min_one = fetch_sends_oversized_batch(session.version) or self.magic < _MAGIC_NOW
+        self.old_format = OldFormat(session.broker, session.version)
+        # They are cut after conversion, so the first batch of every partition must come.
+        self.min_one_each = fetch_cuts_every_partition(session.version)
         self.partitions: list[SessionPartition] = list(fetch_session.partitions.values())
         self.reads: list[FetchRead] = []
         self.errors: dict[int, BrokerError] = {}
@@ -53,15 +50,15 @@ class _Fetch:
             asked.current_leader_epoch,
         )
 
-    def now(self) -> FetchResponse | None:
-        """The answer, if there is enough to answer at once."""
+    def now(self) -> FetchResponse | Awaitable[FetchResponse] | None:
+        """The answer, if there is enough to answer at once; an awaitable if it must be converted."""
         fetched, size, refused = self.session.broker.fetch_now(
-            self.reads, max_bytes=self.request.max_bytes, min_one=self.min_one
+            self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
         )
         enough = size >= self.request.min_bytes or refused or self.errors or self.request.max_wait_ms <= 0
         if not enough:
             return None
-        return self.answer(fetched)
+        return self.converted(fetched) if self.old_format.needed else self.answer(fetched, None)
 
     async def later(self) -> FetchResponse:
         """The answer, once there is enough or the client's time is over."""
@@ -71,24 +68,32 @@ class _Fetch:
                 max_bytes=self.request.max_bytes,
                 min_bytes=self.request.min_bytes,
                 wait_ms=self.request.max_wait_ms,
-                min_one=self.min_one,
+                min_one_each=self.min_one_each,
             )
         except BrokerError as error:  # too many wait: an empty answer, the client comes again
             if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
                 raise
             fetched, _, _ = self.session.broker.fetch_now(
-                self.reads, max_bytes=self.request.max_bytes, min_one=self.min_one
+                self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
             )
-        return self.answer(fetched)
+        return await self.converted(fetched) if self.old_format.needed else self.answer(fetched, None)
 
-    def answer(self, fetched: Sequence[Fetched]) -> FetchResponse:
-        """The response message; of an incremental session, only what is news."""
+    async def converted(self, fetched: list[Fetched]) -> FetchResponse:
+        """The response message in a format that the client's version knows."""
+        return self.answer(fetched, await self.old_format.convert(self.reads, fetched))
+
+    def answer(
+        self, fetched: Sequence[Fetched], converted: Sequence[bytes | BrokerError] | None
+    ) -> FetchResponse:
+        """The response message; of an incremental session, only what is news. `converted` has the records, or
+        an error, for each read, where an old format is wanted; else the stored batches go out as they are."""
         responses: dict[TopicKey, FetchableTopicResponse] = {}
         with_records: list[tuple[TopicKey, int]] = []
-        results = iter(fetched)
+        as_stored: Sequence[None] = [None] * len(fetched)
+        results = iter(zip(fetched, converted or as_stored, strict=True))
         for position, one in enumerate(self.partitions):
             error = self.errors.get(position)
-            data = self._refusal(one, error) if error is not None else self._partition(one, next(results))
+            data = self._refusal(one, error) if error is not None else self._partition(one, *next(results))
             news = not self.fetch_session.id or one.has_news(data)
             if not news and self.fetch_session.incremental:
                 continue
@@ -105,21 +110,15 @@ class _Fetch:
         self.fetch_session.served(with_records)
         return FetchResponse(0, 0, self.fetch_session.id, list(responses.values()))
 
-    def _partition(self, one: SessionPartition, got: Fetched) -> PartitionData:
-        if got.error is not None:
-            return self._refusal(one, got.error)
+    def _partition(
+        self, one: SessionPartition, got: Fetched, converted: bytes | BrokerError | None
+    ) -> PartitionData:
+        error = got.error or (converted if isinstance(converted, BrokerError) else None)
+        if error is not None:
+            return self._refusal(one, error)
         assert got.read is not None
         bounds = got.read.offsets
-        records: Any = got.read.slice
-        try:
-            if records is None:
-                records = b""
-            elif self.magic < _MAGIC_NOW:
-                records = self._converted(one, got.topic_partition, got.read)
-            elif not self.zstd:
-                self._refuse_zstd(got.topic_partition)
-        except BrokerError as error:
-            return self._refusal(one, error)
+        records: Any = got.read.slice if converted is None else converted
         return PartitionData(
             one.asked.partition,
             0,
@@ -127,33 +126,8 @@ class _Fetch:
             bounds.high_watermark,
             bounds.log_start_offset,
             aborted_transactions=None,
-            records=records,
+            records=b"" if records is None else records,
         )
-
-    def _converted(self, one: SessionPartition, address: TopicPartition, read: LogRead | None) -> bytes:
-        """Batches in the client's old format, cut where it asked; reads on behind batches with nothing to show."""
-        offset, wanted = one.asked.fetch_offset, max(one.asked.partition_max_bytes, 0)
-        limit = self.session.broker.config.max_decompressed_bytes
-        while read is not None and read.slice is not None:
-            data = read.slice.read()
-            converted = down_convert(
-                data, self.magic, first_offset=one.asked.fetch_offset, max_bytes=limit, wanted_bytes=wanted
-            )
-            if converted:
-                return converted[:wanted]
-            offset = max(header.next_offset for _, header in batches(data))
-            (got,), _, _ = self.session.broker.fetch_now(
-                [FetchRead(address, offset, max(wanted, 1))], max_bytes=self.request.max_bytes
-            )
-            read = got.read
-        return b""
-
-    def _refuse_zstd(self, address: TopicPartition) -> None:
-        if self.session.broker.topic(address.topic).config.compression_type == "zstd":
-            raise BrokerError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                "The topic is compressed with zstd; fetch with version 10.",
-            )
 
     def _refusal(self, one: SessionPartition, error: BrokerError) -> PartitionData:
         data = PartitionData(one.asked.partition, error.code, -1, aborted_transactions=None, records=b"")

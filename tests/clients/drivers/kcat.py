@@ -20,6 +20,9 @@ class Kcat(Driver):
     """The program, run once for each call."""
 
     name = "kcat"
+    installed_as = "kcat"
+    #: What every call has besides.
+    settings: tuple[str, ...] = ()
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     sets_timestamps = False
     binary_safe = False
@@ -27,7 +30,7 @@ class Kcat(Driver):
 
     def _run(self, *arguments: str, data: bytes = b"") -> bytes:
         done = subprocess.run(
-            ["kcat", "-b", self.broker.kafka, *arguments],
+            ["kcat", "-b", self.broker.kafka, *self.settings, *arguments],
             input=data,
             capture_output=True,
             timeout=CALL_SECONDS,
@@ -71,6 +74,8 @@ class Kcat(Driver):
             for size in (key_size, value_size):
                 parts.append(output[position : position + size] if size >= 0 else None)
                 position += max(size, 0)
+            # kcat prints 0 where the format has no timestamp.
+            timestamp = timestamp if self.message_format else -1
             found.append(Message(parts[0], parts[1], _headers(match[5]), timestamp, start))
             position += 1
         return found
@@ -92,3 +97,26 @@ def _headers(text: bytes) -> tuple[tuple[str, bytes | None], ...]:
         name, _, value = part.partition(b"=")
         found.append((name.decode(), None if value == b"NULL" else value))
     return tuple(found)
+
+
+def _pinned(release: str) -> type[Driver]:
+    """kcat that does not ask what the broker knows, but takes it for one of long ago.
+
+    There is none for 0.10: from that release on librdkafka asks, whatever the settings say.
+    """
+    settings = ("-X", "api.version.request=false", "-X", f"broker.version.fallback={release}")
+    return type(
+        "OldKcat",
+        (Kcat,),
+        {
+            "__doc__": f"kcat that takes the broker for a {release}.",
+            "name": f"kcat-as-{release}",
+            "settings": settings,
+            "message_format": 0,
+            "codecs": ("none", "gzip", "snappy"),
+            "offset_for_time": Driver.offset_for_time,
+        },
+    )
+
+
+OLD_KCAT: tuple[type[Driver], ...] = (_pinned("0.8.2"), _pinned("0.9.0"))

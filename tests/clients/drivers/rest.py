@@ -115,9 +115,9 @@ def _encoded(name: str, data: bytes | None, encoding: str) -> dict[str, Any]:
 
 def _message(record: dict[str, Any]) -> Message:
     headers = tuple((header["name"], _decoded(header["value"])) for header in record["headers"])
-    return Message(
-        _decoded(record["key"]), _decoded(record["value"]), headers, record["timestamp_ms"], record["offset"]
-    )
+    # A record of magic 0 has no timestamp: null here, −1 on the wire.
+    timestamp = -1 if record["timestamp_ms"] is None else record["timestamp_ms"]
+    return Message(_decoded(record["key"]), _decoded(record["value"]), headers, timestamp, record["offset"])
 
 
 def _decoded(text: str | None) -> bytes | None:

@@ -272,14 +272,3 @@ async def test_an_old_fetch_is_cut_at_its_limit(client: Client) -> None:
     await client.produce("t", [b"x" * 500, b"y" * 500])
     answer = await client.ask(1, 2, fetch_request(partition_max_bytes=100))
     assert len(answer.responses[0].partitions[0].records) == 100
-
-
-async def test_zstd_is_kept_from_clients_that_do_not_know_it(client: Client) -> None:
-    await client.create("t", compression_type="zstd")
-    data = build_batch([NewRecord(value=b"a")], now_ms=client.door.broker.clock.wall_ms(), codec=4)
-    for version, code in [(6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (7, 0)]:
-        answer = await client.ask(0, version, produce_request("t", bytes(data)))
-        assert answer.responses[0].partition_responses[0].error_code == code
-    for version, code in [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, 0), (3, 0)]:
-        answer = await client.ask(1, version, fetch_request())
-        assert answer.responses[0].partitions[0].error_code == code

@@ -1,0 +1,85 @@
+"""What the client of an old Fetch gets in place of the stored batches: a format that its version knows.
+
+Fetch v0–1 get message sets of magic 0, v2–3 of magic 1, and v4–9 batches without zstd, which came with v10. A
+conversion is bytes in, bytes out; so a large one runs in a thread, and the event loop goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from struct import Struct
+
+from core.broker.batches import Fetched, FetchRead
+from core.broker.broker import Broker
+from core.errors import BrokerError
+from core.protocol.traits import fetch_cuts_every_partition, fetch_magic, knows_zstd
+from core.records.batch import batches
+from core.records.conversion import down_convert, without_zstd
+from core.records.header import MAGIC
+from core.records.message_set import ENTRY_OVERHEAD
+from core.types import FileSlice
+
+# Offset and size of a message.
+_ENTRY = Struct(">qi")
+
+
+class OldFormat:
+    """The format of one Fetch request, and how much of its answer has been converted so far."""
+
+    def __init__(self, broker: Broker, version: int) -> None:
+        self.broker = broker
+        self.magic = fetch_magic(version)
+        self.cuts_first = fetch_cuts_every_partition(version)
+        self.needed = self.magic < MAGIC or not knows_zstd(1, version)
+        self._converted = 0
+
+    async def convert(self, reads: list[FetchRead], fetched: list[Fetched]) -> list[bytes | BrokerError]:
+        """The records of each partition in the old format, cut at the partition's limit where magic 0 and 1
+        allow it; or the error that stopped the conversion. Refusals and empty reads give no bytes."""
+        answers: list[bytes | BrokerError] = []
+        for read, got in zip(reads, fetched, strict=True):
+            try:
+                answers.append(await self._partition(read, got))
+            except BrokerError as error:
+                answers.append(error)
+        return answers
+
+    async def _partition(self, read: FetchRead, got: Fetched) -> bytes:
+        """Reads on behind batches that have nothing to show."""
+        wanted = max(read.max_bytes, 0)
+        while got.read is not None and got.read.slice is not None:
+            converted, next_offset = await self._slice(got.read.slice, read.offset, wanted)
+            if converted:
+                return converted if self.magic == MAGIC else self._cut(converted, wanted)
+            read_on = FetchRead(read.topic_partition, next_offset, max(wanted, 1))
+            (got,), _, _ = self.broker.fetch_now([read_on], max_bytes=self.broker.config.fetch_max_bytes)
+        return b""
+
+    def _cut(self, converted: bytes, wanted: int) -> bytes:
+        """The set up to the limit, at any byte; but where the version promises it, the first message is whole."""
+        if not self.cuts_first:
+            wanted = max(wanted, _ENTRY.unpack_from(converted)[1] + ENTRY_OVERHEAD)
+        return converted[:wanted]
+
+    async def _slice(self, stored: FileSlice, offset: int, wanted: int) -> tuple[bytes, int]:
+        config = self.broker.config
+        work = partial(_convert, stored, self.magic, offset, wanted, config.max_decompressed_bytes)
+        self._converted += stored.length
+        if self._converted <= config.convert_on_loop_bytes:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def _convert(
+    stored: FileSlice, magic: int, offset: int, wanted: int, max_decompressed_bytes: int
+) -> tuple[bytes, int]:
+    """The converted batches, and the offset behind those that were read."""
+    data = stored.read()
+    if magic == MAGIC:
+        return without_zstd(data, max_bytes=max_decompressed_bytes), offset
+    converted = down_convert(
+        data, magic, first_offset=offset, max_bytes=max_decompressed_bytes, wanted_bytes=wanted
+    )
+    behind = max(header.next_offset for _, header in batches(data)) if not converted else offset
+    return converted, behind
