@@ -74,10 +74,15 @@ def typescript_path() -> str | None:
     return node_program() if all((NODE_MODULES / name).is_dir() for name in packages) else None
 
 
+def java_path() -> str | None:
+    """A Java that Spark runs on."""
+    return shutil.which("java")
+
+
 CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "chromium": chromium_path,
     "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
-    "old kafka-python": old_kafka_pythons,
+    "old kafka-python": old_kafka_pythons, "java": java_path,
 }  # fmt: skip
 
 

@@ -126,6 +126,11 @@ def install_chromium() -> bool:
     return apt_install("chromium", "chromium-driver")
 
 
+def install_java() -> bool:
+    """Java 17 for Spark, from the system's packages."""
+    return shutil.which("java") is not None or apt_install("openjdk-17-jre-headless")
+
+
 def install_kafkajs() -> bool:
     """kafkajs and what else comes from npm, by the Node that the test extra brought, into `.cache/node`."""
     wanted = NODE_PACKAGES.read_text()
@@ -181,6 +186,7 @@ def install_clients() -> None:
             ("chromium", install_chromium),
             ("kafkajs", install_kafkajs),
             ("old kafka-python", install_old_kafka_pythons),
+            ("java", install_java),
         )
         if not installer()
     ]

@@ -1,0 +1,178 @@
+"""The records of magic-2 batches into the buffers of Arrow columns, in compiled code.
+
+    Record  = length varint, then of that length: attributes int8, timestamp delta varint, offset delta varint,
+              key, value: length varint (−1: null) and bytes,
+              header count varint, then per header: name length, name, value length (−1: null), value
+    varint  = zigzag, seven bits per byte, lowest first, at most ten bytes
+
+One pass: the caller gives buffers that are large enough for any content (the columns hold no more bytes than the
+batches do), and says afterwards how much of them was used; pages that were never touched cost nothing. The first
+thing that is not right ends it with `MALFORMED`: `plain` then says what is wrong, in words.
+
+numba compiles this once per machine and keeps the code on disk. Arithmetic is in int64 throughout: numba turns a
+mixture of int64 and uint64 into floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+DONE = 0
+MALFORMED = -1
+
+# Columns of the table that describes batches, one row each.
+START, END, BASE_OFFSET, LAST_OFFSET, BASE_TIMESTAMP, APPEND_TIME, RECORD_COUNT = range(7)
+BATCH_FIELDS = 7
+# Places of `used`: how much of each column's buffers is filled.
+ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, HEADER_BYTES, KEY_NULLS, VALUE_NULLS, HEADER_NULLS = range(
+    9
+)
+USED_FIELDS = 9
+NO_APPEND_TIME = -(2**63)
+"""What stands in APPEND_TIME where records have their own times."""
+
+_LOW_63_BITS = 0x7FFF_FFFF_FFFF_FFFF
+_MAX_MS = (2**63 - 1) // 1000
+_MICRO = 1000
+
+
+def compiled(function: Function) -> Function:
+    """`function` compiled at its first call, and cached on disk where there is a place for it."""
+    try:
+        return cast("Function", numba.njit(cache=True, nogil=True)(function))
+    except RuntimeError:
+        # No writable place for a cache, for instance out of a zip file: compiled anew in each process.
+        return cast("Function", numba.njit(nogil=True)(function))
+
+
+@compiled
+def _varint(data: Any, position: int, end: int) -> Any:
+    """(value, position behind it); the position is −1 if it runs over `end` or has more than ten bytes."""
+    result = np.int64(0)
+    shift = np.int64(0)
+    while position < end:
+        byte = np.int64(data[position])
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return ((result >> 1) & _LOW_63_BITS) ^ -(result & 1), position
+        shift += 7
+        if shift > 63:
+            break
+    return np.int64(0), -1
+
+
+@compiled
+def _bytes(data: Any, position: int, end: int, column: Any, slot: int, at: int, wanted: bool) -> Any:
+    """Take a length and its bytes into `column` (ends, bytes, validity) at `slot`, whose bytes begin at `at`.
+
+    Answers (position behind them, where the next bytes of the column begin, 1 for null else 0); the position is −1
+    for what is malformed.
+    """
+    size, position = _varint(data, position, end)
+    if position < 0 or size < -1 or size > end - position:
+        return -1, at, 0
+    if not wanted:
+        return position + max(size, 0), at, 0
+    ends, target, valid = column
+    valid[slot] = size >= 0
+    if size > 0:
+        for index in range(size):
+            target[at + index] = data[position + index]
+        position += size
+        at += size
+    ends[slot + 1] = at
+    return position, at, size < 0
+
+
+@compiled
+def _headers(data: Any, position: int, end: int, names: Any, items: Any, used: Any, wanted: bool) -> int:
+    """Take the headers of a record; answers the position behind them, −1 for what is malformed."""
+    count, position = _varint(data, position, end)
+    if position < 0 or count < 0 or count > end - position:
+        return -1
+    for _ in range(count):
+        slot = used[HEADERS]
+        position, at, null = _bytes(data, position, end, names, slot, used[NAME_BYTES], wanted)
+        if position < 0 or null:
+            return -1
+        used[NAME_BYTES] = at
+        position, at, null = _bytes(data, position, end, items, slot, used[HEADER_BYTES], wanted)
+        if position < 0:
+            return -1
+        used[HEADER_BYTES] = at
+        used[HEADER_NULLS] += null
+        used[HEADERS] = slot + wanted
+    return position
+
+
+@compiled
+def _batch(
+    data: Any, batch: Any, wanted: Any, fixed: Any, keys: Any, values: Any, headers: Any, used: Any
+) -> int:
+    """Take one batch; see `decode`."""
+    low, high = wanted[0], wanted[1]
+    want_key, want_value, want_headers = wanted[2] != 0, wanted[3] != 0, wanted[4] != 0
+    offsets, times, time_types = fixed
+    header_ends, names, items = headers
+    position, batch_end = batch[START], batch[END]
+    append_time = batch[APPEND_TIME]
+    own_time = append_time == NO_APPEND_TIME
+    previous = batch[BASE_OFFSET] - 1
+    row, key_at, value_at = used[ROWS], used[KEY_BYTES], used[VALUE_BYTES]
+    for _ in range(batch[RECORD_COUNT]):
+        length, position = _varint(data, position, batch_end)
+        if position < 0 or length < 0 or length > batch_end - position:
+            return MALFORMED
+        end = position + length
+        # The attributes are unused, and a byte; who reads them as a varint reads the same.
+        _, position = _varint(data, position, end)
+        time_delta, position = _varint(data, max(position, 0), end)
+        offset_delta, position = _varint(data, max(position, 0), end)
+        offset = batch[BASE_OFFSET] + offset_delta
+        if position < 0 or offset <= previous or offset > batch[LAST_OFFSET]:
+            return MALFORMED
+        previous = offset
+        if offset < low or offset >= high:
+            position = end
+            continue
+        offsets[row] = offset
+        time = batch[BASE_TIMESTAMP] + time_delta if own_time else append_time
+        times[row] = min(max(time, -_MAX_MS), _MAX_MS) * _MICRO
+        time_types[row] = 0 if own_time else 1
+        position, key_at, null = _bytes(data, position, end, keys, row, key_at, want_key)
+        used[KEY_NULLS] += null
+        if position >= 0:
+            position, value_at, null = _bytes(data, position, end, values, row, value_at, want_value)
+            used[VALUE_NULLS] += null
+        if position >= 0:
+            position = _headers(data, position, end, names, items, used, want_headers)
+        if position != end:
+            return MALFORMED
+        row += 1
+        if want_headers:
+            header_ends[row] = used[HEADERS]
+    used[ROWS], used[KEY_BYTES], used[VALUE_BYTES] = row, key_at, value_at
+    return DONE if position == batch_end else MALFORMED
+
+
+@compiled
+def decode(
+    data: Any, batches: Any, wanted: Any, fixed: Any, keys: Any, values: Any, headers: Any, used: Any
+) -> int:
+    """Decode the batches of the table `batches`, whose bytes lie in `data`; DONE or MALFORMED.
+
+    `wanted` is (first offset, end offset, key?, value?, headers?). `fixed` is (offsets, timestamps in µs, timestamp
+    types). A column of bytes is (ends int32, bytes, validity bytes): `keys`, `values`, and in `headers`, behind the
+    ends of each record's headers, names and values. `used` goes on where the last call left it.
+    """
+    for number in range(len(batches)):
+        if _batch(data, batches[number], wanted, fixed, keys, values, headers, used) != DONE:
+            return MALFORMED
+    return DONE

@@ -1,0 +1,58 @@
+"""Every limit and default of the pipeline, with its reason. Options override what they name."""
+
+from __future__ import annotations
+
+MIB = 1024 * 1024
+
+CONNECT_TIMEOUT_S = 10.0
+"""How long one TCP connect may take: a host that drops packets would hold a task for two minutes otherwise."""
+
+REQUEST_TIMEOUT_S = 30.0
+"""How long one answer may take (`kafka.request.timeout.ms`); the Java client's default as well."""
+
+RETRY_TIMEOUT_S = 60.0
+"""How long an operation is tried again while the broker is away or has no leader (`kafka.default.api.timeout.ms`,
+the Java client's default). A restart of a broker takes seconds; a task that gives up is tried again by Spark."""
+
+RETRY_PAUSE_S = 0.1
+"""The pause before the first retry; it doubles up to `RETRY_PAUSE_MAX_S`."""
+
+RETRY_PAUSE_MAX_S = 2.0
+"""The longest pause between two tries: a broker that is back is found within it."""
+
+MAX_FRAME_BYTES = 1024 * MIB
+"""The largest answer that is believed; the length in front of a frame is the broker's word."""
+
+FETCH_BYTES = 2 * MIB
+"""Record bytes asked for in one fetch (`kafka.max.partition.fetch.bytes`). Below 1 MiB the request's cost shows; more
+takes memory in each worker and gains nothing, since the next answer travels while one is decoded."""
+
+FETCH_WAIT_MS = 500
+"""How long a fetch may wait at the broker. What is asked for is below the high watermark, so it never should."""
+
+ARROW_BYTES = 4 * MIB
+"""Decompressed bytes after which an Arrow batch is handed to Spark. One compressed batch is never split, and may be
+larger."""
+
+MAX_DECOMPRESSED_BYTES = 256 * MIB
+"""What one record batch may decompress to. Producers send 1 MiB by default; a bomb ends here."""
+
+SEGMENT_READ_BYTES = 2 * MIB
+"""Bytes of a segment file read at once, as in a fetch."""
+
+SEGMENT_RETRIES = 10
+"""How often a segment that vanished while it was looked for is looked for again, before the wire is asked."""
+
+EMPTY_FETCHES = 20
+"""Answers without a record below the high watermark, one behind the other, after which reading fails: with
+`FETCH_WAIT_MS` each that is ten seconds in which a broker shows nothing of what it says it has."""
+
+MAX_TASKS = 10_000
+"""Tasks of one read. Each costs the driver a pickled range and Spark some milliseconds."""
+
+PRODUCE_BATCH_BYTES = 512 * 1024
+"""Record bytes of one produced batch; brokers refuse more than 1 MiB by default (max.message.bytes)."""
+
+PRODUCE_IN_FLIGHT = 4
+"""Produce requests under way on one connection. Brokers know the last five batches of a
+producer, by which they tell a duplicate."""

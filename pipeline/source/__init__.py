@@ -1,0 +1,1 @@
+"""Topics as a Spark data source: options, offsets, ranges, and the readers for batch and stream."""

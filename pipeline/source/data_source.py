@@ -1,0 +1,41 @@
+"""`spark.read.format("sluice")` and its siblings: which reader or writer answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from pipeline.decode import columns as c
+from pipeline.source.batch import BatchReader
+from pipeline.source.options import OptionError, ReadOptions, columns_of, read_options
+
+
+class SluiceDataSource(DataSource):
+    """Topics of a Kafka cluster. Options are those of Spark's Kafka source; see `pipeline.source.options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The short name."""
+        return "sluice"
+
+    def schema(self) -> str:
+        """Key, value, topic, partition, offset, timestamp, timestampType and, if asked for, headers."""
+        return c.ddl(columns_of(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch query."""
+        return BatchReader(with_schema(read_options(self.options, streaming=False), schema))
+
+
+def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
+    """The options with the columns that the query's schema names. Raises OptionError for foreign columns."""
+    for field in schema.fields:
+        wanted = c.SPARK_TYPES.get(field.name)
+        if wanted is None or field.dataType.simpleString() != wanted:
+            raise OptionError(
+                f"the source has no column {field.name} {field.dataType.simpleString()}; it has "
+                f"{c.ddl(tuple(c.ARROW_TYPES))}"
+            )
+    return replace(options, columns=tuple(schema.fieldNames()))

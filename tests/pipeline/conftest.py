@@ -1,0 +1,59 @@
+"""One Spark session for all tests of the pipeline: a cold one costs twelve seconds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.broker_process import ROOT, BrokerProcess
+from tests.pipeline.topics import Topics
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session: two cores, no UI, errors only. Whatever Spark drops goes to a directory of its own.
+
+    Spark finds the source by its short name because the repository is on the workers' path, as it is after
+    `pip install`. Tests may set SQL settings, if they put them back.
+    """
+    work = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    # Java writes log lines of its own start to stderr, before Spark can be told to be quiet.
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("sluice-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.default.parallelism", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(work / "warehouse"))
+        .config("spark.local.dir", str(work / "local"))
+        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={work}")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topics(broker: BrokerProcess) -> Iterator[Topics]:
+    """Makes topics on this file's broker and writes records to them."""
+    with Topics(broker) as made:
+        yield made
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """A directory for the checkpoint of a streaming query."""
+    return str(tmp_path / "checkpoint")
