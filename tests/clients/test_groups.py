@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.clients.members.member import KINDS, Member
+from tests.clients.members.member import INSTALLED_AS, KINDS, OLD_KINDS, Member
 from tests.clients.wire import Wire
 
 BROKER_ENVIRONMENT = {
@@ -28,10 +28,10 @@ MAX_MEMBERS = 6
 
 
 def _kind(kind: str) -> Any:
-    return pytest.param(kind, marks=[pytest.mark.client(kind)] if kind in ("kafkajs", "curl") else [])
+    return pytest.param(kind, marks=[pytest.mark.client(INSTALLED_AS[kind])] if kind in INSTALLED_AS else [])
 
 
-EVERY_KIND = [_kind(kind) for kind in KINDS]
+EVERY_KIND = [_kind(kind) for kind in (*KINDS, *OLD_KINDS)]
 
 
 class World:

@@ -39,6 +39,15 @@ class OldKafkaPython(ChildDriver):
     def topics(self) -> dict[str, int]:
         return dict(self.call("topics"))
 
+    def commit(self, group: str, topic: str, partition: int, offset: int, metadata: str) -> None:
+        """Commit as a consumer with partitions of its own choice does, without a group to join."""
+        self.call("commit", group=group, topic=topic, partition=partition, offset=offset, metadata=metadata)
+
+    def committed(self, group: str, topic: str, partition: int) -> int | None:
+        """What was committed, to this or any other client's knowledge."""
+        found = self.call("committed", group=group, topic=topic, partition=partition)
+        return None if found is None else int(found)
+
 
 class OldKafkaPythonWithTimes(OldKafkaPython):
     """From 0.10.1 on, offsets can be asked for by time."""
@@ -51,6 +60,7 @@ class OldKafkaPythonWithTimes(OldKafkaPython):
 # api_version: the message format that its Produce and Fetch carry, and the codecs that the client allows.
 _PINS = {
     "0.8.0": (0, ("none", "gzip", "snappy")),
+    "0.8.1": (0, ("none", "gzip", "snappy")),
     "0.8.2": (0, ("none", "gzip", "snappy", "lz4")),
     "0.9": (0, ("none", "gzip", "snappy", "lz4")),
     "0.10": (1, ("none", "gzip", "snappy", "lz4")),

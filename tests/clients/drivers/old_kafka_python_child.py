@@ -16,6 +16,7 @@ sys.modules["kafka.vendor.six.moves"] = six.moves
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # noqa: E402
 from kafka.errors import KafkaError  # noqa: E402
+from kafka.structs import OffsetAndMetadata  # noqa: E402
 
 BOOTSTRAP = sys.argv[1]
 API_VERSION = tuple(int(part) for part in sys.argv[2].split("."))
@@ -23,6 +24,7 @@ CALL_SECONDS = 30.0
 
 producers = {}
 consumers = []
+grouped = {}
 
 
 def text(data):
@@ -119,6 +121,28 @@ def bounds(topic, partition):
     return [consumer().beginning_offsets([asked])[asked], consumer().end_offsets([asked])[asked]]
 
 
+def in_group(group):
+    """The consumer of a group; its partitions are assigned by hand."""
+    if group not in grouped:
+        grouped[group] = KafkaConsumer(
+            bootstrap_servers=BOOTSTRAP, api_version=API_VERSION, group_id=group, enable_auto_commit=False
+        )
+    return grouped[group]
+
+
+def commit(group, topic, partition, offset, metadata):
+    """Commit a position."""
+    asked = TopicPartition(topic, partition)
+    in_group(group).assign([asked])
+    in_group(group).commit({asked: OffsetAndMetadata(offset, metadata)})
+
+
+def committed(group, topic, partition):
+    """The committed position as the broker has it, or null: of an assigned one the client would remember it."""
+    in_group(group).unsubscribe()
+    return in_group(group).committed(TopicPartition(topic, partition))
+
+
 def topics():
     """Every topic with its number of partitions."""
     fresh = KafkaConsumer(bootstrap_servers=BOOTSTRAP, api_version=API_VERSION, group_id=None)
@@ -135,6 +159,8 @@ VERBS = {
     "offset_for_time": offset_for_time,
     "bounds": bounds,
     "topics": topics,
+    "commit": commit,
+    "committed": committed,
 }
 
 if __name__ == "__main__":
@@ -145,5 +171,5 @@ if __name__ == "__main__":
         except KafkaError as error:
             answer = {"error": {"code": getattr(error, "errno", None), "message": repr(error)}}
         print(json.dumps(answer), flush=True)
-    for client in [*producers.values(), *consumers]:
+    for client in [*producers.values(), *consumers, *grouped.values()]:
         client.close()

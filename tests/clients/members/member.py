@@ -16,10 +16,20 @@ from typing import Any
 
 from tests.broker_process import ROOT, BrokerProcess
 from tests.clients.driver import CALL_SECONDS
-from tests.conftest import NODE_MODULES, node_path
+from tests.conftest import NODE_MODULES, kafka_node_path, node_path, old_kafka_python_path
 
 HERE = Path(__file__).parent
 KINDS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "curl")
+# Releases of kafka-python with the version of the broker that they are told, and kafka-node.
+OLD_KAFKA_PYTHON = {
+    f"kafka-python-{release}-as-{api_version}": (release, api_version)
+    for release, api_version in (("1.4.7", "0.9"), ("2.0.2", "0.10"), ("2.0.2", "0.11.0"))
+}
+OLD_KINDS = (*OLD_KAFKA_PYTHON, "kafka-node")
+# What of these the test command installs by itself.
+INSTALLED_AS = {"kafkajs": "kafkajs", "curl": "curl", "kafka-node": "kafka-node"} | dict.fromkeys(
+    OLD_KAFKA_PYTHON, "old kafka-python"
+)
 
 
 class Member:
@@ -31,7 +41,8 @@ class Member:
         self.reads: list[tuple[int, int, str]] = []
         # Everything it said, with the time, for the report of a test that fails.
         self.events: list[tuple[float, dict[str, Any]]] = []
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "NODE_PATH": str(NODE_MODULES)}
+        shadow = old_kafka_python_path(OLD_KAFKA_PYTHON[kind][0]) if kind in OLD_KAFKA_PYTHON else None
+        environment = {**os.environ, "PYTHONPATH": shadow or str(ROOT), "NODE_PATH": str(NODE_MODULES)}
         self._process = subprocess.Popen(
             [*_program(kind, broker), group, topic],
             stdin=subprocess.DEVNULL,
@@ -120,4 +131,11 @@ def _program(kind: str, broker: BrokerProcess) -> list[str]:
         node = node_path()
         assert node is not None
         return [node, str(HERE / "kafka_js_member.js"), broker.kafka]
+    if kind == "kafka-node":
+        node = kafka_node_path()
+        assert node is not None
+        return [node, str(HERE / "kafka_node_member.js"), broker.kafka]
+    if kind in OLD_KAFKA_PYTHON:
+        script = HERE / "old_kafka_python_member.py"
+        return [sys.executable, str(script), broker.kafka, OLD_KAFKA_PYTHON[kind][1]]
     return [sys.executable, str(HERE / "python_member.py"), kind, broker.kafka]
