@@ -44,6 +44,7 @@ TESTED_IN: dict[str, str] = {
     "core/listeners/kafka/versions.py": "tests/clients/test_wire_frames.py",
     "core/listeners/text/dispatch.py": "tests/core/listeners/text/test_transcript.py",
     "core/listeners/text/door.py": "tests/core/listeners/text/test_transcript.py",
+    "core/listeners/text/groups.py": "tests/core/listeners/text/test_transcript.py",
     "core/listeners/text/records.py": "tests/core/listeners/text/test_transcript.py",
     "core/metadata/models.py": "tests/core/metadata/test_store.py",
     "core/metadata/schema.py": "tests/core/metadata/test_store.py",

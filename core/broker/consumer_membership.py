@@ -1,7 +1,7 @@
 """Keeps managed consumers in their groups: joins, assigns, heartbeats, joins again.
 
 Theory. A managed consumer is a member like any other, but it sits beside the coordinator. It hears of a rebalance
-from the coordinator's watcher at once, and it cannot be slow: a round never waits for it longer than the grace
+from the coordinator (`watchers`) at once, and it cannot be slow: a round never waits for it longer than the grace
 that it gives its client to acknowledge the batch under way. One task a consumer runs while it joins, none while
 it is settled; heartbeats come from one loop over all consumers.
 
@@ -183,7 +183,7 @@ class Membership:
         finally:
             consumer.joining = None
             self._broker.purgatory.notify(consumer)
-        # The next round may have begun while this one ended; the watcher has not told, for we were joining.
+        # The next round may have begun while this one ended; nobody has told us, for we were joining.
         self.check(consumer)
 
     async def _linger(self, consumer: Consumer) -> None:

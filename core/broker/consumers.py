@@ -77,7 +77,7 @@ class Consumers(ConsumerPolls):
             consumer.next_auto_commit = now
             self._put(consumer)
             self._membership.restore(consumer)
-        self._groups.coordinator.watcher = self._group_moved
+        self._groups.coordinator.watchers.append(self._group_moved)
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     def drain(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from core.broker.group_members import GroupMembers
 from core.broker.group_positions import GroupPositions
 from core.broker.group_store import MetadataGroupStore
+from core.broker.line_members import LineMembers
 from core.broker.records import RecordVerbs
 from core.coordinator.assignor import decode, encode
 from core.coordinator.group_coordinator import GroupCoordinator
@@ -116,6 +117,7 @@ class Groups:
         self.list = self.coordinator.list
         self.delete = self.coordinator.delete
         self.members = GroupMembers(broker, self)
+        self.lines = LineMembers(broker, self)
 
     async def open(self) -> None:
         """Take over what the last run left; members go on without rejoining.
@@ -126,6 +128,7 @@ class Groups:
         for topic in self.coordinator.committed_topics():
             if not self._exists(topic.removeprefix(_REGISTER), 0):
                 await self.coordinator.forget_topic(topic)
+        self.lines.open()
 
     def drain(self) -> None:
         """Answer everybody who waits; nothing is served afterwards."""

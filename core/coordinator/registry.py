@@ -91,7 +91,7 @@ class GroupRegistry:
         self._stalled_at = -inf
         self._entries: dict[str, Entry] = {}
         # Told of every group that has been moved and is not stable now: for members that live in the broker.
-        self.watcher: Callable[[str], None] | None = None
+        self.watchers: list[Callable[[str], None]] = []
         # What everybody hears while there is nothing else to say: loading first, then nothing, at last stopped.
         self._closed: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -212,8 +212,9 @@ class GroupRegistry:
                 entry.saving.add_done_callback(partial(_give_after, effects.answers))
         if entry.group.wake_at < entry.wake_at:
             self._arm(entry)
-        if self.watcher is not None and entry.group.state is not State.STABLE:
-            self.watcher(entry.group.group_id)
+        if entry.group.state is not State.STABLE:
+            for watcher in self.watchers:
+                watcher(entry.group.group_id)
 
     def _persist(self, changes: Sequence[Change]) -> asyncio.Future[None]:
         try:

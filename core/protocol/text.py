@@ -36,6 +36,11 @@ REPLICATION_TIMEOUT: Final = "REPLICATION_TIMEOUT"
 NOT_LEADER: Final = "NOT_LEADER"
 GENERATION_MISMATCH: Final = "GENERATION_MISMATCH"
 
+# Payloads that are always the same.
+HEARTBEAT_OK: Final = "heartbeat=ok"
+LEFT: Final = "left=true"
+COMMITTED: Final = "committed=true"
+
 ACKS: Final = {b"acks=0": 0, b"acks=1": 1, b"acks=all": -1}
 ASSIGNORS: Final = ("round_robin", "range")
 ROLES: Final = ("leader", "follower")
@@ -404,6 +409,11 @@ def _percent(found: re.Match[str]) -> str:
 def assigned(generation: int, partitions: Sequence[int]) -> str:
     """The payload of JOIN and SYNC."""
     return f"generation={generation} assigned={_list(partitions)}"
+
+
+def committed(offset: int) -> str:
+    """The payload of OFFSET; −1 where nothing was committed."""
+    return f"offset={offset}"
 
 
 def replica_fetched(

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.broker.broker import Broker
-from core.listeners.text import records
+from core.listeners.text import groups, records
+
+if TYPE_CHECKING:
+    from core.listeners.text.door import TextSession
 
 # Gives the payload, or a coroutine of it; raises BrokerError.
-Handler = Callable[[Broker, Any], str | Coroutine[Any, Any, str]]
+Handler = Callable[["TextSession", Any], str | Coroutine[Any, Any, str]]
 
 HANDLERS: dict[str, Handler] = {
     "PRODUCE": records.produce,
     "CONSUME": records.consume,
+    "JOIN": groups.join,
+    "SYNC": groups.sync,
+    "HEARTBEAT": groups.heartbeat,
+    "LEAVE": groups.leave,
+    "COMMIT": groups.commit,
+    "OFFSET": groups.offset,
     "CREATE": records.create,
     "TOPICS": records.topics,
     "HELP": records.show_usage,

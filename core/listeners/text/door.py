@@ -45,6 +45,7 @@ class TextSession:
 
     def __init__(self, door: TextDoor) -> None:
         self.door = door
+        self.broker = door.broker
         self.peer_host = ""
         # Of the line under way: when it came, and its size in bytes.
         self._started = 0.0
@@ -67,7 +68,7 @@ class TextSession:
             line = text.refused(error.correlation_id, error.code, error.message)
             return self._answer(UNREADABLE, line, error.code)
         try:
-            payload = HANDLERS[request.name](self.door.broker, request.command)
+            payload = HANDLERS[request.name](self, request.command)
         except BrokerError as error:
             return self._refuse(request, error)
         if type(payload) is CoroutineType:

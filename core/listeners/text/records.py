@@ -9,49 +9,51 @@ from core.records.record import NewRecord
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
-    from core.broker.broker import Broker
+    from core.listeners.text.door import TextSession
 
 
-async def produce(broker: Broker, command: text.Produce) -> str:
+async def produce(session: TextSession, command: text.Produce) -> str:
     """Write one message; the key decides the partition, as at every door."""
     record = NewRecord(command.key, command.value)
-    (done,) = await broker.produce(command.topic, [record], acks=command.acks)
+    (done,) = await session.broker.produce(command.topic, [record], acks=command.acks)
     if done.error is not None:
         raise done.error
-    bounds = broker.partition(TopicPartition(command.topic, done.partition)).offsets
+    bounds = session.broker.partition(TopicPartition(command.topic, done.partition)).offsets
     return text.produced(done.partition, done.offset, bounds.high_watermark)
 
 
-def consume(broker: Broker, command: text.Consume) -> str:
+def consume(session: TextSession, command: text.Consume) -> str:
     """What is there, without waiting; nothing at the end, and nothing beyond it."""
     address = TopicPartition(command.topic, command.partition)
-    bounds = broker.partition(address).offsets
+    bounds = session.broker.partition(address).offsets
     if command.offset >= bounds.high_watermark:
         return text.messages((), bounds.high_watermark)
-    config = broker.config
-    read = broker.read_now(
+    config = session.broker.config
+    read = session.broker.read_now(
         address, command.offset, max_bytes=config.text_read_bytes, max_records=config.text_max_records
     )
     return text.messages(((r.offset, r.value) for r in read.records), read.offsets.high_watermark)
 
 
-async def create(broker: Broker, command: text.Create) -> str:
+async def create(session: TextSession, command: text.Create) -> str:
     """Create a topic."""
     factor = -1 if command.replication_factor is None else command.replication_factor
-    made = await broker.create_topic(command.topic, partitions=command.partitions, replication_factor=factor)
+    made = await session.broker.create_topic(
+        command.topic, partitions=command.partitions, replication_factor=factor
+    )
     return text.created(made.name, made.partitions, 1)
 
 
-def topics(broker: Broker, command: text.Topics) -> str:
+def topics(session: TextSession, command: text.Topics) -> str:
     """The topics by name, without the broker's own."""
-    return text.listing((topic.name, topic.partitions) for topic in broker.topics(command.prefix))
+    return text.listing((topic.name, topic.partitions) for topic in session.broker.topics(command.prefix))
 
 
-def show_usage(broker: Broker, command: text.Help) -> str:
+def show_usage(session: TextSession, command: text.Help) -> str:
     """How a command is written."""
     return text.usage(command.command)
 
 
-def ping(broker: Broker, command: text.Ping) -> str:
+def ping(session: TextSession, command: text.Ping) -> str:
     """Nothing but OK."""
     return ""

@@ -1,5 +1,7 @@
 """Every row of the protocol's tables, said over a socket to a running broker, byte for byte."""
 
+# ruff: noqa: E501 (a line of the protocol is one line here, too)
+
 from __future__ import annotations
 
 import pytest
@@ -8,6 +10,8 @@ from tests.broker_process import BrokerProcess
 from tests.clients.text_line import say
 
 BROKER_SCHEMES = ("text",)
+# Members of a test come one after the other; the usual three seconds are for those that start together.
+BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
 
 
 def transcript(broker: BrokerProcess, lines: str) -> None:
@@ -80,7 +84,73 @@ def test_produce_and_consume(broker: BrokerProcess) -> None:
     )
 
 
+def test_a_group_of_two(broker: BrokerProcess) -> None:
+    transcript(
+        broker,
+        """
+        > V1|1|CREATE|shared partitions=3
+        V1|1|OK|topic=shared partitions=3 replication_factor=1
+        > V1|2|JOIN|team shared c1 assignor=round_robin
+        V1|2|OK|generation=1 assigned=[0,1,2]
+        > V1|3|HEARTBEAT|team shared c1 1
+        V1|3|OK|heartbeat=ok
+        > V1|4|OFFSET|team shared 1
+        V1|4|OK|offset=-1
+        > V1|5|COMMIT|team shared c1 1 1 7
+        V1|5|OK|committed=true
+        > V1|6|OFFSET|team shared 1
+        V1|6|OK|offset=7
+        > V1|7|JOIN|team shared c2 assignor=round_robin
+        V1|7|OK|generation=2 assigned=[1]
+        > V1|8|HEARTBEAT|team shared c1 1
+        V1|8|ERR|GENERATION_MISMATCH|ILLEGAL_GENERATION: This is not the present generation of group 'team'; join again.
+        > V1|9|SYNC|team shared c1 1
+        V1|9|ERR|GENERATION_MISMATCH|ILLEGAL_GENERATION: This is not the present generation of group 'team'; join again.
+        > V1|10|JOIN|team shared c1 assignor=round_robin
+        V1|10|OK|generation=2 assigned=[0,2]
+        > V1|11|SYNC|team shared c1 2
+        V1|11|OK|generation=2 assigned=[0,2]
+        > V1|12|COMMIT|team shared c1 2 1 8
+        V1|12|ERR|GENERATION_MISMATCH|ILLEGAL_GENERATION: Partition 1 of 'shared' is not assigned to 'c1' in generation 2.
+        > V1|13|COMMIT|team shared c2 2 1 8
+        V1|13|OK|committed=true
+        > V1|14|LEAVE|team shared c2 1
+        V1|14|ERR|GENERATION_MISMATCH|ILLEGAL_GENERATION: This is not the present generation of group 'team'; join again.
+        > V1|15|LEAVE|team shared c2 2
+        V1|15|OK|left=true
+        > V1|16|JOIN|team shared c1 assignor=round_robin
+        V1|16|OK|generation=3 assigned=[0,1,2]
+        > V1|17|LEAVE|team shared c1 3
+        V1|17|OK|left=true
+        > V1|18|OFFSET|team shared 1
+        V1|18|OK|offset=8
+        """,
+    )
+
+
+@pytest.mark.parametrize("command", ["SYNC", "HEARTBEAT", "LEAVE", "COMMIT"])
+def test_who_is_no_member_is_a_mismatch(broker: BrokerProcess, command: str) -> None:
+    end = " 0 1" if command == "COMMIT" else ""
+    transcript(
+        broker,
+        f"""
+        > V1|1|{command}|nobodys orders c1 1{end}
+        V1|1|ERR|GENERATION_MISMATCH|UNKNOWN_MEMBER_ID: Group 'nobodys' has no member 'c1': it was never there, has \
+left, or was not heard of for its session timeout. Join again without a member id.
+        """,
+    )
+
+
+_MEMBER = "<group> <topic> <consumer_id> <generation>"
 WRITTEN = {
+    "JOIN": "; JOIN is written: JOIN <group> <topic> <consumer_id> [assignor=round_robin,range]",
+    "SYNC": f"; SYNC is written: SYNC {_MEMBER}",
+    "HEARTBEAT": f"; HEARTBEAT is written: HEARTBEAT {_MEMBER}",
+    "LEAVE": f"; LEAVE is written: LEAVE {_MEMBER}",
+    "COMMIT": f"; COMMIT is written: COMMIT {_MEMBER} <partition> <offset>",
+    "OFFSET": "; OFFSET is written: OFFSET <group> <topic> <partition>",
+    "REPLICA_FETCH": "; REPLICA_FETCH is written: REPLICA_FETCH <topic> <partition> <replica_id> <offset>",
+    "SET_PARTITION_ROLE": "; SET_PARTITION_ROLE is written: SET_PARTITION_ROLE <topic> <partition> <leader,follower>",
     "PRODUCE": "; PRODUCE is written: PRODUCE <topic> <key>:<value> [acks=0,1,all]",
     "CONSUME": "; CONSUME is written: CONSUME <topic> <partition> <offset>",
 }
@@ -93,6 +163,22 @@ WRITTEN = {
         ("PRODUCE", "events a:b acks=two", "the ack mode must be acks=0, acks=1 or acks=all, not 'acks=two'"),
         ("CONSUME", "events zero 0", "partition must be a whole number, not 'zero'"),
         ("CONSUME", "events 0 zero", "offset must be a whole number, not 'zero'"),
+        ("SYNC", "g events c1 one", "generation must be a whole number, not 'one'"),
+        ("HEARTBEAT", "g events c1 one", "generation must be a whole number, not 'one'"),
+        ("LEAVE", "g events c1 one", "generation must be a whole number, not 'one'"),
+        ("COMMIT", "g events c1 one 0 0", "generation must be a whole number, not 'one'"),
+        ("COMMIT", "g events c1 1 zero 0", "partition must be a whole number, not 'zero'"),
+        ("COMMIT", "g events c1 1 0 zero", "offset must be a whole number, not 'zero'"),
+        ("OFFSET", "g events zero", "partition must be a whole number, not 'zero'"),
+        ("REPLICA_FETCH", "events zero 1 0", "partition must be a whole number, not 'zero'"),
+        ("REPLICA_FETCH", "events 0 one 0", "replica_id must be a whole number, not 'one'"),
+        ("REPLICA_FETCH", "events 0 1 zero", "offset must be a whole number, not 'zero'"),
+        ("SET_PARTITION_ROLE", "events 0 boss", "the role must be leader or follower, not 'boss'"),
+        (
+            "JOIN",
+            "g events c1 assignor=sticky",
+            "the fourth word can be assignor=round_robin or assignor=range alone",
+        ),
     ],
 )
 def test_args_that_break_a_rule(broker: BrokerProcess, command: str, args: str, message: str) -> None:
