@@ -67,7 +67,8 @@ class ConsumerReading:
         """Where to go on, within the bounds of the partition.
 
         What retention has taken is gone: the next record that is left comes next. A position behind the end
-        belongs to records that are no more; `start` says what to do.
+        belongs to records that are no more (power was lost before they were durable): back to what is committed,
+        or, if that is behind the end as well, to where `start` says.
         """
         position = consumer.positions.get(address)
         if position is None:
@@ -75,7 +76,9 @@ class ConsumerReading:
         elif position < bounds.log_start_offset and consumer.options.start != NONE:
             position = bounds.log_start_offset
         elif position > bounds.high_watermark and consumer.options.start != NONE:
-            position = self._start(consumer, address, bounds)
+            position = self.place(consumer, address)
+            if position is not None and position > bounds.high_watermark:
+                position = self._start(consumer, address, bounds)
         elif bounds.log_start_offset <= position <= bounds.high_watermark:
             return position
         else:

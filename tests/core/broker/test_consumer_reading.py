@@ -104,6 +104,18 @@ async def test_a_position_behind_the_end_goes_where_the_start_says(
     assert ahead.positions[P0] == position
 
 
+@pytest.mark.parametrize(("committed", "position"), [(3, 3), (9, 0)])
+async def test_a_position_behind_the_end_goes_back_to_what_is_committed_if_that_is_still_there(
+    broker: Broker, reading: ConsumerReading, committed: int, position: int
+) -> None:
+    await fill(broker, 5)
+    await broker.groups.commit("g", [Commit("t", 0, committed)])
+    ahead = consumer(start="earliest")
+    ahead.move(P0, 77)
+    reading.ready(ahead, 1)
+    assert ahead.positions[P0] == position
+
+
 async def test_a_sweep_goes_round_and_a_batch_is_cut_by_count_and_by_bytes(
     broker: Broker, reading: ConsumerReading
 ) -> None:

@@ -1,0 +1,73 @@
+"""The broker's promises over a thousand seeds in virtual time, and the proof that broken ones are found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.broker import group_store
+from core.broker.flusher import Flusher
+from core.coordinator.group import Group
+from core.errors import ErrorCode
+from core.log.producer_state import ProducerStates
+from tests.simulation.run import Outcome, simulate
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = 1000
+# A broken promise must show within so many seeds.
+ENOUGH = 60
+
+
+@pytest.mark.timeout(900)
+def test_a_thousand_seeds_keep_every_promise() -> None:
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", str(SEEDS)]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
+    assert f"{SEEDS} seeds" in done.stdout and "0 failed" in done.stdout
+    print(done.stdout)
+
+
+def test_a_seed_gives_the_same_run_again_to_the_line() -> None:
+    command = [sys.executable, "-m", "tests.simulation", "--seed", "7"]
+    runs = [
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert len(runs[0].splitlines()) > 200
+
+
+def first_failure(seeds: int = ENOUGH) -> Outcome:
+    """The first run that fails."""
+    for seed in range(1, seeds + 1):
+        outcome = simulate(seed)
+        if outcome.failure:
+            return outcome
+    raise AssertionError(f"{seeds} seeds have not noticed it")
+
+
+def test_an_answer_before_its_fsync_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Flusher, "durable", lambda *_: None)
+    failure = str(first_failure().failure)
+    assert "gone" in failure or "now it is" in failure
+
+
+def test_a_retry_that_is_stored_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerStates, "check", lambda *_: None)
+    assert "twice" in str(first_failure().failure)
+
+
+def test_a_commit_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_store, "_offsets", lambda change: [])
+    failure = str(first_failure().failure)
+    assert "committed is" in failure or "was acknowledged" in failure
+
+
+def test_a_member_that_speaks_for_an_old_generation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Group, "check_commit", lambda *_: ErrorCode.NONE)
+    assert "of generation" in str(first_failure().failure)
