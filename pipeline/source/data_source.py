@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pipeline.decode import columns as c
 from pipeline.source.batch import BatchReader
 from pipeline.source.options import OptionError, ReadOptions, columns_of, read_options
+from pipeline.source.stream import StreamReader
 
 
 class SluiceDataSource(DataSource):
@@ -27,6 +28,10 @@ class SluiceDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch query."""
         return BatchReader(with_schema(read_options(self.options, streaming=False), schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """The reader of a streaming query."""
+        return StreamReader(with_schema(read_options(self.options, streaming=True), schema))
 
 
 def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:

@@ -33,22 +33,28 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
     }
 
 
-def partitions_of(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
-    """The partitions that are read, sorted. Raises UnknownTopicError for a topic or partition that is not there."""
+def partitions_of(
+    cluster: Cluster, options: ReadOptions, *, missing_ok: bool = False
+) -> list[TopicPartition]:
+    """The partitions that are read, sorted. Raises UnknownTopicError for a topic that is not there.
+
+    With `missing_ok`, topics and partitions that are not there are left out.
+    """
     if options.pattern is not None:
         pattern = re.compile(options.pattern)
         found = {name: part for name, part in cluster.topics(None).items() if pattern.fullmatch(name)}
     elif options.assign is not None:
-        there = cluster.topics(options.assign)
+        there = cluster.topics(options.assign, missing_ok=missing_ok)
+        found = {}
         for topic, wanted in options.assign.items():
-            missing = sorted(set(wanted) - set(there[topic]))
-            if missing:
+            missing = sorted(set(wanted) - set(there.get(topic, ())))
+            if missing and not missing_ok:
                 raise OptionError(
-                    f"assign: topic {topic} has no partitions {missing}, only {len(there[topic])}"
+                    f"assign: topic {topic} lacks partitions {missing}; it has {len(there[topic])}"
                 )
-        found = {topic: list(wanted) for topic, wanted in options.assign.items()}
+            found[topic] = sorted(set(wanted) - set(missing))
     else:
-        found = cluster.topics(options.topics)
+        found = cluster.topics(options.topics, missing_ok=missing_ok)
     return sorted((topic, partition) for topic, partitions in found.items() for partition in partitions)
 
 

@@ -126,10 +126,11 @@ class Cluster:
                 )
         return self.node(self._leaders[topic, partition])
 
-    def metadata(self, topics: Iterable[str] | None) -> dict[str, list[int]]:
+    def metadata(self, topics: Iterable[str] | None, *, missing_ok: bool = False) -> dict[str, list[int]]:
         """The partitions of these topics, or of all, and remember their leaders.
 
-        Raises UnknownTopicError for one that is not there (it is never created), KafkaError for other errors.
+        Raises UnknownTopicError for one that is not there (it is never created) unless `missing_ok`, KafkaError
+        for other errors.
         """
         asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
@@ -142,6 +143,8 @@ class Cluster:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
             ):
+                if missing_ok:
+                    continue
                 raise UnknownTopicError(f"the cluster has no topic {name!r}")
             refuse(topic.error_code, f"Metadata of topic {name}")
             if asked is None and topic.is_internal:
@@ -155,10 +158,10 @@ class Cluster:
                     raise KafkaError(code, f"partition {partition.partition_index} of {name} has no leader")
         return found
 
-    def topics(self, names: Iterable[str] | None) -> dict[str, list[int]]:
+    def topics(self, names: Iterable[str] | None, *, missing_ok: bool = False) -> dict[str, list[int]]:
         """`metadata`, patiently."""
         wanted = None if names is None else tuple(names)
-        return self.patiently(lambda: self.metadata(wanted))
+        return self.patiently(lambda: self.metadata(wanted, missing_ok=missing_ok))
 
     # --- offsets -------------------------------------------------------------------------------------------
 

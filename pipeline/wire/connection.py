@@ -25,9 +25,9 @@ from pipeline.wire.errors import ConnectionLostError, KafkaError, WireError
 _SIZE = Struct(">i")
 
 # The newest version that is spoken, where that is not the newest the codec knows. From the next one on: Fetch,
-# Produce and OffsetCommit name topics by id, FindCoordinator asks for many keys at once, InitProducerId is about
-# two-phase commit. None of it is needed here.
-_NEWEST = {0: 12, 1: 12, 8: 9, 10: 3, 22: 4}
+# Produce and OffsetCommit name topics by id, OffsetFetch and FindCoordinator ask for many at once, InitProducerId is
+# about two-phase commit. None of it is needed here.
+_NEWEST = {0: 12, 1: 12, 8: 9, 9: 7, 10: 3, 22: 4}
 # Produce and Fetch from record batches with magic 2 on (Kafka 0.11) for what is written; older brokers can be read.
 _OLDEST = {0: 3}
 
