@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -10,6 +11,7 @@ from fastapi import Depends, Request
 from app.requests import invalid_parameter
 from core.broker.broker import Broker
 from core.config import Config, Endpoint
+from core.types import ApiSupport
 
 
 class Gateway:
@@ -18,6 +20,8 @@ class Gateway:
     def __init__(self, config: Config, broker: Broker) -> None:
         self.config = config
         self.broker = broker
+        # What the Kafka door serves: the server's to say.
+        self.protocol_versions: Callable[[], list[ApiSupport]] = list
         self.endpoints: list[Endpoint] = []
         self.http_endpoints: list[Endpoint] = []
         # Changes of topics over HTTP run one after the other, so that nothing happens between an If-Match

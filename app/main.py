@@ -52,6 +52,7 @@ class Application:
         clock = clock or Clock()
         self.server = Server(config, clock)
         self.gateway = Gateway(config, self.server.broker)
+        self.gateway.protocol_versions = self.server.protocol_versions
         self.gateway.http_endpoints = [e for e in config.listeners if e.scheme == "http"]
         self.fastapi = make_fastapi(self.gateway)
         find = self.gateway.current_broker

@@ -33,8 +33,11 @@ _MAY_BE_ZERO = frozenset(
         "file_delete_delay_ms",
         "max_waiting",
         "drain_timeout_ms",
+        "protocol_version_api_key",
     }
 )
+# Kafka gives its own API keys out from 0 upwards; the wire has 16 bits for one.
+_API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
 # What the commands beside `serve` read.
@@ -199,6 +202,10 @@ def _numbers_and_switches(environ: Mapping[str, str]) -> Iterable[tuple[str, int
         digits = text.replace("_", "")
         if not (digits.isascii() and digits.isdigit() and low <= int(digits) < 2**63):
             raise StartupError(f"{variable} must be a whole number from {low}, not {text!r}.")
+        if name == "protocol_version_api_key" and int(digits) and int(digits) not in _API_KEYS:
+            raise StartupError(
+                f"{variable} must be 0, or from {_API_KEYS[0]} to {_API_KEYS[-1]}, not {text!r}."
+            )
         yield name, int(digits)
 
 

@@ -40,6 +40,9 @@ class Config:
     # librdkafka resolves it to ::1 first.
     advertised: Endpoint | None = None
     broker_id: int = 1
+    # Under which API key the ProtocolVersionRequest of KIP-35's draft is served, which never got one; 0: not at
+    # all. Kafka gives its keys out from 0 upwards and is at a hundred.
+    protocol_version_api_key: int = 32_035
 
     # --- frames and connections ----------------------------------------------------------------------------
     # Kafka's socket.request.max.bytes. A larger frame closes the connection with one log line.

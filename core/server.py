@@ -21,7 +21,9 @@ from core.errors import StartupError
 from core.listeners.acceptor import Acceptor, Door
 from core.listeners.connection import Connection
 from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.versions import protocol_versions
 from core.protocol.apis import APIS
+from core.types import ApiSupport
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +142,10 @@ class Server:
     def api_name(self, api_key: int) -> str:
         """Kafka's name for an API, by which counters are shown."""
         return APIS[api_key].name
+
+    def protocol_versions(self) -> list[ApiSupport]:
+        """What the Kafka door serves, in the words of KIP-35's draft."""
+        return protocol_versions(self.config.protocol_version_api_key)
 
     def load(self) -> list[DoorLoad]:
         """What each TCP door carries at the moment."""

@@ -80,3 +80,16 @@ class LogRead(NamedTuple):
 
     slice: FileSlice | None
     offsets: LogOffsets
+
+
+class ApiSupport(NamedTuple):
+    """One API of the binary protocol, as the draft of KIP-35 describes it.
+
+    Versions stand in reverse order of preference, the most preferred last; the deprecated ones, which work as
+    well, stand by themselves.
+    """
+
+    api_key: int
+    api_name: str
+    versions: tuple[int, ...]
+    deprecated_versions: tuple[int, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from app.dependencies import BrokerDep, Gateway, GatewayDep
-from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview
+from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview, ProtocolApi, ProtocolVersions
 from app.version import VERSION
 from core.config import Endpoint
 
@@ -35,6 +35,7 @@ async def get_overview(gateway: GatewayDep, broker: BrokerDep) -> Overview:
         links={
             "cluster": "/api/v1/cluster",
             "brokers": "/api/v1/brokers",
+            "protocol_versions": "/api/v1/protocol-versions",
             "topics": "/api/v1/topics",
             "console": "/console",
             "docs": "/docs",
@@ -62,6 +63,26 @@ async def get_cluster(request: Request, gateway: GatewayDep, broker: BrokerDep) 
 async def list_brokers(request: Request, gateway: GatewayDep) -> Brokers:
     """The brokers, with the address for Kafka clients."""
     return Brokers(items=[_this_broker(gateway, request)])
+
+
+@router.get("/protocol-versions", operation_id="getProtocolVersions")
+async def get_protocol_versions(gateway: GatewayDep) -> ProtocolVersions:
+    """Which APIs of the Kafka protocol are served, and in which versions.
+
+    The answer of KIP-35's draft, over HTTP. Versions stand in reverse order of preference, the best last;
+    deprecated ones work too, but Kafka 4 serves them no more.
+    """
+    return ProtocolVersions(
+        apis=[
+            ProtocolApi(
+                api_key=api.api_key,
+                api_name=api.api_name,
+                versions=list(api.versions),
+                deprecated_versions=list(api.deprecated_versions),
+            )
+            for api in gateway.protocol_versions()
+        ]
+    )
 
 
 def _this_broker(gateway: Gateway, request: Request) -> BrokerDetail:

@@ -230,6 +230,21 @@ class Cluster(BaseModel):
     partitions: int
 
 
+class ProtocolApi(BaseModel):
+    """One API of the Kafka protocol. Versions stand in reverse order of preference: the best is the last."""
+
+    api_key: int
+    api_name: str
+    versions: list[int]
+    deprecated_versions: list[int] = Field(description="Served as well, but by Kafka 4 no more.")
+
+
+class ProtocolVersions(BaseModel):
+    """Which APIs of the Kafka protocol this server speaks."""
+
+    apis: list[ProtocolApi]
+
+
 # --- operations ---------------------------------------------------------------------------------------------
 
 

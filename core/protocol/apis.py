@@ -21,7 +21,8 @@ NEVER_FLEXIBLE = 32_767
 class Api:
     """One API: its key, Kafka's name for it, and the versions known (both ends included).
 
-    From `flexible_from` on, lengths are compact and structs end in tagged fields (KIP-482).
+    From `flexible_from` on, lengths are compact and structs end in tagged fields (KIP-482). `current_from` is the
+    first version that Kafka 4 still serves (KIP-896): those before it are called deprecated where one can.
     """
 
     key: int
@@ -29,6 +30,7 @@ class Api:
     max_version: int
     flexible_from: int = NEVER_FLEXIBLE
     min_version: int = 0
+    current_from: int = 0
 
     def is_flexible(self, version: int) -> bool:
         """Whether this version uses compact lengths and tagged fields."""
@@ -55,14 +57,14 @@ class Api:
 
 
 _TABLE = (
-    Api(0, "Produce", 13, flexible_from=9),
-    Api(1, "Fetch", 18, flexible_from=12),
-    Api(2, "ListOffsets", 11, flexible_from=6),
+    Api(0, "Produce", 13, flexible_from=9, current_from=3),
+    Api(1, "Fetch", 18, flexible_from=12, current_from=4),
+    Api(2, "ListOffsets", 11, flexible_from=6, current_from=1),
     Api(3, "Metadata", 13, flexible_from=9),
-    Api(8, "OffsetCommit", 10, flexible_from=8),
-    Api(9, "OffsetFetch", 10, flexible_from=6),
+    Api(8, "OffsetCommit", 10, flexible_from=8, current_from=2),
+    Api(9, "OffsetFetch", 10, flexible_from=6, current_from=1),
     Api(10, "FindCoordinator", 6, flexible_from=3),
-    Api(11, "JoinGroup", 9, flexible_from=6),
+    Api(11, "JoinGroup", 9, flexible_from=6, current_from=2),
     Api(12, "Heartbeat", 4, flexible_from=4),
     Api(13, "LeaveGroup", 5, flexible_from=4),
     Api(14, "SyncGroup", 5, flexible_from=4),
@@ -70,23 +72,23 @@ _TABLE = (
     Api(16, "ListGroups", 5, flexible_from=3),
     Api(17, "SaslHandshake", 1),
     Api(18, "ApiVersions", 4, flexible_from=3),
-    Api(19, "CreateTopics", 7, flexible_from=5),
-    Api(20, "DeleteTopics", 6, flexible_from=4),
+    Api(19, "CreateTopics", 7, flexible_from=5, current_from=2),
+    Api(20, "DeleteTopics", 6, flexible_from=4, current_from=1),
     Api(21, "DeleteRecords", 2, flexible_from=2),
     Api(22, "InitProducerId", 6, flexible_from=2),
-    Api(23, "OffsetForLeaderEpoch", 4, flexible_from=4),
+    Api(23, "OffsetForLeaderEpoch", 4, flexible_from=4, current_from=2),
     Api(24, "AddPartitionsToTxn", 5, flexible_from=3),
     Api(25, "AddOffsetsToTxn", 4, flexible_from=3),
     Api(26, "EndTxn", 5, flexible_from=3),
-    Api(27, "WriteTxnMarkers", 2, flexible_from=1),
+    Api(27, "WriteTxnMarkers", 2, flexible_from=1, current_from=1),
     Api(28, "TxnOffsetCommit", 5, flexible_from=3),
-    Api(29, "DescribeAcls", 3, flexible_from=2),
-    Api(30, "CreateAcls", 3, flexible_from=2),
-    Api(31, "DeleteAcls", 3, flexible_from=2),
-    Api(32, "DescribeConfigs", 4, flexible_from=4),
+    Api(29, "DescribeAcls", 3, flexible_from=2, current_from=1),
+    Api(30, "CreateAcls", 3, flexible_from=2, current_from=1),
+    Api(31, "DeleteAcls", 3, flexible_from=2, current_from=1),
+    Api(32, "DescribeConfigs", 4, flexible_from=4, current_from=1),
     Api(33, "AlterConfigs", 2, flexible_from=2),
-    Api(34, "AlterReplicaLogDirs", 2, flexible_from=2),
-    Api(35, "DescribeLogDirs", 5, flexible_from=2),
+    Api(34, "AlterReplicaLogDirs", 2, flexible_from=2, current_from=1),
+    Api(35, "DescribeLogDirs", 5, flexible_from=2, current_from=1),
     Api(36, "SaslAuthenticate", 2, flexible_from=2),
     Api(37, "CreatePartitions", 3, flexible_from=2),
     Api(42, "DeleteGroups", 2, flexible_from=2),

@@ -51,6 +51,17 @@ def test_the_environment_sets_what_the_flags_do_not() -> None:
     assert config.compaction_min_dirty_ratio == 0.25
 
 
+@pytest.mark.parametrize("text", ["0", "1000", "32767"])
+def test_the_key_of_the_draft_s_request_is_off_or_beyond_kafka_s_own(text: str) -> None:
+    assert load({"SLUICE_PROTOCOL_VERSION_API_KEY": text}).protocol_version_api_key == int(text)
+
+
+@pytest.mark.parametrize("text", ["18", "999", "32768", "-1"])
+def test_another_key_for_it_is_refused(text: str) -> None:
+    with pytest.raises(StartupError, match="SLUICE_PROTOCOL_VERSION_API_KEY"):
+        load({"SLUICE_PROTOCOL_VERSION_API_KEY": text})
+
+
 def test_a_flag_wins_over_the_environment() -> None:
     environ = {
         "SLUICE_DATA_DIR": "/data",

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from core.protocol.apis import APIS
 from core.protocol.messages.api_versions import ApiVersionsRequest
 from core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from core.protocol.messages.produce import ProduceRequest
+from core.protocol.protocol_versions import decode_response as decode_protocol_versions
 from core.protocol.schema import Message
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import (
@@ -84,6 +86,42 @@ def test_what_is_not_served_gets_the_correlation_id_alone(wire: Wire, key: int, 
     wire.send_frame(struct.pack(">hhih", key, version, 77, 2) + b"me" + b"whatever")
     assert wire.receive_frame() == struct.pack(">i", 77)
     assert wire.call(METADATA, MetadataRequest(topics=[])).brokers, "the connection lives on"
+
+
+def _protocol_versions(wire: Wire, key: int = 32_035, version: int = 0) -> bytes:
+    wire.send_frame(struct.pack(">hhih", key, version, 41, 2) + b"me")
+    answer = wire.receive_frame()
+    assert answer is not None and answer[:4] == struct.pack(">i", 41)
+    return answer[4:]
+
+
+def test_the_request_of_kip_35_s_draft_is_answered_beside_api_versions(wire: Wire) -> None:
+    apis = {api.api_key: api for api in decode_protocol_versions(_protocol_versions(wire))}
+    assert apis[PRODUCE] == (PRODUCE, "ProduceRequest", tuple(range(3, 14)), (0, 1, 2))
+    assert apis[32_035] == (32_035, "ProtocolVersionRequest", (0,), ())
+    adopted = wire.call(API_VERSIONS, ApiVersionsRequest(), 0)
+    assert {api.api_key: (api.min_version, api.max_version) for api in adopted.api_keys} == {
+        key: ((*api.deprecated_versions, *api.versions)[0], api.versions[-1])
+        for key, api in apis.items()
+        if key != 32_035
+    }
+    assert _protocol_versions(wire, version=1) == b"", "no such version: the correlation id alone"
+
+
+def test_a_client_that_comes_back_gets_the_answer_of_the_broker_that_is_there_now(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data").start()
+    try:
+        with Wire(broker.kafka_address) as before:
+            assert decode_protocol_versions(_protocol_versions(before))[-1].api_key == 32_035
+            assert _protocol_versions(before, key=31_000) == b""
+        broker.stop()
+        broker.environment["SLUICE_PROTOCOL_VERSION_API_KEY"] = "31000"
+        broker.start()
+        with Wire(broker.kafka_address) as after:
+            assert _protocol_versions(after) == b""
+            assert decode_protocol_versions(_protocol_versions(after, key=31_000))[-1].api_key == 31_000
+    finally:
+        broker.kill()
 
 
 def test_an_api_versions_request_from_the_future_is_answered_as_v0_with_the_table(wire: Wire) -> None:

@@ -3,7 +3,8 @@
     frame → header → handler → codec → the broker → codec → pieces
 
 An API or version that is not served gets the correlation id and nothing else, as the KIP-35 draft asks; for
-ApiVersions the rule is its own (version 0 with error 35 and the table, KIP-511).
+ApiVersions the rule is its own (version 0 with error 35 and the table, KIP-511). The draft's own request is served
+under the key that a setting names.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from core.listeners.kafka.answer_errors import Codes, error_codes_of
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer
+from core.listeners.kafka.versions import protocol_versions
 from core.protocol.apis import API_VERSIONS
 from core.protocol.codec import decode_request, encode_response
 from core.protocol.header import RequestHeader, decode_request_header, encode_response_header
 from core.protocol.primitives import ProtocolError
+from core.protocol.protocol_versions import VERSIONS
+from core.protocol.protocol_versions import encode_response as encode_protocol_versions
 from core.types import FileSlice
 
 log = logging.getLogger(__name__)
@@ -184,6 +188,11 @@ class KafkaSession:
             handler: Handler = HANDLERS[API_VERSIONS]
             answer = handler.function(self, None)
             return self._pack(header, encode_response(API_VERSIONS, 0, answer))
+        own_key = self.broker.config.protocol_version_api_key
+        if own_key and header.api_key == own_key and header.api_version in VERSIONS:
+            body = encode_protocol_versions(protocol_versions(own_key))
+            self._count(UNKNOWN_API, len(body) + 8)
+            return [_HEADER_ONLY.pack(len(body) + 4, header.correlation_id) + body]
         self._count(UNKNOWN_API, 8)
         return [_HEADER_ONLY.pack(4, header.correlation_id)]
 

@@ -1,4 +1,5 @@
-"""ApiVersions (KIP-35 as adopted, KIP-511): what is served, and by which software the client introduces itself."""
+"""What is served: ApiVersions (KIP-35 as adopted, KIP-511), where the client's software introduces itself too, and
+the ProtocolVersionRequest of KIP-35's draft, on a key that a setting names."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import TYPE_CHECKING
 from core.errors import ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from core.protocol.protocol_versions import own_support, support
 from core.protocol.traits import api_versions_names_software
+from core.types import ApiSupport
 
 if TYPE_CHECKING:
     from core.listeners.kafka.door import KafkaSession
@@ -31,10 +34,20 @@ def api_versions(session: KafkaSession, request: ApiVersionsRequest | None) -> A
     return ApiVersionsResponse(error_code=error, api_keys=_served())
 
 
+def protocol_versions(own_key: int) -> list[ApiSupport]:
+    """Every API that is served, by key; the draft's own under `own_key`, unless that is 0."""
+    apis = [support(key, first, last) for key, first, last in _ranges()]
+    return apis if not own_key else [*apis, own_support(own_key)]
+
+
 def _served() -> list[ApiVersion]:
+    return [ApiVersion(*one) for one in _ranges()]
+
+
+def _ranges() -> list[tuple[int, int, int]]:
     from core.listeners.kafka.dispatch import HANDLERS  # the table is complete once all files are loaded
 
-    return [ApiVersion(key, *HANDLERS[key].versions) for key in sorted(HANDLERS)]
+    return [(key, *HANDLERS[key].versions) for key in sorted(HANDLERS)]
 
 
 HANDLERS = table(Handler(18, api_versions))

@@ -54,6 +54,17 @@ async def test_a_wildcard_is_told_as_the_address_by_which_the_request_came(tmp_p
         assert broker["kafka"] == f"127.0.0.1:{app.server.endpoints[0].port}"
 
 
+async def test_the_versions_of_the_kafka_door_are_told_over_http(http: httpx.AsyncClient) -> None:
+    apis = {api["api_key"]: api for api in (await http.get("/api/v1/protocol-versions")).json()["apis"]}
+    assert apis[1] == {
+        "api_key": 1,
+        "api_name": "FetchRequest",
+        "versions": list(range(4, 19)),
+        "deprecated_versions": [0, 1, 2, 3],
+    }
+    assert apis[32_035]["api_name"] == "ProtocolVersionRequest"
+
+
 async def test_a_parameter_that_nobody_knows_is_refused(
     http: httpx.AsyncClient, problem: Callable[[httpx.Response, int, str], dict[str, Any]]
 ) -> None:
