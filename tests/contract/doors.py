@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import time
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import httpx
 import msgspec
@@ -52,33 +52,23 @@ from core.records.batch import build_batch
 from core.records.record import NewRecord
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import KEYS, Wire
+from tests.contract.text_door import TextDoor
+from tests.contract.vocabulary import DoorError, Membership, Read
+
+__all__ = [
+    "DOORS",
+    "DoorError",
+    "KafkaDoor",
+    "Membership",
+    "NativeDoor",
+    "ProxyDoor",
+    "Read",
+    "TextDoor",
+    "having",
+]
 
 V2_JSON = "application/vnd.kafka.v2+json"
 V2_BINARY = "application/vnd.kafka.binary.v2+json"
-
-
-class DoorError(Exception):
-    """A refusal, by Kafka's name for it."""
-
-    def __init__(self, name: str, message: str = "") -> None:
-        super().__init__(f"{name}: {message}")
-        self.name = name
-
-
-class Read(NamedTuple):
-    """A record as a door shows it."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-
-
-class Membership(NamedTuple):
-    """A member of one generation."""
-
-    group: str
-    member_id: str
-    generation: int
 
 
 class KafkaDoor:
@@ -86,7 +76,7 @@ class KafkaDoor:
 
     name: ClassVar[str] = "kafka"
     VERBS: ClassVar[frozenset[str]] = frozenset(
-        {"topics", "produce", "read", "bounds", "truncate", "commit", "members"}
+        {"topics", "produce", "write", "read", "bounds", "truncate", "commit", "members", "join"}
     )
 
     def __init__(self, broker: BrokerProcess) -> None:
@@ -358,7 +348,7 @@ class ProxyDoor:
     """The REST Proxy v2 surface."""
 
     name: ClassVar[str] = "proxy"
-    VERBS: ClassVar[frozenset[str]] = frozenset({"produce", "read", "bounds"})
+    VERBS: ClassVar[frozenset[str]] = frozenset({"produce", "write", "read", "bounds"})
     _NAMES: ClassVar[dict[int, str]] = {
         40401: "UNKNOWN_TOPIC_OR_PARTITION",
         40402: "UNKNOWN_TOPIC_OR_PARTITION",
@@ -413,8 +403,7 @@ class ProxyDoor:
         return found["beginning_offset"], found["end_offset"]
 
 
-Door = KafkaDoor | NativeDoor | ProxyDoor
-DOORS: tuple[type[KafkaDoor] | type[NativeDoor] | type[ProxyDoor], ...] = (KafkaDoor, NativeDoor, ProxyDoor)
+DOORS: tuple[type[Any], ...] = (KafkaDoor, NativeDoor, ProxyDoor, TextDoor)
 
 
 def having(*verbs: str) -> list[type[Any]]:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.contract.doors import DoorError, KafkaDoor, Membership, NativeDoor, having
+from tests.contract.doors import DoorError, KafkaDoor, Membership, NativeDoor, TextDoor, having
 
 committers = pytest.mark.parametrize("door", having("commit"), indirect=True, ids=lambda d: d.name)
 Names = Callable[[], str]
 # Members of a test come one after the other; the usual three seconds are for those that start together.
+BROKER_SCHEMES = ("text",)
 BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
 
 
@@ -30,7 +31,7 @@ def test_what_one_door_commits_every_door_fetches_also_after_kill_9(
         if restart:
             broker.kill()
             broker.start()
-        for kind in (KafkaDoor, NativeDoor):
+        for kind in (KafkaDoor, NativeDoor, TextDoor):
             other = kind(broker)
             assert [other.committed(group, topic, p) for p in (0, 1)] == [7, 0], kind.name
             other.close()
