@@ -75,7 +75,7 @@ class Metrics:
 
     async def _families(self) -> list[Family | Timing]:
         config = self._broker.config
-        families = [*self._kafka(), *self._http(), *self._storage(), *self._state()]
+        families = [*self._kafka(), *self._text(), *self._http(), *self._storage(), *self._state()]
         if self._broker.ready:
             held = await holdings(self._broker, config.metrics_max_topics, config.metrics_max_group_topics)
             families += _held(held)
@@ -102,6 +102,15 @@ class Metrics:
             yield Family(
                 kind, f"sluice_tcp_{name}", meaning, ("door",), [((s,), v) for s, v in by_scheme.items()]
             )
+
+    def _text(self) -> Iterator[Family | Timing]:
+        counters = self._broker.counters
+        if not counters.lines:
+            return  # most brokers have no such door
+        lines: Meterings = [((command,), meter) for command, meter in counters.lines.items()]
+        yield from _metered("sluice_text", "requests of the line protocol", ("command",), lines)
+        errors: Samples = [(key, count) for key, count in counters.line_errors.items()]
+        yield Family("counter", "sluice_text_errors", "Refused lines.", ("command", "code"), errors)
 
     def _api(self, key: int) -> str:
         name = self._api_names.get(key)

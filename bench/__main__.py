@@ -17,6 +17,7 @@ import bench.http
 import bench.records
 import bench.size
 import bench.streams
+import bench.text
 import bench.yardstick  # noqa: F401  (importing a module registers its cases)
 from bench.case import CASES, Figure
 

@@ -52,6 +52,8 @@ _AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f-\x9f,|\udc80-\udcff]|%(?=[0-9A-Fa-f]{2}
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f|\udc80-\udcff]")
 # What is shown of a word that made no sense.
 _SHOWN = 60
+# Characters of a message: it may repeat a name that is as long as a line.
+_LONGEST_MESSAGE = 500
 
 
 class LineError(Exception):
@@ -379,7 +381,9 @@ def ok(correlation_id: bytes, payload: str = "") -> bytes:
 
 
 def refused(correlation_id: bytes, code: str, message: str) -> bytes:
-    """The line of a refusal. `|` and control characters in the message become blanks."""
+    """The line of a refusal. `|` and control characters in the message become blanks, a long one is cut."""
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[:_LONGEST_MESSAGE] + "…"
     shown = _UNPRINTABLE.sub(" ", message).encode("utf-8", "replace")
     return b"V1|%b|ERR|%b|%b\n" % (correlation_id, code.encode(), shown)
 

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import re
+
+import httpx
 import pytest
 
 from tests.broker_process import BrokerProcess
@@ -183,6 +186,18 @@ WRITTEN = {
 )
 def test_args_that_break_a_rule(broker: BrokerProcess, command: str, args: str, message: str) -> None:
     transcript(broker, f"> V1|7|{command}|{args}\nV1|7|ERR|BAD_REQUEST|{message}{WRITTEN[command]}")
+
+
+def test_lines_are_counted_by_command_and_code(broker: BrokerProcess) -> None:
+    say(broker.text_address, b"V1|1|PING|\nV1|1|FLY|\nV1|1|OFFSET|\n")
+    scraped = httpx.get(f"{broker.http}/metrics").text
+    for sample in (
+        'sluice_text_requests_total{command="PING"}',
+        'sluice_text_errors_total{code="UNKNOWN_COMMAND",command="unreadable"}',
+        'sluice_text_errors_total{code="BAD_REQUEST",command="unreadable"}',
+        'sluice_tcp_accepted_connections_total{door="text"}',
+    ):
+        assert re.search(f"^{re.escape(sample)} [1-9]", scraped, re.MULTILINE), sample
 
 
 def test_what_the_broker_refuses_has_kafkas_name_for_it(broker: BrokerProcess) -> None:
