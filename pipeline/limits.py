@@ -53,6 +53,9 @@ MAX_TASKS = 10_000
 PRODUCE_BATCH_BYTES = 512 * 1024
 """Record bytes of one produced batch; brokers refuse more than 1 MiB by default (max.message.bytes)."""
 
+PRODUCE_BUFFER_BYTES = 16 * MIB
+"""Bytes of batches that one task fills at a time, over all partitions; beyond it the largest is sent."""
+
 PRODUCE_IN_FLIGHT = 4
 """Produce requests under way on one connection. Brokers know the last five batches of a
 producer, by which they tell a duplicate."""

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from pipeline.decode import columns as c
+from pipeline.sink.options import WriteOptions, write_options
+from pipeline.sink.rows import check_schema
+from pipeline.sink.writer import BatchWriter, StreamWriter
 from pipeline.source.batch import BatchReader
 from pipeline.source.options import OptionError, ReadOptions, columns_of, read_options
 from pipeline.source.stream import StreamReader
@@ -32,6 +41,21 @@ class SluiceDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """The reader of a streaming query."""
         return StreamReader(with_schema(read_options(self.options, streaming=True), schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of `df.write`; a topic can be appended to, never overwritten."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: use mode('append')")
+        return BatchWriter(self._writing(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """The writer of a streaming query; output mode complete appends each result anew."""
+        return StreamWriter(self._writing(schema))
+
+    def _writing(self, schema: StructType) -> WriteOptions:
+        options = write_options(self.options)
+        check_schema(schema, options.topic)
+        return options
 
 
 def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:

@@ -1,0 +1,43 @@
+"""The header by which a duplicate can be told: which query, batch, task and row wrote a record.
+
+Spark runs a task again when it fails, and a micro-batch again after a crash. The same row then gets the same mark, if
+the query gives the same rows in the same order again, as reads of topics do. A reader who keeps the first record
+of each mark has read every row once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+HEADER = "sluice.written"
+"""The name of the header; its value is `query/batch/task/sequence` in ASCII."""
+
+NO_BATCH = "-"
+"""Stands for the batch in what `df.write` wrote."""
+
+
+class Writer(NamedTuple):
+    """Who writes: the query's id, its batch, and the task's partition number."""
+
+    query: str
+    batch: str
+    task: int
+
+    def mark(self, sequence: int) -> bytes:
+        """The mark of the row with this number in the task, from 0."""
+        return b"%s/%s/%d/%d" % (self.query.encode(), self.batch.encode(), self.task, sequence)
+
+
+class Mark(NamedTuple):
+    """A mark that was read."""
+
+    query: str
+    batch: str
+    task: int
+    sequence: int
+
+
+def parse(value: bytes) -> Mark:
+    """The mark out of a header's value. Raises ValueError for what is none."""
+    query, batch, task, sequence = value.decode("ascii").split("/")
+    return Mark(query, batch, int(task), int(sequence))

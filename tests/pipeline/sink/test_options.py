@@ -1,0 +1,34 @@
+"""The options of a write: what is refused, in which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.sink.options import write_options
+from pipeline.source.options import OptionError
+
+SERVERS = {"kafka.bootstrap.servers": "one:9092"}
+
+
+def test_a_write_is_at_least_once_with_marks_unless_it_says_otherwise() -> None:
+    options = write_options({**SERVERS, "topic": "t"})
+    assert (options.topic, options.codec, options.delivery, options.marks) == ("t", 0, "at-least-once", True)
+    options = write_options({**SERVERS, "MARKS": "false", "kafka.compression.type": "zstd"})
+    assert (options.topic, options.codec, options.marks) == (None, 4, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"delivery": "exactly-once"}, "delivery=exactly-once needs transactions"),
+        ({"delivery": "perhaps"}, "delivery must be at-least-once or exactly-once, not 'perhaps'"),
+        ({"kafka.acks": "1"}, "kafka.acks must be all"),
+        ({"topik": "t"}, "unknown option 'topik'"),
+        ({"kafka.compression.type": "lzma"}, "kafka.compression.type must be none or gzip"),
+        ({"kafka.bootstrap.servers": "nowhere"}, "'nowhere' is no host:port"),
+        ({"kafka.security.protocol": "SSL"}, "SSL is not supported yet"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        write_options({**SERVERS, **options})
