@@ -13,7 +13,7 @@ import click
 
 
 class Lazy(NamedTuple):
-    """A command that is not imported yet: the attribute of `module` that has the same name as the command."""
+    """A command that is not imported yet: the attribute of `module` that is called like it, with `_` for `-`."""
 
     module: str
     help: str
@@ -25,6 +25,9 @@ COMMANDS: dict[str, Lazy] = {
     "consume": Lazy("app.commands.consume", "Read records, or follow them as they come."),
     "groups": Lazy("app.commands.groups", "Consumer groups: members, lag, reset, delete."),
     "offsets": Lazy("app.commands.offsets", "Committed offsets of groups; a topic's offsets by time."),
+    "import-groups": Lazy(
+        "app.commands.import_groups", "Take over groups.json and offsets.json of another broker."
+    ),
 }
 
 
@@ -40,7 +43,7 @@ class LazyGroup(click.Group):
         lazy = COMMANDS.get(cmd_name)
         if lazy is None:
             return super().get_command(ctx, cmd_name)
-        command = getattr(import_module(lazy.module), cmd_name)
+        command = getattr(import_module(lazy.module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

@@ -71,6 +71,27 @@ class GroupDetail(GroupSummary):
     members: list[GroupMember]
 
 
+class MemberToTakeOver(Shape):
+    """A member, and the partitions of the topic that it owns."""
+
+    member_id: Name
+    partitions: list[Partition] = Field(max_length=100_000)
+
+
+class GroupToTakeOver(Shape):
+    """A group as another broker kept it."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
+        {"topic": "orders", "generation_id": 3, "assignor": "range",
+         "members": [{"member_id": "c1", "partitions": [0]}]}
+    ]})  # fmt: skip
+
+    topic: Name
+    generation_id: Generation
+    assignor: Annotated[StrictStr, Field(description="range or roundrobin; empty for no choice.")] = ""
+    members: list[MemberToTakeOver] = Field(default=[], max_length=10_000)
+
+
 # --- positions ----------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from app.native.group_schemas import (
     GroupPage,
     GroupPositionList,
     GroupSummary,
+    GroupToTakeOver,
     PartitionLagDetail,
     PositionReset,
     PositionsToSet,
@@ -93,6 +94,20 @@ async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
         protocol=view.protocol or None,
         members=[_member(member, known=bool(view.protocol)) for member in view.members],
     )
+
+
+@router.put("/{group}", operation_id="takeOverGroup")
+async def take_over_group(broker: BrokerDep, group: GroupId, wanted: GroupToTakeOver) -> GroupDetail:
+    """Go on with a group of another broker, whose members speak the line protocol and need not rejoin.
+
+    Nothing changes where the group has come as far already; 409 where it has members in an older generation.
+    """
+    members = {one.member_id: one.partitions for one in wanted.members}
+    if len(members) < len(wanted.members):
+        detail = "A member stands there twice."
+        raise Problem("invalid-request", detail, errors=[field_error(detail, pointer="#/members")])
+    await broker.groups.lines.take_over(group, wanted.topic, wanted.generation_id, wanted.assignor, members)
+    return await get_group(broker, group)
 
 
 @router.delete("/{group}", operation_id="deleteGroup", status_code=204)

@@ -17,15 +17,23 @@ Such members are known by their host (`HOST`), which no other door gives, so the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.broker.group_members import offers
 from core.broker.records import RecordVerbs
-from core.coordinator.assignor import decode
+from core.coordinator.assignor import decode, encode
 from core.coordinator.group import Group
-from core.coordinator.group_messages import NO_MEMBER, JoinRequest, Leaver, State, SyncRequest
+from core.coordinator.group_messages import (
+    NO_MEMBER,
+    JoinRequest,
+    Leaver,
+    State,
+    StoredGroup,
+    StoredMember,
+    SyncRequest,
+)
 from core.coordinator.member import Member
 from core.coordinator.offsets import NO_OFFSET, Commit
 from core.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
@@ -176,6 +184,55 @@ class LineMembers:
         found = self._groups.committed(group_id, topic, partition)
         return NO_OFFSET if found is None else found.offset
 
+    async def take_over(
+        self,
+        group_id: str,
+        topic: str,
+        generation: int,
+        assignor: str,
+        members: Mapping[str, Sequence[int]],
+    ) -> bool:
+        """A group of another broker goes on here in its generation, with members (id → partitions) that need not
+        rejoin; False when it has come as far already, so that doing it twice does no harm.
+
+        Durable when it returns. Raises NON_EMPTY_GROUP for a group that has members in an older generation,
+        UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_ASSIGNOR, INVALID_REQUEST for a name that cannot be and for a
+        partition of two members.
+        """
+        for member_id in members:
+            _check_names(group_id, member_id)
+        owned = [TopicPartition(topic, partition) for mine in members.values() for partition in mine]
+        for address in owned:
+            self._broker.partition(address)
+        if len(set(owned)) < len(owned):
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"Two members of group {group_id!r} own the same partition."
+            )
+        protocols = offers([topic], assignor)
+        self._groups.coordinator.require_name(group_id)
+        present = self._groups.coordinator.group(group_id)
+        if present is not None and present.generation >= generation:
+            return False
+        stored = [
+            StoredMember(
+                group_id, member_id, None, member_id, HOST, self._session_ms, self._session_ms, protocols,
+                encode(TopicPartition(topic, partition) for partition in partitions),
+            )
+            for member_id, partitions in members.items()
+        ]  # fmt: skip
+        row = StoredGroup(
+            group_id,
+            State.STABLE if stored else State.EMPTY,
+            CONSUMER_PROTOCOL_TYPE,
+            generation,
+            protocols[0][0] if stored else None,
+            stored[0].member_id if stored else None,
+            -1 if stored else self._broker.clock.wall_ms(),
+        )
+        await self._groups.coordinator.take_over(row, stored)
+        self._heard[group_id] = dict.fromkeys(members, self._monotonic())
+        return True
+
     # --- rounds --------------------------------------------------------------------------------------------
 
     def _group_moved(self, group_id: str) -> None:
@@ -317,6 +374,14 @@ class LineMembers:
         count = self._groups.members.partitions
         exist = {TopicPartition(t, p) for t in _topics(group, members.values()) for p in range(count(t))}
         return leader if exist != assigned else None
+
+
+def _check_names(group_id: str, member_id: str) -> None:
+    for what, name in (("group", group_id), ("consumer", member_id)):
+        if not name or len(name) > MAX_NAME or not name.isprintable():
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"The name of a {what} has 1 to {MAX_NAME} printable characters."
+            )
 
 
 def _is_line(member: Member) -> bool:

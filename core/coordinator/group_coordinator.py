@@ -21,6 +21,7 @@ from core.coordinator.commits import OffsetVerbs
 from core.coordinator.group import Group
 from core.coordinator.group_messages import (
     NO_MEMBER,
+    GroupChange,
     GroupListing,
     GroupView,
     JoinReply,
@@ -28,6 +29,8 @@ from core.coordinator.group_messages import (
     Leaver,
     LeaveReply,
     State,
+    StoredGroup,
+    StoredMember,
     SyncReply,
     SyncRequest,
 )
@@ -156,6 +159,26 @@ class GroupCoordinator(OffsetVerbs):
             if (not wanted_states or listing.state.lower() in wanted_states)
             and (not wanted_types or listing.group_type.lower() in wanted_types)
         ]
+
+    async def take_over(self, group: StoredGroup, members: Sequence[StoredMember]) -> None:
+        """A group as it was kept elsewhere goes on here, as after a restart; durable when it returns.
+
+        Raises INVALID_GROUP_ID, POLICY_VIOLATION, and NON_EMPTY_GROUP for a group that has members here.
+        """
+        self.require_name(group.group_id)
+        entry, error = self._entries.get(group.group_id), ErrorCode.NONE
+        if entry is None:
+            entry, error = self._create(group.group_id)
+        elif entry.group.state is not State.EMPTY:
+            error = ErrorCode.NON_EMPTY_GROUP
+        if error or entry is None:
+            raise BrokerError(error, f"Group {group.group_id!r} cannot be taken over.", group=group.group_id)
+        entry.group = Group.restored(group, members, self._settings, self._monotonic())
+        entry.stored = True
+        saving = entry.saving = self._persist([GroupChange(group, tuple(members), replace_members=True)])
+        saving.add_done_callback(partial(self._saved, entry, []))
+        self._arm(entry)
+        await self._durable(saving)
 
     async def delete(self, group_id: str) -> None:
         """DeleteGroups: the group and its offsets go.

@@ -302,6 +302,53 @@ def test_names_that_cannot_be_are_refused(play: Play) -> None:
     play(scenario)
 
 
+def test_a_group_of_another_broker_goes_on_in_its_generation(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        shares = {"c1": [0, 2], "c2": [1, 3]}
+        assert await lines(world).take_over("g", "t", 7, "roundrobin", shares)
+        assert await lines(world).sync("g", "t", "c1", 7) == (7, [0, 2])
+        assert not await lines(world).take_over("g", "t", 7, "roundrobin", shares), "it is here already"
+        await world.kill()
+        assert beats(world, "c2", 7) is ErrorCode.NONE
+        await lines(world).commit("g", "t", "c2", 7, 3, 5)
+        given = await join(world, "c3", assignor="roundrobin")
+        assert given == (8, [2])
+        assert not await lines(world).take_over("g", "t", 7, "roundrobin", shares)
+        assert await refused(lambda: lines(world).take_over("g", "t", 9, "", shares)) is (
+            ErrorCode.NON_EMPTY_GROUP
+        )
+        assert await join(world, "c1", assignor="roundrobin") == (8, [0, 3])
+        assert beats(world, "c2", 8) is ErrorCode.NONE
+
+    play(scenario)
+
+
+def test_a_taken_over_member_that_is_not_heard_of_goes(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await lines(world).take_over("g", "t", 7, "range", {"c1": [0]})
+        await asyncio.sleep(SESSION + 1)
+        assert await join(world, "c2") == (9, [0, 1, 2, 3])
+
+    play(scenario)
+
+
+def test_a_group_that_cannot_be_is_not_taken_over(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        async def takes(members: dict[str, list[int]], topic: str = "t", assignor: str = "") -> ErrorCode:
+            return await refused(lambda: lines(world).take_over("g", topic, 7, assignor, members))
+
+        assert await takes({"c1": [0], "c2": [0]}) is ErrorCode.INVALID_REQUEST
+        assert await takes({"c1": [4]}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await takes({"c1": [0]}, "nowhere") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await takes({"": [0]}) is ErrorCode.INVALID_REQUEST
+        assert await takes({"c1": [0]}, assignor="none") is ErrorCode.UNSUPPORTED_ASSIGNOR
+        assert world.broker.groups.describe("g") is None
+        assert await lines(world).take_over("g", "t", 7, "", {})
+        assert await join(world, "c1") == (8, [0, 1, 2, 3])
+
+    play(scenario)
+
+
 def test_a_full_group_says_so(play: Play) -> None:
     async def scenario(world: World) -> None:
         await join(world, "c1")
