@@ -61,7 +61,7 @@ class Outcome:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()[:16]
 
 
-class _Complaints(logging.Handler):
+class Complaints(logging.Handler):
     """The broker's log, in the trace. Tracebacks are failures, unless the disk or a death explains them."""
 
     def __init__(self, trace: Callable[[str], None]) -> None:
@@ -82,7 +82,7 @@ def simulate(seed: int, *, seconds: float = SECONDS) -> Outcome:
     outcome = Outcome(seed)
     directory = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     loop = SimLoop()
-    complaints = _Complaints(lambda text: outcome.trace.append(f"{loop.now:9.4f} {text}"))
+    complaints = Complaints(lambda text: outcome.trace.append(f"{loop.now:9.4f} {text}"))
     logging.getLogger().addHandler(complaints)
     try:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -98,7 +98,7 @@ def simulate(seed: int, *, seconds: float = SECONDS) -> Outcome:
     return outcome
 
 
-def _check_quiet(loop: SimLoop, complaints: _Complaints) -> None:
+def _check_quiet(loop: SimLoop, complaints: Complaints) -> None:
     crashes = [one for one in loop.crashes if not isinstance(one.get("exception"), Died)]
     if crashes:
         raise BrokenPromiseError(f"an exception that nobody caught: {crashes[0]}")
