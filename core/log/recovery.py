@@ -23,10 +23,10 @@ from core.errors import BrokerError
 from core.log import files
 from core.log.checkpoint import LEADER_EPOCHS
 from core.log.context import LogContext
-from core.log.epochs import LeaderEpochs
+from core.log.epochs import UNKNOWN, LeaderEpochs
 from core.log.log import Log
 from core.log.producer_state import ProducerStates, Snapshots
-from core.log.scan import SCAN_WINDOW, Scan, scan
+from core.log.scan import SCAN_WINDOW, EpochCheck, Scan, scan
 from core.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -182,7 +182,7 @@ class _Opening:
         if not self._segments:
             return
         if not (self._known.clean and self._end_is_whole()):
-            self._recover(epochs_known)
+            epochs_known = self._recover(epochs_known)
         if not epochs_known:
             self._find_epochs()
         self._epochs.truncate_to(self._end)
@@ -204,12 +204,16 @@ class _Opening:
         point = self._known.recovery_point
         return point is None or self._end >= point
 
-    def _recover(self, epochs_known: bool) -> None:
-        """Check everything from the recovery point on; cut the log behind the last whole batch."""
+    def _recover(self, epochs_known: bool) -> bool:
+        """Check everything from the recovery point on; cut the log behind the last whole batch.
+
+        Whether the leader epochs are known: not if the batches contradict what was read of them.
+        """
         point = self._known.recovery_point or 0
         first = next((i for i, s in enumerate(self._segments) if s.base_offset > point), len(self._segments))
         first = max(first - 1, 0)
         position, offset = self._resume_at(self._segments[first], point)
+        epochs = EpochCheck(self._epochs if epochs_known else None, self._epoch_before(first, position))
         for i in range(first, len(self._segments)):
             segment = self._segments[i]
             if i > first:
@@ -222,16 +226,28 @@ class _Opening:
                 offset,
                 limit=None if last else self._segments[i + 1].base_offset,
                 dense=self._is_dense(segment, last),
-                epochs=self._epochs if epochs_known else None,
+                epochs=epochs,
             )
             self._end = result.next_offset
             _write_again(segment, position, result.position)
             if result.reason is not None:
                 self._cut(i, result)
-                return
+                break
             segment.mark_loaded()
             if not last:
                 segment.seal()
+        if epochs.doubtful:
+            logger.warning("%s: the leader epochs do not fit the log, they are found anew", self._name)
+        return epochs_known and not epochs.doubtful
+
+    def _epoch_before(self, index: int, position: int) -> int:
+        """The epoch of batches in front of a place in segment `index`, as that segment or the one before begins."""
+        if not position and not index:
+            return UNKNOWN
+        try:
+            return self._segments[index if position else index - 1].first_batch(0).leader_epoch
+        except BrokerError:
+            return UNKNOWN
 
     def _is_dense(self, segment: Segment, last: bool) -> bool:
         """Whether no offset can be missing in a segment but by loss.

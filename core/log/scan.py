@@ -22,6 +22,32 @@ class Scan(NamedTuple):
     reason: str | None
 
 
+class EpochCheck:
+    """Compares the leader epochs of batches with what is known of them, over all segments that are scanned.
+
+    What is known comes from a file without a checksum: a batch of the same epoch as the one before it is
+    believed, and not the file, which is `doubtful` from then on. `before` is the epoch of the batch in front of the
+    first, UNKNOWN if there is none; `known` is None where no epochs are known.
+    """
+
+    def __init__(self, known: LeaderEpochs | None, before: int = UNKNOWN) -> None:
+        self._known = known
+        self._before = before
+        self.doubtful = False
+
+    def reason(self, header: BatchHeader) -> str | None:
+        """What is wrong with the epoch of a batch, or None."""
+        epoch = header.leader_epoch
+        # Below the log start the epochs are forgotten, while batches may still be there.
+        wanted = self._known.epoch_for(header.base_offset) if self._known is not None else UNKNOWN
+        if wanted not in (UNKNOWN, epoch):
+            if self._before not in (UNKNOWN, epoch):
+                return f"leader epoch {epoch} in the epoch {wanted}"
+            self._known, self.doubtful = None, True
+        self._before = epoch
+        return None
+
+
 def scan(
     segment: Segment,
     position: int,
@@ -29,14 +55,14 @@ def scan(
     *,
     limit: int | None,
     dense: bool,
-    epochs: LeaderEpochs | None,
+    epochs: EpochCheck,
 ) -> Scan:
     """Check every batch of a segment from `position` on, and index the good ones.
 
     `limit` is the first offset that belongs to the segment behind. `dense` demands that no offset is left
     out, which compaction alone may do: base offset and leader epoch lie outside the checksum, so they are
     compared with what must come. Where a hole is followed by a batch that fits in front of it, the batch
-    behind the hole is the bad one. `epochs` is None where they are not known.
+    behind the hole is the bad one.
     """
     file = segment.log.reading()
     end = segment.size
@@ -57,7 +83,9 @@ def scan(
         if reason is None and before_hole and before_hole.next_offset <= header.base_offset < next_offset:
             return before_hole
         if reason is None:
-            reason = _order_reason(header, next_offset, limit, dense, epochs)
+            reason = _order_reason(header, next_offset, limit, dense)
+        if reason is None:
+            reason = epochs.reason(header)
         if reason is not None:
             return Scan(position, next_offset, reason)
         hole = header.base_offset > next_offset
@@ -82,16 +110,10 @@ def _header_reason(header: BatchHeader, size: int, left: int) -> str | None:
     return None
 
 
-def _order_reason(
-    header: BatchHeader, next_offset: int, limit: int | None, dense: bool, epochs: LeaderEpochs | None
-) -> str | None:
+def _order_reason(header: BatchHeader, next_offset: int, limit: int | None, dense: bool) -> str | None:
     base = header.base_offset
     if base < next_offset or (dense and base != next_offset):
         return f"offset {base} where {next_offset} is next"
     if limit is not None and header.last_offset >= limit:
         return f"offset {header.last_offset} where the segment ends before {limit}"
-    epoch = epochs.epoch_for(base) if epochs is not None else UNKNOWN
-    # Below the log start the epochs are forgotten, while batches may still be there.
-    if epoch not in (UNKNOWN, header.leader_epoch):
-        return f"leader epoch {header.leader_epoch} in the epoch {epoch}"
     return None

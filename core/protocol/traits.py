@@ -30,6 +30,11 @@ def metadata_empty_means_all(version: int) -> bool:
     return version == 0
 
 
+def metadata_may_leave_names_out(version: int) -> bool:
+    """Whether an answer of Metadata may name a topic by its id alone."""
+    return version >= 12
+
+
 def names_topics_by_id(key: int, version: int) -> bool:
     """Whether Produce (0) and Fetch (1) of this version name topics by UUID (KIP-516)."""
     return version >= 13 and key in (0, 1)

@@ -7,6 +7,7 @@ python -m tests.fuzz --target record-batch --seconds 3600 [--seed N]
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import sys
 import time
@@ -26,6 +27,8 @@ def main() -> int:
     arguments.add_argument("--seconds", type=float, default=60.0, help="for each")
     arguments.add_argument("--seed", type=int, default=random.randrange(2**32))
     chosen = arguments.parse_args()
+    # Damaged files are complained about, as they should be.
+    logging.getLogger().addHandler(logging.NullHandler())
     print(f"seed {chosen.seed}")
     found = 0
     for parser in parsers():

@@ -151,10 +151,11 @@ class _Attack:
         stream = Stream(self.machine.network, self.door.port)
         transport = await stream.open()
         for _ in range(_BURST):
-            data = first.pop() if first else self._request()
+            # What is in the corpus stands there as it went over the wire.
+            data = first.pop() if first else self.door.frame(self._request())
             self.recent.append(data)
             before = time.process_time()
-            transport.write(self.door.frame(data))
+            transport.write(data)
             await asyncio.sleep(_PATIENCE / _BURST)
             took = time.process_time() - before
             self.report.inputs += 1
@@ -172,7 +173,10 @@ class _Attack:
 
     async def _healthy(self) -> None:
         """Others are served as ever."""
-        kafka, http = KafkaStream(self.machine.network, KAFKA_PORT), HttpStream(self.machine.network, HTTP_PORT)
+        kafka, http = (
+            KafkaStream(self.machine.network, KAFKA_PORT),
+            HttpStream(self.machine.network, HTTP_PORT),
+        )
         try:
             await kafka.call(METADATA, METADATA_VERSION, MetadataRequest(topics=[]))
             status, _ = await http.call("GET", "/healthz")
@@ -192,4 +196,6 @@ class _Attack:
 
     def _found(self, why: str) -> None:
         if self.report.finding is None:
-            self.report.finding = Finding(self.report.target, b"".join(map(self.door.frame, self.recent)), why)
+            self.report.finding = Finding(
+                self.report.target, b"".join(self.recent), why
+            )

@@ -118,9 +118,7 @@ def _batch(data: bytes) -> None:
     compacted = parse_topic_config({"cleanup.policy": "compact", "compression.type": "zstd"})
     for config in (TopicConfig(), compacted):
         try:
-            validate_produce(
-                memoryview(bytearray(buffer)), config, now_ms=NOW, max_decompressed_bytes=LIMIT
-            )
+            validate_produce(memoryview(bytearray(buffer)), config, now_ms=NOW, max_decompressed_bytes=LIMIT)
         except BrokerError:
             continue
 
@@ -220,7 +218,13 @@ class _LogFiles:
         self.shelf = Shelf(self.root, segment_bytes=600)
         log = self.shelf.open()
         for i in range(12):
-            append(log, records(f"value {i}" * 4, f"more {i}"), producer_id=3, producer_epoch=0, base_sequence=2 * i)
+            append(
+                log,
+                records(f"value {i}" * 4, f"more {i}"),
+                producer_id=3,
+                producer_epoch=0,
+                base_sequence=2 * i,
+            )
         self.values = values(log)
         self.clean_end = log.offsets.log_end_offset
         self.shelf.reopen_cleanly(log).close()

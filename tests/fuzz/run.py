@@ -50,7 +50,8 @@ class Report:
 
     def __str__(self) -> str:
         return (
-            f"{self.target:14} {self.inputs:>9,} inputs, {self.refused:>9,} refused, slowest {self.slowest * 1000:5.1f} ms, "
+            f"{self.target:14} {self.inputs:>9,} inputs, {self.refused:>9,} refused, "
+            f"slowest {self.slowest * 1000:5.1f} ms, "
             f"memory +{self.growth / 2**20:.0f} MiB" + (f": {self.finding.why}" if self.finding else "")
         )
 

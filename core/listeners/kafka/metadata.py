@@ -35,7 +35,7 @@ from core.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from core.protocol.primitives import NIL
-from core.protocol.traits import metadata_empty_means_all
+from core.protocol.traits import metadata_empty_means_all, metadata_may_leave_names_out
 
 if TYPE_CHECKING:
     from core.listeners.kafka.door import KafkaSession
@@ -88,7 +88,10 @@ def _one(
         code = error.code
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name is not None:
         code = _create(session, name, request.allow_auto_topic_creation)
-    return MetadataResponseTopic(code, name if wanted.topic_id == NIL else None, wanted.topic_id)
+    # Versions that ask by id but cannot say that there is no name say that it is empty.
+    unnamed = None if metadata_may_leave_names_out(session.version) else ""
+    shown = unnamed if name is None or wanted.topic_id != NIL else name
+    return MetadataResponseTopic(code, shown, wanted.topic_id)
 
 
 def _create(session: KafkaSession, name: str, allowed: bool) -> ErrorCode:

@@ -9,7 +9,7 @@ import pytest
 from core.log import scan as module
 from core.log.epochs import LeaderEpochs
 from core.log.files import FilePool
-from core.log.scan import Scan, scan
+from core.log.scan import EpochCheck, Scan, scan
 from core.log.segment import Segment
 from core.records.batch import assign, build_batch
 from core.records.record import NewRecord
@@ -24,7 +24,7 @@ def batch(offset: int, count: int = 1, *, epoch: int = 0, size: int = 10) -> byt
 def scanned(tmp_path: Path, data: bytes, **options: object) -> Scan:
     (tmp_path / "00000000000000000000.log").write_bytes(data)
     segment = Segment(FilePool(5), str(tmp_path), 0, interval=100, created_ms=0, size=len(data))
-    settings: dict[str, object] = {"limit": None, "dense": True, "epochs": None} | options
+    settings: dict[str, object] = {"limit": None, "dense": True, "epochs": EpochCheck(None)} | options
     return scan(segment, 0, 0, **settings)  # type: ignore[arg-type]
 
 
@@ -102,16 +102,30 @@ def test_the_leader_epoch_must_be_the_one_of_that_offset(tmp_path: Path) -> None
     epochs.assign(2, 1)
     epochs.assign(4, 3)
     good = [batch(0, epoch=1), batch(1, epoch=2), batch(2, epoch=2), batch(3, epoch=4)]
-    assert scanned(tmp_path, b"".join(good), epochs=epochs).next_offset == 4
-    assert scanned(tmp_path, b"".join([*good[:2], batch(2, epoch=3)]), epochs=epochs).next_offset == 2
-    assert scanned(tmp_path, b"".join([*good[:3], batch(3, epoch=2)]), epochs=epochs).next_offset == 3
+    assert scanned(tmp_path, b"".join(good), epochs=EpochCheck(epochs)).next_offset == 4
+    assert (
+        scanned(tmp_path, b"".join([*good[:2], batch(2, epoch=3)]), epochs=EpochCheck(epochs)).next_offset
+        == 2
+    )
+    assert (
+        scanned(tmp_path, b"".join([*good[:3], batch(3, epoch=7)]), epochs=EpochCheck(epochs)).next_offset
+        == 3
+    )
+
+
+def test_batches_of_one_epoch_are_believed_against_a_list_without_a_checksum(tmp_path: Path) -> None:
+    epochs = LeaderEpochs(str(tmp_path / "epochs"))
+    epochs.assign(8, 1)
+    check = EpochCheck(epochs)
+    found = scanned(tmp_path, b"".join([batch(i, epoch=1) for i in range(3)]), epochs=check)
+    assert (found.next_offset, found.reason, check.doubtful) == (3, None, True)
 
 
 def test_good_batches_are_indexed(tmp_path: Path) -> None:
     data = b"".join(batch(i) for i in range(20))
     (tmp_path / "00000000000000000000.log").write_bytes(data)
     segment = Segment(FilePool(5), str(tmp_path), 0, interval=100, created_ms=0, size=len(data))
-    scan(segment, 0, 0, limit=None, dense=True, epochs=None)
+    scan(segment, 0, 0, limit=None, dense=True, epochs=EpochCheck(None))
     segment.mark_loaded()
     assert segment.max_timestamp == 1019
     assert segment.offsets.count > 5

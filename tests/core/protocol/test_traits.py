@@ -18,3 +18,7 @@ def test_topics_go_by_id_from_version_13_of_produce_and_fetch_alone() -> None:
 def test_zstd_is_known_from_version_7_of_produce_and_10_of_fetch() -> None:
     assert [traits.knows_zstd(0, version) for version in (6, 7)] == [False, True]
     assert [traits.knows_zstd(1, version) for version in (9, 10)] == [False, True]
+
+
+def test_answers_of_metadata_may_leave_names_out_from_version_12_on() -> None:
+    assert [traits.metadata_may_leave_names_out(version) for version in (10, 11, 12)] == [False, False, True]
