@@ -10,13 +10,13 @@ import difflib
 import ipaddress
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.logs import FORMATS, LEVELS
 from app.proxy.dialect import DIALECTS
-from core.config import Config, Endpoint
+from core.config import LISTENER_OPTIONS, Config, Endpoint
 from core.errors import BrokerError, StartupError
 from core.topic_config import parse_topic_config
 
@@ -227,8 +227,26 @@ def _parse_switch(variable: str, text: str) -> bool:
 
 
 def parse_listener(text: str) -> Endpoint:
-    """A listener from `scheme://host:port`; IPv6 in brackets, port 0 allowed. Raises StartupError."""
-    return _parse_endpoint(text, "listener", lowest_port=0)
+    """A listener from `scheme://host:port[?option=value]`; IPv6 in brackets, port 0 allowed. Raises StartupError."""
+    address, _, query = text.partition("?")
+    endpoint = _parse_endpoint(address, "listener", lowest_port=0)
+    return replace(endpoint, options=_parse_options(endpoint.scheme, query)) if "?" in text else endpoint
+
+
+def _parse_options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
+    known = LISTENER_OPTIONS.get(scheme, {})
+    options: dict[str, str] = {}
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        if name not in known:
+            may = f"knows {', '.join(known)}" if known else "has no options"
+            raise StartupError(f"A {scheme} listener {may}; {name!r} is not one of them.")
+        if value not in known[name] or name in options:
+            raise StartupError(
+                f"The option {name} of a listener is {' or '.join(sorted(known[name]))}, once; not {value!r}."
+            )
+        options[name] = value
+    return tuple(options.items())
 
 
 def parse_advertised(text: str) -> Endpoint:

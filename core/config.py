@@ -15,15 +15,31 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address a door listens on, or is advertised as: `scheme://host:port`."""
+    """One address a door listens on, or is advertised as: `scheme://host:port`.
+
+    `options` are what a listener of its scheme lets itself be told, as (name, value); see `LISTENER_OPTIONS`.
+    """
 
     scheme: str
     host: str
     port: int
+    options: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        options = "&".join(f"{name}={value}" for name, value in self.options)
+        return f"{self.scheme}://{host}:{self.port}{'?' if options else ''}{options}"
+
+    def option(self, name: str) -> str:
+        """The value of an option, or its default: the first of its choices."""
+        return dict(self.options).get(name) or LISTENER_OPTIONS[self.scheme][name][0]
+
+
+# What may stand behind the address of a listener, by scheme: the option, and its values, the default first.
+LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    # The message format: 1 since Kafka 0.7, 0 before. Clients of one do not understand the other.
+    "kafka07": {"magic": ("1", "0")},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +94,14 @@ class Config:
     max_decompressed_bytes: int = 64 * MIB
     # Batches of many records that readers over HTTP have read in part, kept open for their next request.
     max_opened_bytes: int = 16 * MIB
+
+    # --- Kafka 0.7 -----------------------------------------------------------------------------------------
+    # One answer to a 0.7 fetch; the message at its start comes whole beyond it. Its clients ask for 300 KB to 1 MB.
+    legacy_fetch_max_bytes: int = 1 * MIB
+    # Bytes of log that are measured for 0.7 in one go: 10 to 30 ms of a thread.
+    legacy_slice_bytes: int = 4 * MIB
+    # Slices and fetches of 0.7 at the same time, each in a thread with what one batch decompresses to.
+    legacy_threads: int = 2
 
     # --- HTTP ----------------------------------------------------------------------------------------------
     # A produce body; capped while it is read.

@@ -43,9 +43,16 @@ def _text_door(broker: Broker) -> tuple[Door, type[Connection]]:
     return TextDoor(broker), LineConnection
 
 
+def _legacy_door(broker: Broker) -> tuple[Door, type[Connection]]:
+    from core.listeners.legacy.door import LegacyDoor
+
+    return LegacyDoor(broker), Connection
+
+
 # By the scheme of the listener: the door, and how its requests are told apart on the wire.
 DOORS: dict[str, Callable[[Broker], tuple[Door, type[Connection]]]] = {
     "kafka": _kafka_door,
+    "kafka07": _legacy_door,
     "text": _text_door,
 }
 

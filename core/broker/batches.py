@@ -15,7 +15,7 @@ from core.log.old_offsets import segment_offsets
 from core.log.producer_state import ProducerState
 from core.records.conversion import up_convert
 from core.records.header import MAGIC
-from core.records.validation import validate_produce
+from core.records.validation import ProduceBatches, validate_produce
 from core.types import AppendResult, LogRead, TimestampOffset, TopicPartition
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -66,6 +66,13 @@ class BatchVerbs(TopicVerbs):
             checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit)
         else:
             checked = up_convert(records, config, now_ms=now, max_bytes=limit)
+        return self._append(log, topic_partition, checked)
+
+    def append_checked(self, topic_partition: TopicPartition, checked: ProduceBatches) -> AppendResult:
+        """Append batches that `core.records` has checked against the topic's rules; see `append`."""
+        return self._append(self.log(topic_partition), topic_partition, checked)
+
+    def _append(self, log: Log, topic_partition: TopicPartition, checked: ProduceBatches) -> AppendResult:
         if not checked.headers:  # an empty message set of old: Kafka answers offset −1 and no error
             return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
         result = log.append(checked.buffer, checked.headers, leader_epoch=current_epoch(log))

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+from dataclasses import replace
 from typing import Protocol
 
 from core.clock import Clock
@@ -61,7 +62,7 @@ class Acceptor:
         """Take the port. Raises StartupError with one line."""
         self._socket = bind_socket(self.endpoint)
         port = self._socket.getsockname()[1]
-        self.endpoint = Endpoint(self.endpoint.scheme, self.endpoint.host, port)
+        self.endpoint = replace(self.endpoint, port=port)
         self._door.bound(self.endpoint)
 
     async def start(self) -> None:

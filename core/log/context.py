@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from core.clock import Clock
 from core.config import Config
 from core.log.files import FilePool
+from core.log.legacy_views import LegacyViews
 
 if TYPE_CHECKING:
     from core.log.log import Log
@@ -46,7 +47,7 @@ class Trash:
 class LogContext:
     """The surroundings of a log."""
 
-    __slots__ = ("_complained", "_silent", "clock", "config", "dirty", "pool", "touched", "trash")
+    __slots__ = ("_complained", "_silent", "clock", "config", "dirty", "legacy", "pool", "touched", "trash")
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self.config = config
@@ -57,9 +58,17 @@ class LogContext:
         self.dirty: set[Log] = set()
         # Logs that were appended to since their indexes were last written, the longest waiting first.
         self.touched: dict[Log, None] = {}
+        # How Kafka 0.7 sees those of them that it has asked for.
+        self.legacy = LegacyViews(self.pool, config.max_decompressed_bytes)
         # When a write error was last logged, in monotonic seconds, and how many were not since.
         self._complained = -COMPLAIN_SECONDS
         self._silent = 0
+
+    def forget(self, log: Log) -> None:
+        """A log is closed, or no more."""
+        self.dirty.discard(log)
+        self.touched.pop(log, None)
+        self.legacy.forget(log)
 
     def complain(self, what: object, error: OSError) -> None:
         """Log a write error, but not one line for each of a thousand requests a second on a full disk."""

@@ -398,7 +398,7 @@ class Log:
 
     def close(self) -> None:
         """Write indexes and producer state, let go of all files. Flush before; nothing may be called after."""
-        self._leave()
+        self._context.forget(self)
         for segment in self._segments.all:
             segment.flush_indexes()
         if self._end and (self._end not in self._snapshots.offsets or self._producers.changed):
@@ -408,12 +408,8 @@ class Log:
     def abandon(self) -> None:
         """The partition is deleted: take nothing more, let go of all files without writing."""
         self.failure = DELETED
-        self._leave()
+        self._context.forget(self)
         self.release()
-
-    def _leave(self) -> None:
-        self._context.dirty.discard(self)
-        self._context.touched.pop(self, None)
 
     def release(self) -> None:
         """Let go of all files; they are opened again at need."""
@@ -441,6 +437,7 @@ class Log:
             return
         for segment in self._segments.all[:-1][:count]:
             try:
+                self._context.legacy.before_removal(self, [segment])
                 self._remove_files(segment)
             except OSError as error:
                 logger.error("%s: segment %d stays: %s", self.topic_partition, segment.base_offset, error)
@@ -455,7 +452,7 @@ class Log:
         """Take a segment's files out of the log's sight. Raises OSError."""
         segment.close()
         now = self._context.clock.monotonic()
-        for path in segment.paths():
+        for path in [*segment.sidecars(), *segment.paths()]:
             with contextlib.suppress(FileNotFoundError):
                 files.rename(path, path + DELETED_SUFFIX)
                 self._context.trash.add(path + DELETED_SUFFIX, now)

@@ -43,6 +43,7 @@ from core.log.checkpoint_task import CheckpointFiles, CheckpointTask
 from core.log.context import LogContext
 from core.log.directories import DELETE_SUFFIX, delete_name, is_ours, partition_of
 from core.log.entry import LogEntry
+from core.log.legacy_views import LegacyViews
 from core.log.log import Log
 from core.log.recovery import LastKnown, open_log
 from core.log.sizes import SizeTask
@@ -150,6 +151,11 @@ class LogManager:
         if entry is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}.")
         return entry.log or self._open(tp, entry)
+
+    @property
+    def legacy(self) -> LegacyViews:
+        """How Kafka 0.7 sees the logs."""
+        return self._context.legacy
 
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._entries

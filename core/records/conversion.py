@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from core.errors import BrokerError, ErrorCode
 from core.records.batch import batches, encode_batch, iter_records, recompress, set_log_append_time
@@ -46,6 +46,16 @@ def up_convert(buffer: Buffer, config: TopicConfig, *, now_ms: int, max_bytes: i
     MESSAGE_TOO_LARGE, INVALID_TIMESTAMP and INVALID_RECORD as `validate_produce` does.
     """
     groups = parse_message_set(buffer, max_bytes=max_bytes)
+    return batches_of(groups, len(buffer), config, now_ms=now_ms)
+
+
+def batches_of(
+    groups: Sequence[MessageGroup], size: int, config: TopicConfig, *, now_ms: int
+) -> ProduceBatches:
+    """Messages of an old format as batches of magic 2, checked against the rules of the topic; see `up_convert`.
+
+    `size` is what they took on the wire; a batch of them never takes twice as much.
+    """
     _check_rules(groups, config, now_ms)
     own_time = config.message_timestamp_type == "CreateTime"
     out = bytearray()
@@ -53,7 +63,7 @@ def up_convert(buffer: Buffer, config: TopicConfig, *, now_ms: int, max_bytes: i
     base_offset = 0
     for group in groups:
         codec = group.codec if config.compression_type == "producer" else CODECS[config.compression_type]
-        for messages in _portions(group, len(buffer), config.max_message_bytes):
+        for messages in _portions(group, size, config.max_message_bytes):
             batch = _batch(messages, codec, base_offset)
             check_size(len(batch), config)
             if not own_time:
@@ -115,7 +125,7 @@ def without_zstd(buffer: bytes, *, max_bytes: int) -> bytes:
     return b"".join(out)
 
 
-def _check_rules(groups: list[MessageGroup], config: TopicConfig, now_ms: int) -> None:
+def _check_rules(groups: Sequence[MessageGroup], config: TopicConfig, now_ms: int) -> None:
     if any(group.timestamp_type == LOG_APPEND_TIME for group in groups):
         raise BrokerError(
             ErrorCode.INVALID_TIMESTAMP, "A producer may not mark its timestamps as LogAppendTime."

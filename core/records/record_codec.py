@@ -15,7 +15,7 @@ What the extension would do by itself, and is kept from:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from core.records.record_codec_pure import (
     offsets_disagree,
 )
 
-__all__ = ["RecordFields", "decode_records", "encode_records", "extension"]
+__all__ = ["RecordFields", "decode_records", "encode_records", "extension", "plain_values"]
 
 # What the extension's reader looks at: base offset, magic, attributes, last offset delta, base and max
 # timestamp, record count.
@@ -132,6 +132,26 @@ def decode_records(header: BatchHeader, body: Buffer, first_offset: int, limit: 
         yield from decode_records_pure(header, body, max(first_offset, previous + 1), limit)
     except (compiled.corrupt, ValueError, OverflowError, MemoryError) as error:
         raise cannot_decode(header, error) from None
+
+
+def plain_values(header: BatchHeader, body: Buffer) -> tuple[Sequence[int], list[bytes]]:
+    """The offsets and the values of all records in `body`, already decompressed; a null value is empty.
+
+    For readers of old formats that want nothing else: twice as fast as whole records. Raises BrokerError
+    CORRUPT_MESSAGE for records that cannot be told apart.
+    """
+    compiled = extension()
+    if compiled is not None and header.record_count == header.last_offset_delta + 1:
+        try:
+            values = [record.value or b"" for record in compiled.batch(_readable(header, body))]
+        except UnicodeDecodeError:
+            pass  # a header name that is not UTF-8: see `decode_records`
+        except (compiled.corrupt, ValueError, OverflowError, MemoryError) as error:
+            raise cannot_decode(header, error) from None
+        else:
+            return range(header.base_offset, header.base_offset + len(values)), values
+    records = list(decode_records(header, body, 0, header.record_count))
+    return [record.offset for record in records], [record.value or b"" for record in records]
 
 
 def _readable(header: BatchHeader, body: Buffer) -> memoryview:

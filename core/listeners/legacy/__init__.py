@@ -1,0 +1,1 @@
+"""The Kafka 0.7 door."""

@@ -1,0 +1,151 @@
+"""The Kafka 0.7 door: five requests, byte addresses, and no answer to a PRODUCE.
+
+A producer of 0.7 is told nothing but by its connection: whatever is wrong with what it sends closes it, with one
+line in our log, as Kafka 0.7.2 did. Readers get the error codes of 0.7. Every listener speaks one message format,
+magic 1 or 0, because a client of one does not understand the other; what it is sent may be in either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from core.broker.broker import Broker
+from core.broker.legacy import LegacyTopics
+from core.config import Endpoint
+from core.errors import BrokerError, ErrorCode
+from core.listeners.connection import Answer, RefusedError
+from core.protocol.legacy import (
+    FetchAnswer,
+    FetchPart,
+    LegacyError,
+    LegacyRequest,
+    OffsetsQuestion,
+    ProducePart,
+    RequestType,
+    decode_request,
+    encode_fetch_answer,
+    encode_multifetch_answer,
+    encode_offsets_answer,
+)
+from core.protocol.primitives import ProtocolError
+from core.records.message_set import MessageGroup
+
+_CODES = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: LegacyError.OFFSET_OUT_OF_RANGE,
+    ErrorCode.CORRUPT_MESSAGE: LegacyError.INVALID_MESSAGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: LegacyError.WRONG_PARTITION,
+    ErrorCode.INVALID_FETCH_SIZE: LegacyError.INVALID_FETCH_SIZE,
+}
+
+
+class LegacyDoor:
+    """What all connections of one 0.7 listener share."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.endpoint = Endpoint("kafka07", "127.0.0.1", 0)
+        self.topics = LegacyTopics(broker, 1)
+
+    def bound(self, endpoint: Endpoint) -> None:
+        """See `Door.bound`."""
+        self.endpoint = endpoint
+        self.topics = LegacyTopics(self.broker, int(endpoint.option("magic")))
+
+    def session(self) -> LegacySession:
+        """See `Door.session`."""
+        return LegacySession(self.topics, self.broker.config.legacy_fetch_max_bytes)
+
+
+class LegacySession:
+    """One connection. It remembers nothing from one request to the next."""
+
+    def __init__(self, topics: LegacyTopics, fetch_limit: int) -> None:
+        self._topics = topics
+        self._fetch_limit = fetch_limit
+
+    def connected(self, peer_host: str, local_host: str) -> None:
+        """See `Session.connected`."""
+
+    def close(self) -> None:
+        """See `Session.close`."""
+
+    def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
+        """See `Session.handle`."""
+        try:
+            request = decode_request(frame)
+        except ProtocolError as error:
+            raise RefusedError(f"malformed request: {error}") from None
+        if request.produces:
+            return self._produce(request.produces)
+        if request.offsets is not None:
+            return self._offsets(request.offsets)
+        if request.type is RequestType.MULTIPRODUCE:
+            return None
+        return self._fetch(request)
+
+    # --- produce -------------------------------------------------------------------------------------------
+
+    def _produce(self, parts: Sequence[ProducePart]) -> Coroutine[Any, Any, Answer] | None:
+        """Append every part, if all of them are whole; in place where nothing must be waited for."""
+        topics = self._topics
+        try:
+            targets = [topics.target(part.topic, part.partition) for part in parts]
+            groups = [topics.parse(part.messages) for part in parts]
+            if None in targets or None in groups:
+                copies = [part._replace(messages=memoryview(bytes(part.messages))) for part in parts]
+                return self._produce_later(copies, groups)
+            for part, target, group in zip(parts, targets, groups, strict=True):
+                assert target is not None and group is not None
+                topics.append(target, group, len(part.messages))
+        except BrokerError as error:
+            raise RefusedError(f"a produce request failed: {error.message}") from None
+        return None
+
+    async def _produce_later(
+        self, parts: Sequence[ProducePart], parsed: Sequence[list[MessageGroup] | None]
+    ) -> Answer:
+        topics = self._topics
+        try:
+            groups = [
+                await topics.parse_later(part.messages) if group is None else group
+                for part, group in zip(parts, parsed, strict=True)
+            ]
+            for part, group in zip(parts, groups, strict=True):
+                if not group:
+                    continue
+                target = topics.target(part.topic, part.partition)
+                if target is None:
+                    await topics.create(part.topic)
+                    target = topics.target(part.topic, part.partition)
+                assert target is not None
+                await topics.append_later(target, group, len(part.messages))
+        except BrokerError as error:
+            raise RefusedError(f"a produce request failed: {error.message}") from None
+        return None
+
+    # --- fetch and offsets ---------------------------------------------------------------------------------
+
+    async def _fetch(self, request: LegacyRequest) -> Answer:
+        if request.type is RequestType.FETCH:
+            return list(encode_fetch_answer(await self._part(request.fetches[0], self._fetch_limit)))
+        answers = []
+        left = self._fetch_limit
+        for part in request.fetches:
+            # Beyond the limit parts are empty, as at the end of a log: their clients come again.
+            answer = await self._part(part, left) if left else FetchAnswer(LegacyError.NONE)
+            answers.append(answer)
+            left = max(left - len(answer.messages), 0)
+        return list(encode_multifetch_answer(answers))
+
+    async def _part(self, part: FetchPart, limit: int) -> FetchAnswer:
+        try:
+            return FetchAnswer(LegacyError.NONE, await self._topics.fetch(*part, limit))
+        except BrokerError as error:
+            return FetchAnswer(_CODES.get(error.code, LegacyError.UNKNOWN))
+
+    async def _offsets(self, question: OffsetsQuestion) -> Answer:
+        try:
+            return list(encode_offsets_answer(LegacyError.NONE, await self._topics.offsets(*question)))
+        except BrokerError as error:
+            return list(encode_offsets_answer(_CODES.get(error.code, LegacyError.UNKNOWN), ()))

@@ -1,0 +1,62 @@
+"""Which logs are seen by Kafka 0.7: their views, made when somebody asks or the log changes.
+
+Logs that no 0.7 client has touched cost one look for a file when segments are removed or compacted, and the modules
+behind are not even loaded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from core.log.files import FilePool
+
+if TYPE_CHECKING:
+    from core.log.legacy_view import AddressView
+    from core.log.log import Log
+    from core.log.segment import Segment
+
+# The file that says that a partition has addresses; `core.log.legacy_bases` writes it.
+LEGACY_ADDRESSES = "legacy-addresses"
+
+
+class LegacyViews:
+    """The views of all open logs."""
+
+    __slots__ = ("_max_bytes", "_pool", "_views")
+
+    def __init__(self, pool: FilePool, max_bytes: int) -> None:
+        self._pool = pool
+        self._max_bytes = max_bytes
+        self._views: dict[Log, dict[int, AddressView]] = {}
+
+    def of(self, log: Log, magic: int) -> AddressView:
+        """The view of a log in one magic. Raises OSError."""
+        from core.log.legacy_view import AddressView
+
+        views = self._views.setdefault(log, {})
+        view = views.get(magic)
+        if view is None:
+            view = views[magic] = AddressView(self._pool, log, magic, self._max_bytes)
+        return view
+
+    def existing(self, log: Log) -> list[AddressView]:
+        """The views that a log has, open or on the disk. Raises OSError."""
+        path = f"{log.directory}/{LEGACY_ADDRESSES}"
+        if log not in self._views and not os.path.exists(path):  # noqa: PTH110 (see core.log.files)
+            return []
+        from core.log.legacy_bases import known_magics
+
+        return [self.of(log, magic) for magic in known_magics(log.directory, self._views.get(log, ()))]
+
+    def before_removal(self, log: Log, gone: Sequence[Segment]) -> None:
+        """The oldest segments of a log, not all of them, are about to be removed. Raises OSError."""
+        first = log.segments.all[len(gone)]
+        for view in self.existing(log):
+            view.before_removal(gone, first)
+
+    def forget(self, log: Log) -> None:
+        """The log is closed."""
+        for view in self._views.pop(log, {}).values():
+            view.close()
