@@ -19,14 +19,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # A clean start takes under a second; a machine shared with others may take its time.
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
-_URL = re.compile(r"^(\w+)://(.+):(\d+)$")
+_URL = re.compile(r"^(\w+)://(.+):(\d+)(\?.*)?$")
 
 
 class BrokerProcess:
     """One broker in a child process over one data directory; it may be started, killed and started again.
 
     The ports are chosen at the first start and kept for the next ones, so that clients find it again. `schemes`
-    are listeners beside http and kafka. `log` is a file with all that the process printed, over all starts.
+    are listeners beside http and kafka, with their options behind a question mark. `log` is a file with all that
+    the process printed, over all starts.
     """
 
     def __init__(
@@ -66,6 +67,10 @@ class BrokerProcess:
         """The line protocol's door for a socket, if the broker has one."""
         return ("127.0.0.1", self.ports["text"])
 
+    def kafka07_address(self, magic: int) -> tuple[str, int]:
+        """The Kafka 0.7 door of one message format for a socket, if the broker has one."""
+        return ("127.0.0.1", self.ports[f"kafka07?magic={magic}"])
+
     @property
     def pid(self) -> int:
         """The process id of the running broker."""
@@ -83,8 +88,9 @@ class BrokerProcess:
         listeners = self.data_dir / "listeners.json"
         listeners.unlink(missing_ok=True)
         command = [self.python, "-m", "app", "serve", "--data-dir", str(self.data_dir)]
-        for scheme, port in self.ports.items():
-            command += ["--listener", f"{scheme}://127.0.0.1:{port}"]
+        for name, port in self.ports.items():
+            scheme, mark, options = name.partition("?")
+            command += ["--listener", f"{scheme}://127.0.0.1:{port}{mark}{options}"]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environment}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -148,7 +154,7 @@ def _ports(listeners: Any) -> dict[str, int]:
     found = {}
     for url in listeners.values() if isinstance(listeners, dict) else listeners:
         if match := _URL.match(url):
-            found[match[1]] = int(match[3])
+            found[match[1] + (match[4] or "")] = int(match[3])
     if "kafka" not in found or "http" not in found:
         raise ValueError(f"listeners.json names no kafka and http port: {listeners}")
     return found

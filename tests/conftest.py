@@ -40,6 +40,12 @@ def kafka_node_path() -> str | None:
     return node_program() if (NODE_MODULES / "kafka-node").is_dir() else None
 
 
+def kafka07_path() -> str | None:
+    """Node, when the clients of Kafka 0.7 are installed for it as well, and what one of them needs is compiled."""
+    built = NODE_MODULES / "bignum" / "build" / "Release" / "bignum.node"
+    return node_program() if (NODE_MODULES / "kafka").is_dir() and built.is_file() else None
+
+
 def old_kafka_python_path(release: str) -> str | None:
     """The directory with an old release of kafka-python, which shadows the one of the tests."""
     path = CACHE / f"kafka-python-{release}"
@@ -82,7 +88,7 @@ def java_path() -> str | None:
 CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "chromium": chromium_path,
     "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
-    "old kafka-python": old_kafka_pythons, "java": java_path,
+    "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
 }  # fmt: skip
 
 

