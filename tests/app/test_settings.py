@@ -209,3 +209,25 @@ def test_the_dialect_of_the_v2_surface_is_one_of_four() -> None:
     assert load({"SLUICE_V2_DIALECT": "strimzi"}, v2_dialect="karapace").v2_dialect == "karapace"
     with pytest.raises(StartupError, match="confluent, karapace, strimzi, redpanda, not 'other'"):
         load({"SLUICE_V2_DIALECT": "other"})
+
+
+def test_a_0_7_listener_has_a_message_format() -> None:
+    listener = parse_listener("kafka07://127.0.0.1:0?magic=0")
+    assert (listener.option("magic"), str(listener)) == ("0", "kafka07://127.0.0.1:0?magic=0")
+    assert parse_listener("kafka07://127.0.0.1:0").option("magic") == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kafka07://127.0.0.1:0?magic=2", "0 or 1"),
+        ("kafka07://127.0.0.1:0?magic", "0 or 1"),
+        ("kafka07://127.0.0.1:0?magic=1&magic=1", "once"),
+        ("kafka07://127.0.0.1:0?format=1", "knows magic; 'format'"),
+        ("kafka://127.0.0.1:0?magic=1", "has no options"),
+        ("http://127.0.0.1:0?a=b", "has no options"),
+    ],
+)
+def test_an_option_that_a_listener_does_not_know_is_told(text: str, said: str) -> None:
+    with pytest.raises(StartupError, match=said):
+        parse_listener(text)
