@@ -23,6 +23,7 @@ import msgspec
 
 from app.cors import Cors
 from app.errors import Problem, from_broker, renderer_of
+from app.exchange import ASGIApp, in_task
 from app.json_errors import fault_of, refuse_fault
 from app.logs import REQUEST_ID
 from app.requests import (
@@ -45,7 +46,6 @@ from core.errors import BrokerError
 
 log = logging.getLogger("sluice.http")
 
-ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 # A length of 0 would be wrong for what a 304 stands for, and is forbidden with 204 (RFC 9110, section 8.6).
 _WITHOUT_BODY = frozenset({204, 304})
@@ -190,6 +190,7 @@ class Front:
                     allowed.append(route.method)
             if allowed:
                 raise method_not_allowed(method, allowed)
+        await in_task()
         for surface in self._surfaces:
             if surface.owns(path):
                 return await surface.answer(request, path)
@@ -336,6 +337,7 @@ class _Sender:
 
     async def stream(self, answer: Streamed, method: str) -> None:
         """Send an answer piece by piece, as it comes."""
+        await in_task()
         self.started = True
         self.status = answer.status
         headers = [(b"content-type", answer.media_type), (b"x-request-id", self._request_id), _NOSNIFF]

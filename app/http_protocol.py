@@ -1,81 +1,79 @@
-"""uvicorn's HTTP protocol under our limits: header bytes, slow senders, slow readers, connections.
+"""One HTTP/1.1 connection: bytes to exchanges in order, under our limits.
 
-uvicorn with httptools bounds none of these by itself: header lines grow in memory for as long as a client
-sends them, and a client that sends nothing, or reads nothing, is kept for ever.
+httptools parses; uvicorn only listens, and knows us by its ServerState. A connection is in one of three states,
+and each has its deadline:
+
+    idle        no request has begun                the idle time, at the first the time for a first request
+    head        header lines are arriving           the time for a frame, from the first byte on
+    exchange    the header lines are complete       none here: bodies and waits have their own
+
+Requests that come before the answer to the one before has gone wait their turn. Header bytes, slow senders, slow
+readers and connections are bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, ClassVar
+import contextvars
+import urllib.parse
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, ClassVar, cast
 
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+import httptools
+from uvicorn.server import ServerState
 
 from app.errors import Problem, render_problem
+from app.exchange import Exchange, begin
 from app.requests import SEND_WHOLE
 from core.config import Config
 
-
-class WholeAnswer:
-    """Sends one whole answer in one write.
-
-    uvicorn's own way is two messages, two writes and a regular expression over each header line: a third of
-    what a request costs there. `headers` are our own lines, known to be clean.
-    """
-
-    __slots__ = ("_cycle", "_protocol")
-
-    def __init__(self, protocol: HttpProtocol, cycle: RequestResponseCycle) -> None:
-        self._protocol = protocol
-        self._cycle = cycle
-
-    def __call__(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Send it; False, and nothing done, when the client takes no bytes at the moment."""
-        cycle, protocol = self._cycle, self._protocol
-        if protocol.flow.write_paused or cycle.response_started:
-            return False
-        if cycle.disconnected:
-            return True
-        cycle.response_started = True
-        cycle.waiting_for_100_continue = False
-        parts = [STATUS_LINE[status]]
-        for name, value in (*cycle.default_headers, *headers):
-            if name == b"connection":
-                cycle.keep_alive = False
-            else:
-                parts += (name, b": ", value, b"\r\n")
-        if not cycle.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts.append(b"\r\n")
-        if cycle.scope["method"] != "HEAD":
-            parts.append(body)
-        cycle.transport.write(b"".join(parts))
-        cycle.response_complete = True
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            cycle.transport.close()
-        cycle.on_response()
-        return True
+# Bytes of a body that wait for their reader before no more are read.
+_BODY_HELD = 65_536
+_NO_DEADLINE = float("inf")
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """One HTTP connection."""
+class HttpProtocol(asyncio.Protocol):
+    """One HTTP connection. The arguments are those that uvicorn gives."""
 
     # uvicorn makes the protocols itself and hands nothing of ours to them: `limited` makes a class for each
     # configuration instead.
     limits: ClassVar[Config] = Config()
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._header_bytes = 0
-        self._in_headers = True
+    def __init__(
+        self,
+        config: Any,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]
+        self.write_paused = False
+        self._app = config.loaded_app
+        self._state = server_state
+        self._loop = _loop or asyncio.get_running_loop()
+        self._parser = self._new_parser()
+        self._client: tuple[str, int] | None = None
+        self._server: tuple[str, int] | None = None
+        self._scheme = "http"
+        # The request that is arriving.
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._expects_continue = False
         self._begun = False
-        self._deadline: asyncio.TimerHandle | None = None
+        self._in_headers = True
+        self._header_bytes = 0
+        # The exchange whose body is arriving, the one under way, and those that wait for it.
+        self._arriving: Exchange | None = None
+        self._current: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._read_paused = False
+        self._writable: asyncio.Event | None = None
+        self._defaults: list[tuple[bytes, bytes]] = []
+        self._default_head = b""
+        self._deadline = _NO_DEADLINE
+        self._head_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._unsent = 0
 
@@ -84,55 +82,108 @@ class HttpProtocol(HttpToolsProtocol):
         """This protocol under the limits of one configuration."""
         return type("LimitedHttpProtocol", (cls,), {"limits": config})
 
-    # --- slow senders --------------------------------------------------------------------------------------
+    # --- the connection ------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, unless there are too many."""
-        super().connection_made(transport)
-        if len(self.connections) > self.limits.http_max_connections:
+        self.transport = cast(asyncio.Transport, transport)
+        self._client = _address(transport.get_extra_info("peername"))
+        self._server = _address(transport.get_extra_info("sockname"))
+        self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
+        self._state.connections.add(self)  # type: ignore[arg-type]
+        if len(self._state.connections) > self.limits.http_max_connections:
             self.refuse(Problem("not-ready", "There are too many connections; try again in a moment."))
             return
-        self._expect_headers(self.limits.first_request_timeout_ms)
+        self._expect_within(self.limits.first_request_timeout_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self._expect_nothing()
+        """Tell whoever waits, and forget the connection."""
+        self._state.connections.discard(self)
+        self._deadline = _NO_DEADLINE
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._forget_patience()
-        super().connection_lost(exc)
+        if self._current is not None:
+            self._current.lost()
+        self._waiting.clear()
+        self._set_writable()
+        # It refers to us, and nobody else does any more.
+        self._parser = None
 
-    def _expect_headers(self, timeout_ms: int) -> None:
-        self._expect_nothing()
-        self._deadline = self.loop.call_later(timeout_ms / 1000, self._too_slow)
+    def shutdown(self) -> None:
+        """uvicorn stops: finish what is under way."""
+        if self._current is None or self._current.complete:
+            self.transport.close()
+        else:
+            self._current.keep_alive = False
 
-    def _expect_nothing(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    # --- deadlines -----------------------------------------------------------------------------------------
 
-    def _too_slow(self) -> None:
-        self._deadline = None
-        if self._begun:
+    def _expect_within(self, timeout_ms: int, deadline: float = _NO_DEADLINE) -> None:
+        """Something must happen within a time, and before a deadline where one is given.
+
+        The timer is only touched when it would come too late: most are never needed, and to make one and cancel
+        it costs more than to look at the clock.
+        """
+        loop = self._loop
+        self._deadline = deadline = min(loop.time() + timeout_ms / 1000, deadline)
+        timer = self._timer
+        if timer is None or timer.when() > deadline:
+            if timer is not None:
+                timer.cancel()
+            self._timer = loop.call_at(deadline, self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        self._timer = None
+        if self._deadline == _NO_DEADLINE:
+            return
+        # uvloop's timers are of whole milliseconds and may come that much early.
+        if self._deadline > self._loop.time() + 0.001:
+            self._timer = self._loop.call_at(self._deadline, self._look_at_clock)
+        elif self._begun:
             self.refuse(Problem("request-timeout", "The request did not arrive in time."))
         else:
             # Browsers open connections ahead and send nothing; there is no request to refuse.
             self.transport.close()
 
+    def _await_request(self) -> None:
+        """Nothing is under way: the next request may take its time, one that has begun may not."""
+        self._head_is_due = self._begun
+        if self._begun:
+            self._expect_within(self.limits.frame_timeout_ms, self._deadline)
+        else:
+            self._expect_within(self.limits.idle_timeout_ms)
+
     # --- slow readers --------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
         """The client does not take what waits for it; its handler waits, and not for ever."""
-        super().pause_writing()
+        self.write_paused = True
         self._wait_for_reader()
 
     def resume_writing(self) -> None:
         """The client has taken most of it."""
         self._forget_patience()
-        super().resume_writing()
+        self._set_writable()
+
+    async def writable(self) -> None:
+        """Return when the client takes bytes again, or has gone."""
+        while self.write_paused:
+            if self._writable is None:
+                self._writable = asyncio.Event()
+            await self._writable.wait()
+
+    def _set_writable(self) -> None:
+        self.write_paused = False
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
 
     def _wait_for_reader(self) -> None:
         self._forget_patience()
         self._unsent = self.transport.get_write_buffer_size()
-        self._patience = self.loop.call_later(self.limits.write_timeout_ms / 1000, self._check_reader)
+        self._patience = self._loop.call_later(self.limits.write_timeout_ms / 1000, self._check_reader)
 
     def _check_reader(self) -> None:
         if self.transport.get_write_buffer_size() < self._unsent:
@@ -146,51 +197,175 @@ class HttpProtocol(HttpToolsProtocol):
             self._patience.cancel()
             self._patience = None
 
-    # --- header bytes --------------------------------------------------------------------------------------
+    # --- bytes → requests ----------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, unless the header lines have become too long."""
+        """Feed the parser, unless the header lines have become too long; then begin what has arrived."""
         if self._in_headers:
-            self._header_bytes += len(data)
+            before = self._header_bytes
             # A body may follow in the same read; only what cannot be anything but header lines counts.
-            if self._header_bytes - len(data) > self.limits.http_max_header_bytes:
-                self.refuse(
-                    Problem(
-                        "header-too-large",
-                        "The header lines are too long.",
-                        extra={"limit": self.limits.http_max_header_bytes},
-                    )
-                )
+            if before > self.limits.http_max_header_bytes:
+                self._refuse_head()
                 return
-        super().data_received(data)
+            self._header_bytes = before + len(data)
+        try:
+            self._feed(data)
+        except httptools.HttpParserError:
+            self.refuse(Problem("malformed-request", "This is not HTTP/1.1."))
+            return
+        current = self._current
+        if current is not None and not current.complete:
+            if not current.begun:
+                self._begin(current, at_once=not (current.more_body or self._waiting))
+            if current.more_body and current.held > _BODY_HELD:
+                self._pause_reading()
+        elif self._begun != self._head_is_due:
+            self._await_request()
+
+    def _feed(self, data: bytes) -> None:
+        """Parse, past requests for another protocol: we speak none, so what follows is HTTP/1.1 as before."""
+        while True:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+                self._parser = self._new_parser()
+                if not data:
+                    return
+
+    def _new_parser(self) -> Any:
+        parser = httptools.HttpRequestParser(self)
+        # Bytes behind a request that ends the connection are not looked at.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
 
     def on_message_begin(self) -> None:
-        """A request begins: its header lines must be complete in time."""
-        super().on_message_begin()
+        """A request begins."""
+        self._url = b""
+        self._headers = []
+        self._expects_continue = False
         self._begun = True
-        if self._deadline is None:
-            self._expect_headers(self.limits.frame_timeout_ms)
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header line."""
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects_continue = True
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The header lines are complete."""
+        """The header lines are complete: an exchange begins, or waits its turn."""
         self._in_headers = False
-        self._expect_nothing()
-        super().on_headers_complete()
-        # The task of the request has been made, but has not run yet.
-        self.scope["extensions"] = {SEND_WHOLE: WholeAnswer(self, self.cycle)}  # type: ignore[dict-item]
+        self._head_is_due = False
+        parser = self._parser
+        version = parser.get_http_version()
+        exchange = Exchange(self, version != "1.0" and parser.should_keep_alive(), self._expects_continue)
+        url = self._url
+        if url[:1] == b"/" and b"#" not in url:
+            raw_path, _, query = url.partition(b"?")
+        else:
+            parsed = httptools.parse_url(url)
+            raw_path, query = parsed.path or b"/", parsed.query or b""
+        path = raw_path.decode("ascii")
+        exchange.scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": version,
+            "method": parser.get_method().decode("ascii"),
+            "scheme": self._scheme,
+            "path": urllib.parse.unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": self._headers,
+            "client": self._client,
+            "server": self._server,
+            "extensions": {SEND_WHOLE: exchange.answer},
+        }
+        self._arriving = exchange
+        if self._current is None or self._current.complete:
+            self._current = exchange
+            self._deadline = _NO_DEADLINE
+        else:
+            # Nothing more is read before it is its turn.
+            self._waiting.append(exchange)
+            self._pause_reading()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body; nobody asks for it any more when the answer has gone already."""
+        if self._arriving is not None and not self._arriving.complete:
+            self._arriving.add_body(body)
 
     def on_message_complete(self) -> None:
         """The request is complete; the next bytes are header lines again."""
         self._in_headers = True
         self._begun = False
         self._header_bytes = 0
-        super().on_message_complete()
+        if self._arriving is not None:
+            self._arriving.end_body()
+            self._arriving = None
+
+    # --- exchanges -----------------------------------------------------------------------------------------
+
+    def _begin(self, exchange: Exchange, *, at_once: bool) -> None:
+        """Run an exchange in a task, or at once: then it may be over when this returns."""
+        exchange.begun = True
+        work = exchange.run(self._app)
+        if not at_once:
+            self._in_task(work)
+            return
+        context = contextvars.copy_context()
+        rest = context.run(begin, work)
+        if rest is not None:
+            self._in_task(rest, context)
+
+    def _in_task(self, work: Coroutine[Any, Any, None], context: contextvars.Context | None = None) -> None:
+        task = self._loop.create_task(work, context=context)
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+
+    def answered(self) -> None:
+        """The answer to the current exchange is complete: the next one, or wait for one."""
+        self._state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self._waiting:
+            self._current = self._waiting.popleft()
+            # A chain of them must not keep the loop to itself.
+            self._begin(self._current, at_once=False)
+        else:
+            self._await_request()
+        self.resume_reading()
+
+    def default_head(self) -> bytes:
+        """uvicorn's own header lines: the Date, new each second."""
+        defaults = self._state.default_headers
+        if defaults is not self._defaults:
+            self._defaults = defaults
+            self._default_head = b"".join(b"%b: %b\r\n" % line for line in defaults)
+        return self._default_head
+
+    def _pause_reading(self) -> None:
+        if not self._read_paused:
+            self._read_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """More bytes are wanted."""
+        if self._read_paused and not self._waiting:
+            self._read_paused = False
+            self.transport.resume_reading()
 
     # --- refusals ------------------------------------------------------------------------------------------
 
-    def send_400_response(self, msg: str) -> None:
-        """What httptools cannot read, as a problem document."""
-        self.refuse(Problem("malformed-request", "This is not HTTP/1.1."))
+    def _refuse_head(self) -> None:
+        limit = self.limits.http_max_header_bytes
+        self.refuse(Problem("header-too-large", "The header lines are too long.", extra={"limit": limit}))
 
     def refuse(self, problem: Problem) -> None:
         """Answer a problem below the application, and close."""
@@ -202,3 +377,8 @@ class HttpProtocol(HttpToolsProtocol):
             b"connection: close\r\n\r\n%b" % (problem.status, len(body), body)
         )
         self.transport.close()
+
+
+def _address(found: Any) -> tuple[str, int] | None:
+    """Host and port of one end of a TCP connection; None for other sockets."""
+    return (str(found[0]), int(found[1])) if isinstance(found, tuple) else None
