@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from operator import sub
 from typing import NoReturn
 
 import msgspec
@@ -22,8 +21,21 @@ from app.native.record_schemas import RecordsToWrite, RecordToWrite
 from core.records.record import Headers, NewRecord
 
 
+class _TextRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A record whose key and value are text, as most are."""
+
+    key: str | msgspec.UnsetType | None = UNSET
+    value: str | msgspec.UnsetType | None = UNSET
+
+
+class _TextRecords(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A list of such records."""
+
+    records: list[_TextRecord]
+
+
 class _PlainRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A record of key and value alone, as most are."""
+    """A record of key and value alone, of any JSON."""
 
     key: msgspec.Raw | msgspec.UnsetType = UNSET
     value: msgspec.Raw | msgspec.UnsetType = UNSET
@@ -35,29 +47,20 @@ class _PlainRecords(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     records: list[_PlainRecord]
 
 
-class _RawRecords(msgspec.Struct, gc=False):
-    """The records of a body, uncut."""
-
-    records: list[msgspec.Raw]
-
-
+_decode_text_list = msgspec.json.Decoder(_TextRecords).decode
+_decode_text = msgspec.json.Decoder(_TextRecord).decode
 _decode_plain_list = msgspec.json.Decoder(_PlainRecords).decode
 _decode_plain = msgspec.json.Decoder(_PlainRecord).decode
 _decode_body = msgspec.json.Decoder(RecordsToWrite).decode
 _decode_record = msgspec.json.Decoder(RecordToWrite).decode
-_decode_raw_records = msgspec.json.Decoder(_RawRecords).decode
 _decode_raw_list = msgspec.json.Decoder(dict[str, msgspec.Raw | list[msgspec.Raw]]).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Path = tuple[str | int, ...]
 _MAX_TIMESTAMP = 2**63 - 1
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Members that are counted when doubles are looked for.
-_COUNTED = tuple((name, f'"{name}"'.encode()) for name in ("key", "value", "key_encoding", "value_encoding"))
 # Members of bodies that list objects.
 _LISTS = frozenset({"records", "headers", "partitions", "offsets", "timestamps"})
-# The shortest member that can stand twice: `"key":0,`.
-_SMALLEST_MEMBER = 8
 # A record in a body takes at least the three bytes of `{},`.
 _SMALLEST_RECORD = 3
 
@@ -142,41 +145,42 @@ class ProduceBody:
 
         It does nothing that the long way does not do; it is there for speed, and leaves all refusals to it.
         """
-        wrapped = body.startswith(b'{"records"')
-        try:
-            items = _decode_plain_list(body).records if wrapped else [_decode_plain(body)]
-        except (msgspec.DecodeError, RecursionError):
+        is_list = body.startswith(b'{"records"')
+        found = _of_texts(body, is_list) if _BACKSLASH not in body else None
+        if found is None:
+            found = self._of_values(body, is_list)
+            if found is None:
+                return None
+        records, quotes = found
+        if not 0 < len(records) <= self._max_records:
             return None
-        if not 0 < len(items) <= self._max_records:
-            return None
+        # Every member more would have brought quotes of its own.
+        return records if body.count(b'"') == quotes + 2 * is_list else None
+
+    def _of_values(self, body: bytes, is_list: bool) -> tuple[list[NewRecord], int] | None:
+        """Records of any JSON, and the quotes in them and around the names of their members."""
         max_depth = self._max_depth
-        records = []
-        lengths = []
+        records, texts = [], []
         try:
+            items = _decode_plain_list(body).records if is_list else [_decode_plain(body)]
             for item in items:
                 key = value = None
-                length = 1
                 raw = item.key
                 if raw is not UNSET:
                     data = bytes(raw)
-                    length += len(data) + 7
+                    texts.append(data)
                     is_text = data[0] == _QUOTE and _BACKSLASH not in data
                     key = data[1:-1] if is_text else to_bytes(data, None, max_depth)
                 raw = item.value
                 if raw is not UNSET:
                     data = bytes(raw)
-                    length += len(data) + 9
+                    texts.append(data)
                     is_text = data[0] == _QUOTE and _BACKSLASH not in data
                     value = data[1:-1] if is_text else to_bytes(data, None, max_depth)
                 records.append(NewRecord(key, value))
-                lengths.append(length)
-        except FormatError:
+        except (msgspec.DecodeError, RecursionError, FormatError):
             return None
-        # `lengths` say how long each record is without blanks: the brackets and `"key":,` or `"value":,`, less
-        # one comma. Only where there is room for one member more can one stand there twice.
-        if len(body) - sum(lengths) - (len(items) + 13 if wrapped else 0) < _SMALLEST_MEMBER:
-            return records
-        return records if wrapped and not _has_room(body, lengths) else None
+        return records, b"".join(texts).count(b'"') + 2 * len(texts)
 
     def _convert(
         self, items: Sequence[RecordToWrite], body: bytes, path: Path | None = None
@@ -221,45 +225,51 @@ class ProduceBody:
         return tuple(headers)
 
 
+def _of_texts(body: bytes, is_list: bool) -> tuple[list[NewRecord], int] | None:
+    """Records of texts without escapes, and the quotes around these and the names of their members."""
+    try:
+        items = _decode_text_list(body).records if is_list else [_decode_text(body)]
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    records = []
+    members = texts = 2 * len(items)
+    for item in items:
+        key = value = None
+        text = item.key
+        if isinstance(text, str):
+            key = text.encode()
+        else:
+            members -= text is UNSET
+            texts -= 1
+        text = item.value
+        if isinstance(text, str):
+            value = text.encode()
+        else:
+            members -= text is UNSET
+            texts -= 1
+        records.append(NewRecord(key, value))
+    return records, 2 * (members + texts)
+
+
 def _check_duplicates(items: Sequence[RecordToWrite], body: bytes, path: Path | None) -> None:
     """Refuse a record, or a header, that has one member twice: which of them is meant nobody can know.
 
-    Counting the names of members, but for those inside of keys and values, lets most bodies pass; the judge,
-    for the others, parses the body once more.
+    Counting quotes lets most bodies pass; the judge, for the others, parses the body once more.
     """
-    if all(_is_plain(item) for item in items) and not _counts_differ(items, body, path):
+    if all(_is_plain(item) for item in items) and not _quotes_differ(items, body, path):
         return
     twice = find_duplicate(body)
     if twice:
         refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", (*(path or ()), *twice), False))
 
 
-def _has_room(body: bytes, lengths: Sequence[int]) -> bool:
-    """Whether a record, or the object around the list, is long enough to hold one member more.
-
-    Around the records stand `{"records":[]}` and a comma between two, with a blank after each separator or
-    with none.
-    """
-    texts = [bytes(raw) for raw in _decode_raw_records(body).records]
-    count = len(texts)
-    if len(body) - sum(map(len, texts)) not in (13 + count, 13 + 2 * count):
-        return True
-    room: int = max(map(sub, map(len, texts), lengths))
-    return room >= _SMALLEST_MEMBER
-
-
-def _counts_differ(items: Sequence[RecordToWrite], body: bytes, path: Path | None) -> bool:
-    """Whether the name of a member stands in the records more often than they have it."""
-    if path is None and body.count(b'"records"') != 1:
-        return True
-    for name, quoted in _COUNTED:
-        left = body.count(quoted) - sum(getattr(item, name) not in (UNSET, None) for item in items)
-        if left:
-            raws = (raw for item in items for raw in (item.key, item.value) if raw is not UNSET)
-            left -= sum(bytes(raw).count(quoted) for raw in raws)
-        if left:
-            return True
-    return False
+def _quotes_differ(items: Sequence[RecordToWrite], body: bytes, path: Path | None) -> bool:
+    """Whether there are other quotes than those in keys and values, and around the names that stand there once."""
+    texts = [bytes(raw) for item in items for raw in (item.key, item.value) if raw is not UNSET]
+    # An encoding is a name and a text.
+    encodings = sum((item.key_encoding is not None) + (item.value_encoding is not None) for item in items)
+    names = len(texts) + 2 * encodings + (path is None)
+    return body.count(b'"') - b"".join(texts).count(b'"') != 2 * names
 
 
 def find_duplicate(body: bytes) -> tuple[str | int, ...]:

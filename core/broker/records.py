@@ -7,6 +7,8 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from core.broker.batches import BatchVerbs, Fetched, FetchRead
 from core.errors import BrokerError, ErrorCode
 from core.records.batch import batches, build_batch
@@ -21,8 +23,11 @@ logger = logging.getLogger(__name__)
 _RECORD_OVERHEAD = 40
 
 
-class ProduceResult(NamedTuple):
-    """What became of one record. `timestamp` is the broker's with LogAppendTime, else the record's own."""
+class ProduceResult(msgspec.Struct, gc=False):
+    """What became of one record. `timestamp` is the broker's with LogAppendTime, else the record's own.
+
+    Never changed. There is one for each record of a request, and a struct is made in a third of a tuple's time.
+    """
 
     partition: int
     offset: int
@@ -139,14 +144,13 @@ class RecordVerbs(BatchVerbs):
         results: list[ProduceResult],
     ) -> None:
         done = self.append(address, memoryview(batch), acks=acks)
-        partition, offset, append_time = address.partition, done.base_offset, done.log_append_time
-        for index in indexes:
-            timestamp = append_time
-            if append_time < 0:
-                own = records[index].timestamp
-                timestamp = now if own is None else own
+        partition, timestamp = address.partition, done.log_append_time
+        own_times = timestamp < 0
+        for offset, index in enumerate(indexes, done.base_offset):
+            if own_times:
+                given = records[index].timestamp
+                timestamp = now if given is None else given
             results[index] = ProduceResult(partition, offset, timestamp)
-            offset += 1
 
     # --- read ----------------------------------------------------------------------------------------------
 

@@ -145,9 +145,14 @@ def build_batch(
         raise BrokerError(ErrorCode.INVALID_RECORD, "A batch needs at least one record.")
     fields: list[RecordFields] = []
     append = fields.append
+    own_times = False
     for delta, record in enumerate(records):
         timestamp = record.timestamp
-        append((delta, now_ms if timestamp is None else timestamp, record.key, record.value, record.headers))
+        if timestamp is None:
+            timestamp = now_ms
+        else:
+            own_times = True
+        append((delta, timestamp, record.key, record.value, record.headers))
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -157,7 +162,7 @@ def build_batch(
         attributes=(TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0),
         last_offset_delta=len(fields) - 1,
         base_timestamp=fields[0][1],
-        max_timestamp=max([item[1] for item in fields]),
+        max_timestamp=max([item[1] for item in fields]) if own_times else now_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
@@ -168,8 +173,7 @@ def build_batch(
 
 def encode_batch(header: BatchHeader, records: Sequence[RecordFields], codec: int) -> bytearray:
     """A batch with the fields of `header`; its length, CRC, codec and record count follow from the rest."""
-    buffer = encode_records(header.base_timestamp, records)
-    return _seal(header._replace(record_count=len(records)), buffer, codec)
+    return _seal(header, len(records), encode_records(header.base_timestamp, records), codec)
 
 
 def rebuild_batch(
@@ -204,7 +208,7 @@ def recompress(
     """
     out = bytearray(HEADER_SIZE)
     out += _decompressed(buffer, position, header, max_bytes)
-    return _seal(header, out, codec)
+    return _seal(header, header.record_count, out, codec)
 
 
 def read_records(
@@ -291,21 +295,24 @@ def _decompressed(buffer: Buffer, position: int, header: BatchHeader, max_bytes:
     return decompress(codec, body, max_bytes) if codec and body else body
 
 
-def _seal(header: BatchHeader, buffer: bytearray, codec: int) -> bytearray:
-    """Compress what lies behind the first 61 bytes of `buffer`, and write the header over these."""
+def _seal(header: BatchHeader, count: int, buffer: bytearray, codec: int) -> bytearray:
+    """Compress what lies behind the first 61 bytes of `buffer`, and write the header over these.
+
+    Length, magic, checksum, codec and record count are written as they are now, not as `header` has them.
+    """
     if codec:
         compressed = compress(codec, memoryview(buffer)[HEADER_SIZE:])
         buffer = bytearray(HEADER_SIZE)
         buffer += compressed
-    if len(buffer) > INT32_MAX:
-        raise BrokerError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"A batch of {len(buffer)} bytes has no form on the wire."
-        )
-    header = header._replace(
-        batch_length=len(buffer) - LENGTH_OVERHEAD, crc=0, attributes=header.attributes & ~CODEC_MASK | codec
+    size = len(buffer)
+    if size > INT32_MAX:
+        raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE, f"A batch of {size} bytes has no form on the wire.")
+    base_offset, _, leader_epoch, _, _, attributes, *rest, _ = header
+    attributes = attributes & ~CODEC_MASK | codec
+    HEADER.pack_into(
+        buffer, 0, base_offset, size - LENGTH_OVERHEAD, leader_epoch, MAGIC, 0, attributes, *rest, count
     )
-    HEADER.pack_into(buffer, 0, *header)
-    _write_crc(buffer, 0, len(buffer))
+    _write_crc(buffer, 0, size)
     return buffer
 
 
