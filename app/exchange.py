@@ -55,11 +55,19 @@ class Connection(Protocol):
 class Exchange:
     """A request, as far as it has come, and its answer, as far as it has gone."""
 
-    __slots__ = (
-        "_chunked", "_connection", "_end_is_news", "_event", "_left", "_parts", "begun", "complete",
-        "disconnected",
-        "expects_continue", "held", "keep_alive", "more_body", "scope", "started",
-    )  # fmt: skip
+    # As attributes of the class, what is so at the beginning costs nothing to set.
+    disconnected = False
+    # Bytes of the body that nobody has received yet, and whether more will come.
+    held = 0
+    more_body = True
+    # Whether it is being run, whether the answer has begun, and whether it has gone out whole.
+    begun = False
+    started = False
+    complete = False
+    _end_is_news = True
+    _chunked = False
+    _left = 0
+    _event: asyncio.Event | None = None
 
     def __init__(self, connection: Connection, keep_alive: bool, expects_continue: bool) -> None:
         self._connection = connection
@@ -67,19 +75,7 @@ class Exchange:
         # Whether the connection goes on afterwards, and whether the client waits to be told to send its body.
         self.keep_alive = keep_alive
         self.expects_continue = expects_continue
-        self.disconnected = False
-        # Bytes of the body that nobody has received yet, and whether more will come.
         self._parts: list[bytes] = []
-        self.held = 0
-        self.more_body = True
-        # Whether it is being run, whether the answer has begun, and whether it has gone out whole.
-        self.begun = False
-        self.started = False
-        self.complete = False
-        self._end_is_news = True
-        self._chunked = False
-        self._left = 0
-        self._event: asyncio.Event | None = None
 
     async def run(self, app: ASGIApp) -> None:
         """Let the application answer; an answer that it does not finish closes the connection."""
@@ -121,6 +117,14 @@ class Exchange:
         """Something has happened that `receive` may wait for."""
         if self._event is not None:
             self._event.set()
+
+    def whole_body(self) -> bytes | None:
+        """The body, when all of it is there and none was taken; else None, and `receive` is the way."""
+        if self.more_body or not self._end_is_news or self.disconnected or self.complete:
+            return None
+        self._end_is_news = False
+        parts, self._parts, self.held = self._parts, [], 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def receive(self) -> Message:
         """ASGI's receive: what has come of the body, or that the client has gone or got its answer."""

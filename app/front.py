@@ -27,9 +27,10 @@ from app.exchange import ASGIApp, in_task
 from app.json_errors import fault_of, refuse_fault
 from app.logs import REQUEST_ID
 from app.requests import (
-    SEND_WHOLE,
+    DIRECT,
     Answer,
     ClientGoneError,
+    Direct,
     InFlight,
     Message,
     Receive,
@@ -55,8 +56,17 @@ _JSON_BODY = re.compile(rb"application/(json|[a-z0-9.!#$&^_-]+\+json)")
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
+# Paths whose routes are remembered: as many as a busy server's clients write to and read from, and no longer
+# than a path with the longest name of a topic, escaped.
+_REMEMBERED_PATHS = 1000
+_REMEMBERED_PATH = 800
+
 # The parameter that follows such a segment.
 _PARAMETERS = {"topics": "{topic}", "partitions": "{partition}", "records": "{offset}", "groups": "{group}"}
+
+
+Handle = Callable[[Request, list[str]], Awaitable[Answer | Streamed]]
+"""Answers a request for a path with these segments; it may not change them."""
 
 
 class LeanRoute(NamedTuple):
@@ -64,7 +74,7 @@ class LeanRoute(NamedTuple):
 
     method: str
     segments: tuple[str | None, ...]
-    handle: Callable[[Request, list[str]], Awaitable[Answer | Streamed]]
+    handle: Handle
 
     @property
     def template(self) -> str:
@@ -117,6 +127,7 @@ class Front:
         self._cors = Cors(config)
         self._hosts = _known_hosts(config)
         self._good_hosts: set[bytes] = set()
+        self._taken: dict[tuple[str, bytes | None], tuple[Handle, list[str], str]] = {}
         self._routes: dict[int, list[tuple[LeanRoute, str]]] = {}
         for route in lean:
             self._routes.setdefault(len(route.segments), []).append((route, prefix + route.template))
@@ -178,23 +189,37 @@ class Front:
                 self._cors.check_write(origin, host)
             elif method == "OPTIONS" and (granted := self._cors.preflight(origin, request.headers)):
                 return granted
-        path = decode_path(scope)
-        if path.startswith(self._prefix):
-            segments = path[len(self._prefix) :].split("/")
-            allowed = []
-            for route, template in self._routes.get(len(segments), ()):
-                if route.fits(segments):
-                    if route.method == method or (method == "HEAD" and route.method == "GET"):
-                        request.route = template
-                        return await route.handle(request, segments)
-                    allowed.append(route.method)
-            if allowed:
-                raise method_not_allowed(method, allowed)
+        known = self._taken.get((method, raw := scope.get("raw_path")))
+        if known is None:
+            path = decode_path(scope)
+            known = self._take(method, path)
+            if known is not None and raw is not None and len(raw) <= _REMEMBERED_PATH:
+                if len(self._taken) >= _REMEMBERED_PATHS:
+                    self._taken.clear()
+                self._taken[method, raw] = known
+        if known is not None:
+            handle, segments, request.route = known
+            return await handle(request, segments)
         await in_task()
         for surface in self._surfaces:
             if surface.owns(path):
                 return await surface.answer(request, path)
         await self._call_inner(request, path, sender)
+        return None
+
+    def _take(self, method: str, path: str) -> tuple[Handle, list[str], str] | None:
+        """The lean route that takes a path: its handler, the path's segments, and its template."""
+        if not path.startswith(self._prefix):
+            return None
+        segments = path[len(self._prefix) :].split("/")
+        allowed = []
+        for route, template in self._routes.get(len(segments), ()):
+            if route.fits(segments):
+                if route.method == method or (method == "HEAD" and route.method == "GET"):
+                    return route.handle, segments, template
+                allowed.append(route.method)
+        if allowed:
+            raise method_not_allowed(method, allowed)
         return None
 
     def _template(self, template: str, path: str) -> str:
@@ -306,11 +331,11 @@ def refusal(error: Problem | BrokerError, scope: Scope) -> Answer:
 class _Sender:
     """Sends answers with the lines that all of them carry."""
 
-    __slots__ = ("_request_id", "_send", "_send_whole", "more", "sent", "started", "status")
+    __slots__ = ("_direct", "_request_id", "_send", "more", "sent", "started", "status")
 
     def __init__(self, send: Send, request_id: bytes, extensions: Mapping[str, Any] | None) -> None:
         self._send = send
-        self._send_whole = extensions.get(SEND_WHOLE) if extensions else None
+        self._direct: Direct | None = extensions.get(DIRECT) if extensions else None
         self._request_id = request_id
         # Lines that depend on the others, those of CORS; None where no foreign origin is allowed.
         self.more: Callable[[list[tuple[bytes, bytes]]], Iterable[tuple[bytes, bytes]]] | None = None
@@ -330,7 +355,7 @@ class _Sender:
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-type", answer.media_type))
             headers.append((b"content-length", b"%d" % len(answer.body)))
-        if self._send_whole is not None and self._send_whole(answer.status, headers, answer.body):
+        if self._direct is not None and self._direct.answer(answer.status, headers, answer.body):
             return
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": answer.body})

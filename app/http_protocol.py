@@ -25,7 +25,7 @@ from uvicorn.server import ServerState
 
 from app.errors import Problem, render_problem
 from app.exchange import Exchange, begin
-from app.requests import SEND_WHOLE
+from app.requests import DIRECT
 from core.config import Config
 
 # Bytes of a body that wait for their reader before no more are read.
@@ -285,7 +285,7 @@ class HttpProtocol(asyncio.Protocol):
             "headers": self._headers,
             "client": self._client,
             "server": self._server,
-            "extensions": {SEND_WHOLE: exchange.answer},
+            "extensions": {DIRECT: exchange},
         }
         self._arriving = exchange
         if self._current is None or self._current.complete:

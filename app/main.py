@@ -59,9 +59,9 @@ class Application:
         lean = [r for rooms in (RecordRoutes, MergedRoutes, OneRecord) for r in rooms(config, find).routes()]
         proxy = ProxySurface(self.gateway)
         self.traffic = Traffic(clock)
-        self._front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy], self.traffic)
+        self.front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy], self.traffic)
         self._delay = LoopDelay(clock)
-        self.metrics = Metrics(self.server.broker, self.traffic, self._delay, self._front.in_flight)
+        self.metrics = Metrics(self.server.broker, self.traffic, self._delay, self.front.in_flight)
         self.metrics.doors, self.metrics.api_name = self.server.load, self.server.api_name
         self.fastapi.state.metrics = self.metrics
 
@@ -72,7 +72,7 @@ class Application:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
         else:
-            await self._front(scope, receive, send)
+            await self.front(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:

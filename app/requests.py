@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from app.errors import Problem, field_error
@@ -20,13 +21,15 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-# The ASGI extension by which a server takes a whole answer at once: see `app.http_protocol`.
-SEND_WHOLE = "sluice.send_whole"
+# The ASGI extension by which a server gives and takes whole bodies at once: a `Direct`.
+DIRECT = "sluice.direct"
 JSON_MEDIA_TYPE = b"application/json"
+_NOTHING: Mapping[str, Any] = {}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Parameters of one query: more than any route takes, few enough to be parsed without a thought.
 _MAX_PARAMETERS = 64
-_ONE_PLAIN_PARAMETER = re.compile(rb"[A-Za-z0-9_]+=[A-Za-z0-9_.:-]*")
+# Queries of up to so many bytes are remembered.
+_SHORT_QUERY = 64
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -45,6 +48,18 @@ class Answer(NamedTuple):
 
 Write = Callable[[bytes], Awaitable[None]]
 """Sends a piece of a body; returns when the client's side has room for another one."""
+
+
+class Direct(Protocol):
+    """What a server can do beside ASGI's messages, where there is nothing to wait for: see `app.exchange`."""
+
+    def whole_body(self) -> bytes | None:
+        """The request's body; None when it is not all there, and must be received."""
+        ...
+
+    def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Send a whole answer; False, and nothing done, when it must be sent by messages."""
+        ...
 
 
 class Streamed(NamedTuple):
@@ -85,10 +100,12 @@ class InFlight:
 class Request:
     """One HTTP request. `headers` has the last line of each name, in lower case."""
 
-    __slots__ = (
-        "_config", "_in_flight", "_query", "body_was_read", "headers", "held", "receive", "received", "route",
-        "scope",
-    )  # fmt: skip
+    held = 0
+    # Bytes of the body that have been read, and the template of the route that took the request.
+    received = 0
+    route = "none"
+    body_was_read = False
+    _query: Mapping[str, str] | None = None
 
     def __init__(
         self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], config: Config, in_flight: InFlight
@@ -96,22 +113,20 @@ class Request:
         self.scope = scope
         self.receive = receive
         self.headers = headers
-        self.held = 0
-        # Bytes of the body that have been read, and the template of the route that took the request.
-        self.received = 0
-        self.route = "none"
-        self.body_was_read = False
         self._config = config
         self._in_flight = in_flight
-        self._query: dict[str, str] | None = None
 
     # --- query ---------------------------------------------------------------------------------------------
 
-    def query(self, known: Iterable[str]) -> dict[str, str]:
+    def query(self, known: tuple[str, ...]) -> Mapping[str, str]:
         """The query parameters, each at most once and out of `known`. Raises Problem."""
         if self._query is None:
             text = self.scope["query_string"]
-            self._query = parse_query(text, known) if text else {}
+            if not text:
+                self._query = {}
+            else:
+                parse = _parse_short_query if len(text) <= _SHORT_QUERY else parse_query
+                self._query = parse(text, known)
         return self._query
 
     # --- body ----------------------------------------------------------------------------------------------
@@ -133,6 +148,10 @@ class Request:
         if length is not None and (len(length) > 18 or int(length) > limit):
             raise self._too_large(limit)
         self.body_was_read = True
+        direct: Direct | None = self.scope.get("extensions", _NOTHING).get(DIRECT)
+        if direct is not None and (whole := direct.whole_body()) is not None:
+            self._hold(len(whole), limit)
+            return whole
         message = await self.receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
@@ -206,21 +225,15 @@ def invalid_parameter(name: str, detail: str) -> Problem:
     return Problem("invalid-request", detail, errors=[field_error(detail, parameter=name)])
 
 
-def parse_query(text: bytes, known: Iterable[str]) -> dict[str, str]:
+def parse_query(text: bytes, known: Iterable[str]) -> Mapping[str, str]:
     """The parameters of a query string; one that is not known, or stands twice, is refused.
 
     A known name that ends with a star stands for all names that begin so.
     """
-    pairs: list[tuple[str, str]]
     try:
-        if _ONE_PLAIN_PARAMETER.fullmatch(text):
-            # Nothing to unescape; parse_qsl would take 5 µs for it.
-            name, _, value = text.decode("ascii").partition("=")
-            pairs = [(name, value)]
-        else:
-            pairs = parse_qsl(
-                text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
-            )
+        pairs = parse_qsl(
+            text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
+        )
     except (UnicodeDecodeError, ValueError):
         raise Problem(
             "malformed-request", "The query string cannot be read: it must be percent-encoded UTF-8."
@@ -237,6 +250,10 @@ def parse_query(text: bytes, known: Iterable[str]) -> dict[str, str]:
             raise invalid_parameter(name, f"The parameter {name!r} stands there twice.")
         query[name] = value
     return query
+
+
+# Clients send the same query again and again (`acks=1`), and to parse one takes 5 µs and more.
+_parse_short_query = lru_cache(maxsize=512)(parse_query)
 
 
 def whole_number(name: str, text: str, low: int, high: int) -> int:

@@ -173,7 +173,8 @@ def server_of(app: Application, config: Config) -> HttpServer:
     """The HTTP server that runs an application under one configuration."""
     return HttpServer(
         uvicorn.Config(
-            app,
+            # Without lifespans and websockets there is nothing left for the application itself to do.
+            app.front,
             http=HttpProtocol.limited(config),
             ws="none",
             # Nobody tells us who a client is, or by which scheme it came.

@@ -16,7 +16,7 @@ from bench.bystander import Bystander, percentile
 from bench.case import Figure, case, least_of, median_of
 from bench.http_yardstick import Stack, http_stack
 from bench.load import Connection
-from bench.server import CORES, broker, measured_cpu
+from bench.server import CORES, broker, measured_cpu, touch_memory
 from tests.broker_process import BrokerProcess
 
 MICRO = 1e6
@@ -89,6 +89,7 @@ def _per_request(
     with CORES.together(*(server.pid for server, _ in servers)):
         for _ in range(repeats):
             for (server, request), connection, taken in zip(servers, connections, samples, strict=True):
+                touch_memory(2 * count * len(request), len(request))
                 with measured_cpu(server) as used:
                     for _ in range(count):
                         connection.call(request)

@@ -231,8 +231,16 @@ def _of_texts(body: bytes, is_list: bool) -> tuple[list[NewRecord], int] | None:
         items = _decode_text_list(body).records if is_list else [_decode_text(body)]
     except (msgspec.DecodeError, RecursionError):
         return None
-    records = []
     members = texts = 2 * len(items)
+    try:
+        # As most bodies are: each record has both. What is no text cannot be encoded.
+        return [
+            NewRecord(item.key.encode(), item.value.encode())  # type: ignore[union-attr]
+            for item in items
+        ], 2 * (members + texts)
+    except AttributeError:
+        pass
+    records = []
     for item in items:
         key = value = None
         text = item.key

@@ -8,7 +8,7 @@ its client goes away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -85,7 +85,7 @@ class RecordRoutes:
         results = await self._broker().produce(topic, records, acks=acks)
         return _written(topic, results)
 
-    def _raw_record(self, request: Request, query: dict[str, str], body: bytes) -> NewRecord:
+    def _raw_record(self, request: Request, query: Mapping[str, str], body: bytes) -> NewRecord:
         """The one record of a raw body: its key and partition from the query, its headers from the header."""
         key = None
         if (text := query.get("key")) is not None:
@@ -127,7 +127,7 @@ class RecordRoutes:
         result = await self._read(request, address, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms)
         return Answer(200, record_page(address, result, reader))
 
-    def _reader(self, query: dict[str, str]) -> Reader:
+    def _reader(self, query: Mapping[str, str]) -> Reader:
         name = query.get("encoding", "auto")
         reader = self._readers.get(name)
         if reader is None:
@@ -136,7 +136,7 @@ class RecordRoutes:
             )
         return reader
 
-    def _start(self, address: TopicPartition, query: dict[str, str]) -> int:
+    def _start(self, address: TopicPartition, query: Mapping[str, str]) -> int:
         """The offset to read from: `offset` (a number, earliest, latest), `timestamp`, or the earliest."""
         broker = self._broker()
         text = query.get("offset", "earliest")
@@ -200,7 +200,7 @@ def _address(segments: list[str]) -> TopicPartition:
     return TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
 
 
-def _acks(query: dict[str, str]) -> int:
+def _acks(query: Mapping[str, str]) -> int:
     text = query.get("acks", "all")
     if text not in ACKS:
         raise invalid_parameter("acks", f"acks must be 0, 1 or all, not {text[:20]!r}.")

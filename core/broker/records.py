@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 # What one record adds to a batch beside its key, value and headers, at most: varints and header counts.
 _RECORD_OVERHEAD = 40
+_FIRST_OR_ANY = {0, None}
 
 
 class ProduceResult(msgspec.Struct, gc=False):
@@ -93,7 +94,7 @@ class RecordVerbs(BatchVerbs):
 
         `sticky` is the partition of those that have no other; below 0 it is the next in turn.
         """
-        if partitions == 1 and not any(record.partition for record in records):
+        if partitions == 1 and {record.partition for record in records} <= _FIRST_OR_ANY:
             return {0: range(len(records))}
         groups: dict[int, list[int]] = {}
         for index, record in enumerate(records):
@@ -119,7 +120,9 @@ class RecordVerbs(BatchVerbs):
         self, limit: int, records: Sequence[NewRecord], indexes: Sequence[int], now: int
     ) -> list[tuple[Sequence[int], bytearray]]:
         """Batches of at most `limit` bytes with the indexes of their records; a larger record is alone."""
-        whole = build_batch([records[i] for i in indexes], now_ms=now)
+        whole = build_batch(
+            records if len(indexes) == len(records) else [records[i] for i in indexes], now_ms=now
+        )
         if len(whole) <= limit or len(indexes) == 1:
             return [(indexes, whole)]
         chunks: list[list[int]] = []
@@ -144,13 +147,20 @@ class RecordVerbs(BatchVerbs):
         results: list[ProduceResult],
     ) -> None:
         done = self.append(address, memoryview(batch), acks=acks)
-        partition, timestamp = address.partition, done.log_append_time
-        own_times = timestamp < 0
-        for offset, index in enumerate(indexes, done.base_offset):
-            if own_times:
-                given = records[index].timestamp
-                timestamp = now if given is None else given
-            results[index] = ProduceResult(partition, offset, timestamp)
+        partition, first, append_time = address.partition, done.base_offset, done.log_append_time
+        if append_time >= 0:
+            made = [ProduceResult(partition, first + i, append_time) for i in range(len(indexes))]
+        else:
+            times = [records[index].timestamp for index in indexes]
+            made = [
+                ProduceResult(partition, offset, now if given is None else given)
+                for offset, given in enumerate(times, first)
+            ]
+        if len(made) == len(results):
+            results[:] = made
+            return
+        for index, result in zip(indexes, made, strict=True):
+            results[index] = result
 
     # --- read ----------------------------------------------------------------------------------------------
 

@@ -81,18 +81,23 @@ def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> byte
     builder = compiled.builder(2, 0, 0, -1, -1, -1, _NO_SIZE_LIMIT)
     append = builder.append
     no_headers: list[object] = []
+    # Deltas count from the first record's time. Where that is not the base, one more stands in front that is only
+    # there to set it, and is cut off in the end.
+    extra = None
     try:
-        # Deltas count from the first record's time. This one is only there to set it, and is cut off below.
-        first = append(0, base_timestamp, None, None, [])
+        if records and records[0][1] != base_timestamp:
+            extra = append(0, base_timestamp, None, None, [])
         for offset_delta, timestamp, key, value, headers in records:
             append(offset_delta, timestamp, key, value, list(headers) if headers else no_headers)
     except (UnicodeEncodeError, OverflowError) as error:
         raise cannot_encode(error) from None
     body: bytearray = builder.build()
-    written: int = _BASE_TIMESTAMP.unpack_from(body, _BASE_TIMESTAMP_AT)[0]
-    if base_timestamp == NO_TIMESTAMP and written != NO_TIMESTAMP:
-        return encode_records_pure(base_timestamp, records)
-    del body[HEADER_SIZE : HEADER_SIZE + first.size]
+    if base_timestamp == NO_TIMESTAMP:
+        written: int = _BASE_TIMESTAMP.unpack_from(body, _BASE_TIMESTAMP_AT)[0]
+        if written != NO_TIMESTAMP:
+            return encode_records_pure(base_timestamp, records)
+    if extra is not None:
+        del body[HEADER_SIZE : HEADER_SIZE + extra.size]
     return body
 
 

@@ -152,3 +152,62 @@ async def test_a_client_that_expects_100_continue_gets_it(port: int) -> None:
     await reader.readline()
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
     writer.close()
+
+
+_LINE = b"%b HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
+
+
+async def test_requests_behind_one_that_waits_are_answered_after_it(port: int) -> None:
+    post = _LINE % (b"POST /api/v1/topics/behind/records", b"Content-Length: 1\r\n")
+    poll = b"GET /api/v1/topics/behind/partitions/0/records?offset=1&wait_ms=300"
+    assert b" 200 " in await talk(port, post + b"a", seconds=0.3)
+    answer = await talk(port, _LINE % (poll, b"") + _LINE % (b"GET /livez", b""), seconds=1)
+    assert answer.count(b"HTTP/1.1 200") == 2
+    assert answer.index(b'"next_offset":1') < answer.rindex(b"HTTP/1.1 200")
+
+
+async def test_a_body_that_comes_in_pieces_is_taken_whole(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    value = b"v" * 300_000
+    writer.write(
+        _LINE % (b"POST /api/v1/topics/pieces/records", b"Content-Length: %d\r\n" % (2 * len(value)))
+    )
+    for piece in (value, value):
+        writer.write(piece)
+        await writer.drain()
+        await asyncio.sleep(0.02)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.close()
+    read = await talk(
+        port, _LINE % (b"GET /api/v1/topics/pieces/partitions/0/records/0", b"Connection: close\r\n")
+    )
+    assert value + value in read
+
+
+async def test_a_request_for_another_protocol_is_answered_as_http_and_so_is_the_next(port: int) -> None:
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    one = _LINE % (b"GET /livez", upgrade)
+    answer = await talk(port, one + one + _LINE % (b"GET /livez", b"Connection: close\r\n"))
+    assert answer.count(b"HTTP/1.1 200") == 3
+
+
+async def test_an_absolute_target_means_its_path(port: int) -> None:
+    answer = await talk(port, _LINE % (b"GET http://localhost/livez?", b"Connection: close\r\n"))
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_http_1_0_is_answered_and_closed(port: int) -> None:
+    answer = await talk(port, b"GET /livez HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200") and b"connection: close" in answer
+
+
+async def test_a_connection_without_requests_is_closed_after_the_idle_time(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", idle_timeout_ms=200) as port:
+        answer = await talk(port, _LINE % (b"GET /livez", b""), seconds=2)
+        assert answer.startswith(b"HTTP/1.1 200") and b"408" not in answer
+
+
+async def test_what_nobody_reads_of_a_refused_body_does_not_hold_the_connection(port: int) -> None:
+    refused_body = _LINE % (b"POST /nowhere", b"Content-Type: application/json\r\nContent-Length: 2\r\n")
+    answer = await talk(port, refused_body + b"{}" + _LINE % (b"GET /livez", b"Connection: close\r\n"))
+    assert answer.startswith(b"HTTP/1.1 404") and b"HTTP/1.1 200" in answer

@@ -271,8 +271,8 @@ async def test_a_write_that_a_disk_stopped_half_way_is_completed_by_its_repetiti
     second = await send(broker)
     assert not second.replayed
     await assert_once(broker, second)
-    taken = [r[:3] for r in first.results if r.error is None]
-    assert set(taken) <= {r[:3] for r in second.results}
+    taken = [(r.partition, r.offset, r.timestamp) for r in first.results if r.error is None]
+    assert set(taken) <= {(r.partition, r.offset, r.timestamp) for r in second.results}
 
 
 async def test_an_fsync_that_fails_does_not_use_the_key_up(
