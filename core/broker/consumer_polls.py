@@ -164,6 +164,7 @@ class ConsumerPolls(ConsumerTable):
 
     def _repeated(self, consumer: Consumer) -> Batch | None:
         """What is outstanding once more; None if nothing of it is left."""
+        self._reading.trim(consumer)
         ranges = tuple(consumer.outstanding.values())
         records = self._reading.again(consumer)
         if not records:
@@ -206,6 +207,7 @@ class ConsumerPolls(ConsumerTable):
         self._require_unfenced(consumer)
         moved = False
         until = max(until, self._monotonic() + 1.0)
+        self._reading.trim(consumer)
         while sequence == consumer.sequence and consumer.outstanding:
             ranges = tuple(consumer.outstanding.values())
             commits = [Commit(one.topic, one.partition, one.next_offset) for one in ranges]
@@ -250,6 +252,7 @@ class ConsumerPolls(ConsumerTable):
         """What was delivered without a token counts as taken; whether that moved anything."""
         if not consumer.advancing or not consumer.outstanding:
             return False
+        self._reading.trim(consumer)
         consumer.take(tuple(consumer.outstanding.values()))
         return True
 

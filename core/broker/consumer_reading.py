@@ -171,6 +171,19 @@ class ConsumerReading:
             consumer.move(address, position)
         return position, [], position
 
+    def trim(self, consumer: Consumer) -> None:
+        """Forget of what is outstanding what a loss of power has taken from the end of a log.
+
+        Its offsets will be given to other records, which nobody must acknowledge unseen.
+        """
+        for address, one in list(consumer.outstanding.items()):
+            try:
+                end = self._broker.log(address).offsets.high_watermark
+            except BrokerError:
+                continue
+            if one.next_offset > end:
+                consumer.cut(address, end)
+
     def again(self, consumer: Consumer) -> Records:
         """What is outstanding, as it was delivered; less what retention or compaction has taken since."""
         records: Records = []

@@ -174,6 +174,14 @@ class Consumer:
         self.advancing = advancing
         self.revoked = ()
 
+    def cut(self, address: TopicPartition, end: int) -> None:
+        """Nothing from `end` on is in the partition any more: it is not outstanding either."""
+        one = self.outstanding[address]
+        if one.first < end:
+            self.outstanding[address] = Range(one.topic, one.partition, one.first, min(end, one.next_offset))
+        else:
+            del self.outstanding[address]
+
     def replace_partitions(self, kept: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> None:
         """Own `assigned` from now on; of what was owned before, only `kept` keeps its position."""
         keep = set(kept)

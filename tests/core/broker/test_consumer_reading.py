@@ -116,6 +116,16 @@ async def test_a_position_behind_the_end_goes_back_to_what_is_committed_if_that_
     assert ahead.positions[P0] == position
 
 
+async def test_what_is_no_more_at_the_end_of_a_log_is_not_outstanding(
+    broker: Broker, reading: ConsumerReading
+) -> None:
+    await fill(broker, 5)
+    one = consumer()
+    one.give([Range("t", 0, 3, 9), Range("t", 1, 0, 2)], advancing=False)
+    reading.trim(one)
+    assert list(one.outstanding.values()) == [Range("t", 0, 3, 5)]
+
+
 async def test_a_sweep_goes_round_and_a_batch_is_cut_by_count_and_by_bytes(
     broker: Broker, reading: ConsumerReading
 ) -> None:
