@@ -1,0 +1,80 @@
+"""What a streaming job would read, asked of the broker and the checkpoint, without Spark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.jobs import state
+from pipeline.jobs.settings import Streaming, check_starting
+from pipeline.wire.cluster import EARLIEST, LATEST, ClientSettings, Cluster, UnknownTopic
+
+# A person waits for the plan: a broker that is away is reported, not waited for.
+PATIENCE_SECONDS = 5.0
+
+
+class Range(NamedTuple):
+    """What would be read of one partition: from `start` up to, not including, `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    earliest: int
+
+    @property
+    def records(self) -> int:
+        """How many offsets that are."""
+        return max(0, self.end - self.start)
+
+
+def client(bootstrap: str) -> Cluster:
+    """A client of the brokers in `host:port,host:port`, with little patience."""
+    addresses = []
+    for one in bootstrap.split(","):
+        host, _, port = one.strip().rpartition(":")
+        addresses.append((host.strip("[]"), int(port)))
+    return Cluster(ClientSettings(tuple(addresses), client_id="sluice-spark-jobs", retry=PATIENCE_SECONDS))
+
+
+def topics_of(cluster: Cluster, topics: list[str], pattern: str | None) -> dict[str, list[int]]:
+    """The partitions of the topics a job names. Raises UnknownTopic."""
+    if pattern is None:
+        return cluster.topics(topics)
+    found = {name: parts for name, parts in cluster.topics(None).items() if re.fullmatch(pattern, name)}
+    if not found:
+        raise UnknownTopic(f"no topic matches {pattern!r}")
+    return found
+
+
+def plan(settings: Streaming) -> list[Range]:
+    """The ranges that the next run would read first. Raises WireError if the brokers cannot tell."""
+    with client(settings.bootstrap) as cluster:
+        topics = topics_of(cluster, settings.topics, settings.pattern)
+        places = [(topic, partition) for topic, parts in topics.items() for partition in parts]
+        earliest = cluster.offsets(dict.fromkeys(places, EARLIEST))
+        latest = cluster.offsets(dict.fromkeys(places, LATEST))
+    had = state.standing(state.checkpoint(Path(settings.state), settings.title())).offsets
+    asked = {} if settings.starting in ("earliest", "latest") else check_starting(settings.starting)
+    ranges = []
+    for topic, partition in sorted(places):
+        low, high = earliest[topic, partition], latest[topic, partition]
+        start = low if had or settings.starting != "latest" else high
+        wanted = asked.get(topic, {}).get(str(partition), start)
+        start = {EARLIEST: low, LATEST: high}.get(wanted, wanted)
+        start = had.get(topic, {}).get(str(partition), start)
+        ranges.append(Range(topic, partition, start, high, low))
+    return ranges
+
+
+def lost(ranges: list[Range]) -> list[str]:
+    """What is wrong with a plan: offsets that the topic does not hold (any more)."""
+    words = []
+    for one in ranges:
+        if one.start < one.earliest:
+            gone = f"offsets {one.start} to {one.earliest - 1} are gone"
+            words.append(f"{one.topic}-{one.partition}: {gone}; the topic begins at {one.earliest}")
+        elif one.start > one.end:
+            words.append(f"{one.topic}-{one.partition}: the job stands at {one.start}, behind the end {one.end}")
+    return words

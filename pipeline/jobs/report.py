@@ -1,0 +1,51 @@
+"""What a running job says, to whom it may concern: a person's terminal, a machine's pipe, Prometheus."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+
+class Progress(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """How far a job is, after a micro-batch or a step. `lag` is what the topics hold beyond it, if that is known."""
+
+    job: str
+    batch: int = -1
+    rows: int = 0
+    total_rows: int = 0
+    rows_per_second: float = 0.0
+    seconds: float = 0.0
+    lag: int | None = None
+    files: int = 0
+    bytes: int = 0
+    rejected: int = 0
+    skipped: int = 0
+
+
+class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What a job did. `problems` are for a person; a job with problems ends with exit code 1."""
+
+    job: str
+    seconds: float = 0.0
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    rejected: int = 0
+    skipped: int = 0
+    batches: int = 0
+    table: list[dict[str, object]] = []
+    problems: list[str] = []
+
+
+class Report(Protocol):
+    """Where a job's words go."""
+
+    def note(self, text: str) -> None:
+        """One line for a person."""
+
+    def progress(self, progress: Progress) -> None:
+        """The job went on."""
+
+    def done(self, outcome: Outcome) -> None:
+        """The job is over."""

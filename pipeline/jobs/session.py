@@ -1,0 +1,108 @@
+"""A Spark session for a job: quiet, in UTC, with all its droppings in one scratch directory that goes at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss} %p %c{1}: %m%n
+"""
+# Micro-batches are small; Spark's 200 would spend a second on empty tasks.
+SHUFFLE_PARTITIONS = 8
+
+
+def package_root() -> Path:
+    """The directory that holds the `pipeline` package: workers of a local master import it from there."""
+    return Path(__file__).resolve().parent.parent.parent
+
+
+def prepare_environment() -> None:
+    """Make workers run this Python with this package; Spark would take `python3` from PATH."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    paths = [str(package_root()), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+
+
+def settings(master: str, scratch: Path, extra: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings for a job; `extra` wins."""
+    log = scratch / "log4j2.properties"
+    java = f"-Dlog4j2.configurationFile=file:{log} -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}"
+    ours = {
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        "spark.sql.warehouse.dir": f"file:{scratch / 'warehouse'}",
+        "spark.local.dir": str(scratch),
+        "spark.driver.extraJavaOptions": java,
+        "spark.sql.streaming.stopTimeout": "30s",
+    }
+    if master.startswith("local"):
+        ours["spark.driver.host"] = ours["spark.driver.bindAddress"] = "127.0.0.1"
+    return {**ours, **extra}
+
+
+def _sweep(parent: Path) -> None:
+    """Remove scratch directories whose process is gone: killed jobs cannot tidy up after themselves."""
+    for left in parent.glob("run-*"):
+        pid = left.name.split("-")[1]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Processes started in here write their stderr into a file. What the JVM says at its start is for nobody."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextlib.contextmanager
+def session(name: str, master: str, state: Path, extra: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session whose process works in a scratch directory below `state`; both are gone afterwards.
+
+    The working directory changes: paths must have been made absolute before.
+    """
+    parent = (state / "scratch").absolute()
+    parent.mkdir(parents=True, exist_ok=True)
+    _sweep(parent)
+    scratch = Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=parent))
+    (scratch / "log4j2.properties").write_text(_LOG4J)
+    prepare_environment()
+    before = Path.cwd()
+    os.chdir(scratch)
+    builder = SparkSession.Builder().appName(name)
+    for key, value in settings(master, scratch, extra).items():
+        builder = builder.config(key, value)
+    try:
+        with _stderr_to(scratch / "spark.log"):
+            spark = builder.getOrCreate()
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        os.chdir(before)
+        shutil.rmtree(scratch, ignore_errors=True)

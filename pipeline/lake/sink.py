@@ -1,0 +1,88 @@
+"""A micro-batch of a streaming query → one commit of a table.
+
+Why `foreachBatch` and not a writer of the Python Data Source API: its `commit` knows the batch id, but its `write`
+has to be asked for it through the task's local properties, and the sink as a whole could neither leave records
+out and hand them to somebody else, nor refuse a batch before its tasks begin. `foreachBatch` gets the batch and
+its id in one place on the driver, and costs nothing: rows go from Spark to the tasks' Parquet files as Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+from pyspark.sql import DataFrame
+
+from pipeline.lake.errors import BadRecordError
+from pipeline.lake.files import Staged
+from pipeline.lake.staging import RESULT_SCHEMA, stage
+from pipeline.lake.table import LakeTable
+
+OnError = Literal["suspend", "skip", "quarantine"]
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """Which columns of a batch are written, and which say where a row comes from and why it is left out."""
+
+    written: tuple[str, ...]
+    topic: str = "topic"
+    partition: str = "partition"
+    offset: str = "offset"
+    reason: str | None = None
+
+
+class LakeSink:
+    """What `foreachBatch` is given. `quarantine` takes a batch and must have stored its rejected rows on return.
+
+    `rows` and `rejected` count what was committed since the start; `skipped` the batches that were held already.
+    """
+
+    def __init__(
+        self,
+        table: LakeTable,
+        columns: Columns,
+        *,
+        on_error: OnError = "suspend",
+        quarantine: Callable[[DataFrame], None] | None = None,
+    ) -> None:
+        self.table, self.columns = table, columns
+        self.on_error, self.quarantine = on_error, quarantine
+        self.rows, self.rejected, self.files, self.bytes, self.skipped = 0, 0, 0, 0, 0
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Write and commit one micro-batch; a `BadRecordError` when it may not be committed."""
+        if self.table.holds(batch_id):
+            self.skipped += 1
+            return
+        done = self._write(batch, batch_id)
+        if done.first_rejected is not None:
+            bad = done.first_rejected
+            if self.on_error == "suspend":
+                raise BadRecordError(bad.topic, bad.partition, bad.offset, bad.reason, done.rejected)
+            if self.on_error == "quarantine" and self.quarantine is not None:
+                # Before the commit: a crash in between stores a bad record twice (its headers tell), never not at all.
+                self.quarantine(batch)
+        self.table.commit(batch_id, done.files, done.rejected)
+        self.rows += sum(file.rows for file in done.files)
+        self.bytes += sum(file.size for file in done.files)
+        self.files += len(done.files)
+        self.rejected += done.rejected
+
+    def _write(self, batch: DataFrame, batch_id: int) -> Staged:
+        """Run the tasks; answers what all of them did together."""
+        names = self.columns
+        layout = msgspec.structs.replace(
+            self.table.layout(batch_id, names.written),
+            topic=names.topic,
+            partition=names.partition,
+            offset=names.offset,
+            reason=names.reason,
+        )
+        together = Staged()
+        for row in batch.mapInArrow(stage(layout), RESULT_SCHEMA).collect():
+            one = msgspec.json.decode(row["result"], type=Staged)
+            together.files.extend(one.files)
+            together.rejected += one.rejected
+            together.first_rejected = together.first_rejected or one.first_rejected
+        return together
