@@ -11,12 +11,14 @@ import msgspec
 from pipeline.jobs.settings import Job
 
 
-class _Pair(click.ParamType):
+class _Pair(click.ParamType[tuple[str, str]]):
     """`key=value`."""
 
     name = "key=value"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
         """The two halves."""
         if isinstance(value, tuple):
             return value
@@ -31,7 +33,9 @@ def _parts(hint: Any) -> tuple[Any, str]:
     text = ""
     while get_origin(hint) is Annotated:
         inner, *notes = get_args(hint)
-        text = next((note.description for note in notes if isinstance(note, msgspec.Meta) and note.description), text)
+        text = next(
+            (note.description for note in notes if isinstance(note, msgspec.Meta) and note.description), text
+        )
         hint = inner
     if get_origin(hint) in (Union, types.UnionType):
         hint, deeper = _parts(next(one for one in get_args(hint) if one is not type(None)))
@@ -52,8 +56,17 @@ def options(kind: type[Job]) -> list[click.Option]:
     for field in [*own, *Job.__struct_fields__]:
         inner, text = _parts(hints[field])
         default = next(one for one in msgspec.structs.fields(kind) if one.name == field)
-        shown = "" if default.required else f" [{default.default}]" if default.default not in (None, False, msgspec.NODEFAULT) else ""
-        about: dict[str, Any] = {"help": text + (" [required]" if default.required else shown), "default": None}
+        shown = (
+            ""
+            if default.required
+            else f" [{default.default}]"
+            if default.default not in (None, False, msgspec.NODEFAULT)
+            else ""
+        )
+        about: dict[str, Any] = {
+            "help": text + (" [required]" if default.required else shown),
+            "default": None,
+        }
         names = [flag_name(field), field]
         if get_origin(inner) is list:
             found.append(click.Option(names, multiple=True, metavar="TEXT", **{**about, "default": ()}))

@@ -100,7 +100,12 @@ def _plan(job: Job, report: Any, as_json: bool) -> int:
 
 
 spark.add_command(
-    _Jobs(_run, name="run", help="Run a job: its kind and flags, or a YAML file with its settings.", context_settings=CONTEXT)
+    _Jobs(
+        _run,
+        name="run",
+        help="Run a job: its kind and flags, or a YAML file with its settings.",
+        context_settings=CONTEXT,
+    )
 )
 spark.add_command(
     _Jobs(_plan, name="plan", help="Say what a job would read, and run nothing.", context_settings=CONTEXT)
@@ -108,7 +113,9 @@ spark.add_command(
 
 
 @spark.command()
-@click.option("--state", "directory", default="sluice-spark", show_default=True, help="The jobs' state directory.")
+@click.option(
+    "--state", "directory", default="sluice-spark", show_default=True, help="The jobs' state directory."
+)
 @click.option("--json", "as_json", is_flag=True, help=_AS_JSON)
 def status(directory: str, as_json: bool) -> None:
     """How the jobs of a state directory stand: last run, batches, offsets."""

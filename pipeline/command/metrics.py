@@ -27,7 +27,9 @@ class Metered:
 
         self._rows = counter("rows", "Records that were read.")
         self._batches = counter("batches", "Micro-batches that ended.")
-        self._rejected = gauge("rejected_rows", "Records left out since the start, because they could not be decoded.")
+        self._rejected = gauge(
+            "rejected_rows", "Records left out since the start, because they could not be decoded."
+        )
         self._files = gauge("written_files", "Files committed since the start.")
         self._bytes = gauge("written_bytes", "Bytes of these files.")
         self._seconds = gauge("batch_seconds", "How long the last micro-batch took.")

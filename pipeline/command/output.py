@@ -31,7 +31,9 @@ def table(rows: list[dict[str, Any]]) -> str:
     right = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in names]
     lines = []
     for line in [[name.upper() for name in names], *cells]:
-        padded = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(line, widths, right, strict=True)]
+        padded = [
+            cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(line, widths, right, strict=True)
+        ]
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines)
 
@@ -50,7 +52,9 @@ class ForPeople:
 
     def progress(self, progress: Progress) -> None:
         """Move the bar, or print a line."""
-        said = f"batch {progress.batch}  {count(progress.total_rows)} rows  {count(progress.rows_per_second)}/s"
+        said = (
+            f"batch {progress.batch}  {count(progress.total_rows)} rows  {count(progress.rows_per_second)}/s"
+        )
         if progress.lag is not None:
             said += f"  lag {count(progress.lag)}"
         if progress.rejected:
@@ -61,7 +65,12 @@ class ForPeople:
         ahead = progress.total_rows + (progress.lag or 0)
         share = progress.total_rows / ahead if ahead else 1.0
         full = int(share * BAR_CELLS)
-        print(f"\r\x1b[K{'━' * full}{'─' * (BAR_CELLS - full)} {share:4.0%}  {said}", end="", file=self._err, flush=True)
+        print(
+            f"\r\x1b[K{'━' * full}{'─' * (BAR_CELLS - full)} {share:4.0%}  {said}",
+            end="",
+            file=self._err,
+            flush=True,
+        )
         self._bar = True
 
     def done(self, outcome: Outcome) -> None:

@@ -35,7 +35,9 @@ def absolute(job: Job) -> Job:
 
 
 def _fail(report: Report, job: Job, message: str, began: float) -> int:
-    report.done(Outcome(job=job.job, seconds=round(time.monotonic() - began, 2), problems=[f"failed: {message}"]))
+    report.done(
+        Outcome(job=job.job, seconds=round(time.monotonic() - began, 2), problems=[f"failed: {message}"])
+    )
     return 1
 
 
@@ -92,7 +94,11 @@ def show_plan(job: Job, as_json: bool) -> int:
     """Print what a job would read."""
     job = absolute(job)
     if not isinstance(job, Streaming):
-        click.echo(msgspec.json.encode(job).decode() if as_json else f"{job.job} reads {job.target()}; it has no plan.")
+        click.echo(
+            msgspec.json.encode(job).decode()
+            if as_json
+            else f"{job.job} reads {job.target()}; it has no plan."
+        )
         return 0
     try:
         ranges = plan(job)
@@ -100,7 +106,13 @@ def show_plan(job: Job, as_json: bool) -> int:
         print(f"sluice spark: {error}", file=sys.stderr)
         return 1
     rows = [
-        {"topic": one.topic, "partition": one.partition, "from": one.start, "to": one.end, "records": one.records}
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "from": one.start,
+            "to": one.end,
+            "records": one.records,
+        }
         for one in ranges
     ]
     problems = lost(ranges)
@@ -110,7 +122,9 @@ def show_plan(job: Job, as_json: bool) -> int:
     else:
         click.echo(table(rows))
         total = sum(one.records for one in ranges)
-        batches = f", {-(-total // job.max_offsets_per_trigger)} batches" if job.max_offsets_per_trigger else ""
+        batches = (
+            f", {-(-total // job.max_offsets_per_trigger)} batches" if job.max_offsets_per_trigger else ""
+        )
         click.echo(f"{total:,} records{batches}; state in {state.checkpoint(Path(job.state), job.title())}")
     for problem in problems:
         print(problem, file=sys.stderr)

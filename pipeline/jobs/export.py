@@ -53,7 +53,9 @@ def shape(records: DataFrame, settings: Export) -> tuple[DataFrame, Columns]:
         if name in rows.columns:
             continue
         if name not in TIME_PARTS:
-            raise JobError(f"partition_by names {name}; the table has {', '.join(rows.columns)}, {', '.join(TIME_PARTS)}")
+            raise JobError(
+                f"partition_by names {name}; the table has {', '.join(rows.columns)}, {', '.join(TIME_PARTS)}"
+            )
         rows = rows.withColumn(name, _TIME_COLUMNS[name](f.col(meta["timestamp"])))
     written = tuple(name for name in rows.columns if name != reason)
     return rows, Columns(written, reason=reason, **place)
@@ -101,7 +103,12 @@ def quarantine(records: DataFrame, rows: DataFrame, settings: Export) -> None:
         f.col("_topic").alias("topic"), f.col("_partition").alias("partition"), f.col("_offset").alias("offset"),
         f.col(json_columns.REASON).alias("reason"),
     )  # fmt: skip
-    told = {"sluice.error": "reason", "sluice.topic": "topic", "sluice.partition": "partition", "sluice.offset": "offset"}
+    told = {
+        "sluice.error": "reason",
+        "sluice.topic": "topic",
+        "sluice.partition": "partition",
+        "sluice.offset": "offset",
+    }
     headers = f.array(
         *[
             f.struct(f.lit(name).alias("key"), f.col(column).cast("string").cast("binary").alias("value"))

@@ -6,6 +6,8 @@ fit with null. Each of these is found here and named, so that nothing is lost si
 
 from __future__ import annotations
 
+from typing import cast
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
@@ -13,7 +15,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 REASON = "_reason"
 _CORRUPT = "_corrupt_record"
 # What a typed table says of a record beside its fields; the names begin with `_` so that fields rarely meet them.
-META = {"_topic": "topic", "_partition": "partition", "_offset": "offset", "_timestamp": "timestamp", "_key": "key"}
+META = {
+    "_topic": "topic",
+    "_partition": "partition",
+    "_offset": "offset",
+    "_timestamp": "timestamp",
+    "_key": "key",
+}
 VALUE = "_value"
 _SHOWN = 60
 
@@ -21,7 +29,7 @@ _SHOWN = 60
 def parse_schema(ddl: str) -> StructType:
     """The schema of a DDL text. Raises ValueError with the first line of what Spark says."""
     try:
-        schema = StructType.fromDDL(ddl)
+        schema = cast("StructType", StructType.fromDDL(ddl))
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), "it cannot be parsed")
         raise ValueError(f"schema {ddl!r}: {first.strip()}") from None
@@ -39,7 +47,7 @@ def _field_reasons(text: Column, parsed: Column, schema: StructType) -> Column:
     """`field total: 'twelve' is no DOUBLE` for each top-level field whose text is there and whose value is not."""
     reasons = []
     for field in schema.fields:
-        raw = f.get(f.from_json(text, "map<string,string>"), field.name)  # type: ignore[arg-type]
+        raw = f.get(f.from_json(text, "map<string,string>"), field.name)
         reasons.append(
             f.when(
                 parsed[field.name].isNull() & raw.isNotNull(),

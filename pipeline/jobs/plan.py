@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pipeline.jobs import state
 from pipeline.jobs.settings import Streaming, check_starting
-from pipeline.wire.cluster import EARLIEST, LATEST, ClientSettings, Cluster, UnknownTopic
+from pipeline.wire.cluster import EARLIEST, LATEST, ClientSettings, Cluster, UnknownTopicError
 
 # A person waits for the plan: a broker that is away is reported, not waited for.
 PATIENCE_SECONDS = 5.0
@@ -39,12 +39,12 @@ def client(bootstrap: str) -> Cluster:
 
 
 def topics_of(cluster: Cluster, topics: list[str], pattern: str | None) -> dict[str, list[int]]:
-    """The partitions of the topics a job names. Raises UnknownTopic."""
+    """The partitions of the topics a job names. Raises UnknownTopicError."""
     if pattern is None:
         return cluster.topics(topics)
     found = {name: parts for name, parts in cluster.topics(None).items() if re.fullmatch(pattern, name)}
     if not found:
-        raise UnknownTopic(f"no topic matches {pattern!r}")
+        raise UnknownTopicError(f"no topic matches {pattern!r}")
     return found
 
 
@@ -76,5 +76,7 @@ def lost(ranges: list[Range]) -> list[str]:
             gone = f"offsets {one.start} to {one.earliest - 1} are gone"
             words.append(f"{one.topic}-{one.partition}: {gone}; the topic begins at {one.earliest}")
         elif one.start > one.end:
-            words.append(f"{one.topic}-{one.partition}: the job stands at {one.start}, behind the end {one.end}")
+            words.append(
+                f"{one.topic}-{one.partition}: the job stands at {one.start}, behind the end {one.end}"
+            )
     return words

@@ -14,7 +14,9 @@ import msgspec
 from msgspec import Meta
 
 TIME_PARTS = ("year", "month", "day", "hour")
-_DURATION = re.compile(r"^\s*\d+(\.\d+)?\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?|weeks?)\s*$")
+_DURATION = re.compile(
+    r"^\s*\d+(\.\d+)?\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?|weeks?)\s*$"
+)
 _TABLE = re.compile(r"^\w+(\.\w+)+$")
 
 
@@ -37,13 +39,17 @@ class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="j
     """What every job can be told."""
 
     bootstrap: Annotated[str, told("Kafka brokers, as host:port,host:port.")] = "127.0.0.1:9092"
-    name: Annotated[str | None, told("Name of the job; its state is kept under it [the job and its target].")] = None
-    state: Annotated[str, told("Where checkpoints are kept, and scratch files while a job runs.")] = "sluice-spark"
+    name: Annotated[
+        str | None, told("Name of the job; its state is kept under it [the job and its target].")
+    ] = None
+    state: Annotated[str, told("Where checkpoints are kept, and scratch files while a job runs.")] = (
+        "sluice-spark"
+    )
     master: Annotated[str, told("Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://….")] = "local[*]"
     spark: Annotated[dict[str, str], told("A setting of Spark, as key=value.")] = {}
-    metrics_port: Annotated[int, told("Serve Prometheus metrics on this port; 0 chooses one.", ge=0, le=65535)] | None = (
-        None
-    )
+    metrics_port: (
+        Annotated[int, told("Serve Prometheus metrics on this port; 0 chooses one.", ge=0, le=65535)] | None
+    ) = None
 
     @property
     def job(self) -> str:
@@ -64,7 +70,9 @@ class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="j
             raise ValueError("name may have letters, digits, `.`, `_` and `-`, at most 100")
         for address in self.bootstrap.split(","):
             if not re.fullmatch(r"\s*\S+:\d+\s*", address):
-                raise ValueError(f"bootstrap is {self.bootstrap!r}; it is host:port, or several separated by commas")
+                raise ValueError(
+                    f"bootstrap is {self.bootstrap!r}; it is host:port, or several separated by commas"
+                )
 
     def __post_init__(self) -> None:
         self.check()
@@ -77,12 +85,16 @@ class Streaming(Job, kw_only=True):
     pattern: Annotated[str | None, told("A regular expression of topic names, instead of topics.")] = None
     starting: Annotated[
         str,
-        told("Where the first run begins: earliest, latest, or JSON such as {\"orders\":{\"0\":23}}."),
+        told('Where the first run begins: earliest, latest, or JSON such as {"orders":{"0":23}}.'),
     ] = "earliest"
     max_offsets_per_trigger: Annotated[int, told("Records of one micro-batch, at most.", ge=1)] | None = None
     once: Annotated[bool, told("Do what is there, then end.")] = False
-    interval: Annotated[str | None, told("Start a micro-batch so often [as soon as the last is done].")] = None
-    group: Annotated[str | None, told("A consumer group to commit progress to, so that lag can be seen.")] = None
+    interval: Annotated[str | None, told("Start a micro-batch so often [as soon as the last is done].")] = (
+        None
+    )
+    group: Annotated[str | None, told("A consumer group to commit progress to, so that lag can be seen.")] = (
+        None
+    )
     source: Annotated[dict[str, str], told("A further option of the source, as key=value.")] = {}
 
     def check(self) -> None:
@@ -112,15 +124,20 @@ class Export(Streaming, kw_only=True, tag="export"):
     to: Annotated[str, told("The table's directory; for Iceberg the warehouse.", min_length=1)]
     format: Annotated[Literal["parquet", "delta", "iceberg"], told("The kind of table.")] = "parquet"
     table: Annotated[str | None, told("Iceberg only: the table as namespace.name.")] = None
-    mode: Annotated[Literal["raw", "json", "variant"], told("Bytes as they are, typed columns, or one variant.")] = "raw"
+    mode: Annotated[
+        Literal["raw", "json", "variant"], told("Bytes as they are, typed columns, or one variant.")
+    ] = "raw"
     schema: Annotated[str | None, told("Mode json: the columns, as `id BIGINT, total DOUBLE`.")] = None
     unknown_fields: Annotated[
         Literal["ignore", "keep", "reject"],
         told("Mode json: members that the schema lacks. `keep` stores the whole text in _value."),
     ] = "ignore"
-    partition_by: Annotated[list[str], told("year, month, day, hour (of the timestamp, UTC) or a column.")] = []
+    partition_by: Annotated[
+        list[str], told("year, month, day, hour (of the timestamp, UTC) or a column.")
+    ] = []
     on_error: Annotated[
-        Literal["suspend", "skip", "quarantine"], told("A record that cannot be decoded: stop, leave out, put aside.")
+        Literal["suspend", "skip", "quarantine"],
+        told("A record that cannot be decoded: stop, leave out, put aside."),
     ] = "suspend"
     dead_letter: Annotated[str | None, told("The topic for bad records, with the reason in headers.")] = None
 
@@ -133,7 +150,9 @@ class Export(Streaming, kw_only=True, tag="export"):
         super().check()
         check_table(self.format, self.table)
         if (self.mode == "json") != (self.schema is not None):
-            raise ValueError("mode json needs a schema such as `id BIGINT, total DOUBLE`, and the others have none")
+            raise ValueError(
+                "mode json needs a schema such as `id BIGINT, total DOUBLE`, and the others have none"
+            )
         if self.mode != "json" and self.unknown_fields != "ignore":
             raise ValueError("unknown_fields is for mode json")
         if self.mode == "variant" and self.format != "parquet":
@@ -145,7 +164,9 @@ class Export(Streaming, kw_only=True, tag="export"):
         if self.dead_letter is not None and self.dead_letter in self.topics:
             raise ValueError("the dead_letter topic is one of the topics that are read")
         if "://" in self.to and not self.to.startswith("file://"):
-            raise ValueError(f"to is {self.to!r}; a table is a directory that driver and workers see under one path")
+            raise ValueError(
+                f"to is {self.to!r}; a table is a directory that driver and workers see under one path"
+            )
         if len(set(self.partition_by)) != len(self.partition_by):
             raise ValueError("partition_by names a column twice")
 
@@ -179,9 +200,13 @@ class Verify(Lake, kw_only=True, tag="verify"):
     """Reconcile a table with its topics: gaps, duplicates, counts per partition."""
 
     topics: Annotated[list[str], told("Only this topic; repeat it for more [all that the table holds].")] = []
-    compacted: Annotated[bool, told("Gaps are expected: the topic is compacted, or holds transactions.")] = False
+    compacted: Annotated[bool, told("Gaps are expected: the topic is compacted, or holds transactions.")] = (
+        False
+    )
     dead_letter: Annotated[str | None, told("Count what was put aside into this topic as well.")] = None
-    complete: Annotated[bool, told("The table must hold all that the topic holds now, from its start.")] = False
+    complete: Annotated[bool, told("The table must hold all that the topic holds now, from its start.")] = (
+        False
+    )
 
 
 class Replay(Lake, kw_only=True, tag="replay"):
@@ -192,7 +217,9 @@ class Replay(Lake, kw_only=True, tag="replay"):
     since: Annotated[str | None, told("Records from this time on, as 2025-01-31T12:00Z.")] = None
     until: Annotated[str | None, told("Records before this time.")] = None
     rate: Annotated[float, told("Records per second, at most.", gt=0)] | None = None
-    keep_partitions: Annotated[bool, told("Write into the partition that a record came from [by its key].")] = False
+    keep_partitions: Annotated[
+        bool, told("Write into the partition that a record came from [by its key].")
+    ] = False
     new_timestamps: Annotated[bool, told("Stamp records with the time of the replay.")] = False
     no_origin: Annotated[bool, told("Leave out the headers that name where a record came from.")] = False
 
@@ -224,7 +251,9 @@ class Dedup(Streaming, kw_only=True, tag="dedup"):
 
     to: Annotated[str, told("The topic to write.", min_length=1)]
     by: Annotated[str, told("key, value, or a JSON path of the value such as $.id.")] = "key"
-    horizon: Annotated[str, told("How long an id is remembered, by record timestamps, such as `1 hour`.")] = "1 hour"
+    horizon: Annotated[str, told("How long an id is remembered, by record timestamps, such as `1 hour`.")] = (
+        "1 hour"
+    )
 
     def target(self) -> str:
         """The topic."""
@@ -245,16 +274,20 @@ class Aggregate(Streaming, kw_only=True, tag="aggregate"):
 
     to: Annotated[str, told("The topic to write.", min_length=1)]
     schema: Annotated[str, told("The fields of the values, as `id BIGINT, total DOUBLE`.")]
-    compute: Annotated[list[str], told("An aggregate, as `sum(total) AS total`; repeat it for more.", min_length=1)]
+    compute: Annotated[
+        list[str], told("An aggregate, as `sum(total) AS total`; repeat it for more.", min_length=1)
+    ]
     by: Annotated[list[str], told("A field to group by; repeat it for more.")] = []
     window: Annotated[str, told("Length of a window, such as `1 minute`.")] = "1 minute"
     slide: Annotated[str | None, told("A window begins so often [its length].")] = None
     late: Annotated[str, told("How late a record may come before its window is closed.")] = "1 minute"
     time_field: Annotated[str | None, told("A TIMESTAMP field to go by [the record's timestamp].")] = None
-    emit: Annotated[Literal["closed", "changed"], told("Windows once they are closed, or at each change.")] = "closed"
-    on_error: Annotated[Literal["suspend", "skip"], told("A record that cannot be decoded: stop, or leave out.")] = (
-        "suspend"
-    )
+    emit: Annotated[
+        Literal["closed", "changed"], told("Windows once they are closed, or at each change.")
+    ] = "closed"
+    on_error: Annotated[
+        Literal["suspend", "skip"], told("A record that cannot be decoded: stop, or leave out.")
+    ] = "suspend"
 
     def target(self) -> str:
         """The topic."""
@@ -277,9 +310,9 @@ class Snapshot(Job, kw_only=True, tag="snapshot"):
     format: Annotated[Literal["parquet", "delta", "iceberg"], told("The kind of table.")] = "parquet"
     table: Annotated[str | None, told("Iceberg only: the table as namespace.name.")] = None
     schema: Annotated[str | None, told("Values are JSON with these fields [bytes as they are].")] = None
-    on_error: Annotated[Literal["suspend", "skip"], told("A value that cannot be decoded: stop, or leave out.")] = (
-        "suspend"
-    )
+    on_error: Annotated[
+        Literal["suspend", "skip"], told("A value that cannot be decoded: stop, or leave out.")
+    ] = "suspend"
 
     def target(self) -> str:
         """The table."""

@@ -1,7 +1,7 @@
 """What a state directory knows of its jobs, read without Spark.
 
-    <state>/checkpoints/<name>/   Spark's: offsets/N is where batch N ends, commits/N says that it is done
-    <state>/jobs/<name>.json      ours: what the job was told, and how its last run ended
+<state>/checkpoints/<name>/   Spark's: offsets/N is where batch N ends, commits/N says that it is done
+<state>/jobs/<name>.json      ours: what the job was told, and how its last run ended
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def end_run(state: Path, run: LastRun, how: str, rows: int = 0, error: str | Non
 
 
 def runs(state: Path) -> list[LastRun]:
-    """Every job that ran with this state directory, by name; one whose process is gone without a word was `killed`."""
+    """Every job that ran with this state directory, by name; `killed` if its process is gone without a word."""
     found = []
     for path in sorted((state / "jobs").glob("*.json")):
         run = msgspec.json.decode(path.read_bytes(), type=LastRun)

@@ -123,7 +123,9 @@ class _Stop:
 
     def __enter__(self) -> _Stop:
         try:
-            self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGTERM, signal.SIGINT)}
+            self._before = {
+                number: signal.signal(number, self._ask) for number in (signal.SIGTERM, signal.SIGINT)
+            }
         except ValueError:  # not the main thread: whoever runs us there stops us otherwise
             self._before = {}
         return self
@@ -134,14 +136,19 @@ class _Stop:
 
 
 def run_query(
-    writer: DataStreamWriter, settings: Streaming, meter: Meter, cause: Callable[[], Exception | None] | None = None
+    writer: DataStreamWriter,
+    settings: Streaming,
+    meter: Meter,
+    cause: Callable[[], Exception | None] | None = None,
 ) -> Outcome:
     """Start a query and see it to its end, or follow its topics until somebody stops it.
 
     Raises JobError with one clear sentence; `cause` may know a better one than Spark's exception.
     """
     began = time.monotonic()
-    writer = writer.option("checkpointLocation", str(checkpoint(Path(settings.state), settings.title()))).queryName(settings.title())
+    writer = writer.option(
+        "checkpointLocation", str(checkpoint(Path(settings.state), settings.title()))
+    ).queryName(settings.title())
     if settings.once:
         writer = writer.trigger(availableNow=True)
     else:
@@ -160,7 +167,9 @@ def run_query(
             query.stop()
     if failure is not None:
         raise JobError(_say(failure, cause() if cause is not None else None)) from None
-    return Outcome(job=settings.job, seconds=round(time.monotonic() - began, 2), rows=meter.rows, batches=meter.batches)
+    return Outcome(
+        job=settings.job, seconds=round(time.monotonic() - began, 2), rows=meter.rows, batches=meter.batches
+    )
 
 
 def _say(failure: StreamingQueryException, cause: Exception | None) -> str:
@@ -179,5 +188,7 @@ def telling_line(text: str) -> str:
     ours = [line for line in lines if line.startswith(("pipeline.", "core.")) and ": " in line]
     if ours:
         return ours[-1].split(": ", 1)[1]
-    errors = [line for line in lines if ("Error: " in line or "Exception: " in line) and not line.startswith("at ")]
+    errors = [
+        line for line in lines if ("Error: " in line or "Exception: " in line) and not line.startswith("at ")
+    ]
     return errors[-1] if errors else (lines[0] if lines else "the query failed")

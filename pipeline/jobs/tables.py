@@ -66,4 +66,6 @@ def place(rows: DataFrame) -> dict[str, str]:
         names = {name: prefix + name for name in PLACE}
         if set(names.values()) <= set(rows.columns):
             return names
-    raise JobError(f"the table lacks topic, partition, offset and timestamp; it has {', '.join(rows.columns)}")
+    raise JobError(
+        f"the table lacks topic, partition, offset and timestamp; it has {', '.join(rows.columns)}"
+    )

@@ -12,7 +12,7 @@ from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Verify
 from pipeline.jobs.stream import SOURCE, JobError
 from pipeline.jobs.tables import frame, place
-from pipeline.wire.cluster import EARLIEST, LATEST, UnknownTopic
+from pipeline.wire.cluster import EARLIEST, LATEST, UnknownTopicError
 
 # Of a partition with holes so many are named; the count says how many there are.
 GAPS_SHOWN = 5
@@ -38,11 +38,20 @@ def _dead_letters(spark: SparkSession, settings: Verify) -> DataFrame:
     options = {"kafka.bootstrap.servers": settings.bootstrap, "subscribe": settings.dead_letter or ""}
     letters = spark.read.format(SOURCE).options(**options, includeHeaders="true").load()
     told = f.map_from_entries(
-        f.transform("headers", lambda one: f.struct(one["key"].alias("key"), one["value"].cast("string").alias("value")))
+        f.transform(
+            "headers",
+            lambda one: f.struct(one["key"].alias("key"), one["value"].cast("string").alias("value")),
+        )
     )
     names = {"topic": "string", "partition": "int", "offset": "bigint"}
-    origin = letters.select(*[f.get(told, f"sluice.{name}").cast(kind).alias(name) for name, kind in names.items()])
-    return origin.where("topic is not null").distinct().withColumns({"rows": f.lit(1).cast("bigint"), "aside": f.lit(1)})
+    origin = letters.select(
+        *[f.get(told, f"sluice.{name}").cast(kind).alias(name) for name, kind in names.items()]
+    )
+    return (
+        origin.where("topic is not null")
+        .distinct()
+        .withColumns({"rows": f.lit(1).cast("bigint"), "aside": f.lit(1)})
+    )
 
 
 def _gaps(held: DataFrame) -> dict[Place, list[tuple[int, int]]]:
@@ -51,7 +60,9 @@ def _gaps(held: DataFrame) -> dict[Place, list[tuple[int, int]]]:
     before = held.select("topic", "partition", "offset", f.lag("offset").over(order).alias("before"))
     holes = before.where(f.col("offset") > f.col("before") + 1)
     number = f.row_number().over(order).alias("number")
-    shown = holes.select("*", number).where(f.col("number") <= GAPS_SHOWN).orderBy("topic", "partition", "offset")
+    shown = (
+        holes.select("*", number).where(f.col("number") <= GAPS_SHOWN).orderBy("topic", "partition", "offset")
+    )
     found: dict[Place, list[tuple[int, int]]] = {}
     for row in shown.collect():
         found.setdefault((row["topic"], row["partition"]), []).append((row["before"] + 1, row["offset"] - 1))
@@ -65,7 +76,7 @@ def _bounds(settings: Verify, places: list[Place]) -> dict[Place, tuple[int, int
         for topic in sorted({topic for topic, _ in places} | set(settings.topics)):
             try:
                 parts = [(topic, partition) for partition in cluster.topics([topic])[topic]]
-            except UnknownTopic:
+            except UnknownTopicError:
                 continue
             low, high = (cluster.offsets(dict.fromkeys(parts, when)) for when in (EARLIEST, LATEST))
             found.update({part: (low[part], high[part]) for part in parts})
@@ -118,9 +129,15 @@ def _judge(
     if bound is None:
         words.append(f"{name}: the cluster has no such partition")
     elif count["rows"] and count["last"] >= bound[1]:
-        words.append(f"{name}: the table goes on to {count['last']}, the topic ends at {bound[1]}; was it made anew?")
-    elif settings.complete and (count["last"] + 1 < bound[1] or (count["offsets"] and count["first"] > bound[0])):
-        words.append(f"{name}: the table has {count['first']} to {count['last']}, the topic {bound[0]} to {bound[1] - 1}")
+        words.append(
+            f"{name}: the table goes on to {count['last']}, the topic ends at {bound[1]}; was it made anew?"
+        )
+    elif settings.complete and (
+        count["last"] + 1 < bound[1] or (count["offsets"] and count["first"] > bound[0])
+    ):
+        words.append(
+            f"{name}: the table has {count['first']} to {count['last']}, the topic {bound[0]} to {bound[1] - 1}"
+        )
     held = bool(count["offsets"])
     row: dict[str, object] = {
         "topic": where[0],

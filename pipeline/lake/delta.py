@@ -1,7 +1,8 @@
 """A Delta table, committed by delta-rs: workers write the files, the driver adds them to Delta's log.
 
 Each commit carries an app transaction (query id, batch id), which Delta keeps as the newest version per
-application. So whether a batch is in the table is asked of the table itself, and the answer is as durable as its rows.
+application. So whether a batch is in the table is asked of the
+table itself, and the answer is as durable as its rows.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ class LakeError(Exception):
 
 
 class BadRecordError(Exception):
-    """A record that does not fit the job's schema while `on_error` is `suspend`; nothing of its batch is committed."""
+    """A record that does not fit the job's schema while `on_error` is `suspend`; its batch is not committed."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str, count: int = 1) -> None:
         super().__init__(f"{topic}-{partition} at offset {offset}: {reason}")

@@ -18,7 +18,9 @@ from urllib.parse import quote
 import msgspec
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
-_NAME = re.compile(r"^(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(?P<last>\d{20})(-[0-9a-f]{8})?\.parquet$")
+_NAME = re.compile(
+    r"^(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(?P<last>\d{20})(-[0-9a-f]{8})?\.parquet$"
+)
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -64,7 +66,9 @@ def file_name(topic: str, partition: int, first: int, last: int, mark: str = "")
 def parse_name(name: str) -> tuple[str, int, int, int] | None:
     """(topic, partition, first, last) of a file name of ours; None for any other name."""
     match = _NAME.match(PurePosixPath(name).name)
-    return (match["topic"], int(match["partition"]), int(match["first"]), int(match["last"])) if match else None
+    return (
+        (match["topic"], int(match["partition"]), int(match["first"]), int(match["last"])) if match else None
+    )
 
 
 def hive_value(value: Any) -> str | None:

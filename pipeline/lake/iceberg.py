@@ -27,7 +27,7 @@ def open_catalog(warehouse: Path) -> Any:
 
 
 class IcebergTable(LakeTable):
-    """`path` is the warehouse, `name` the table in it as `namespace.table`; its files are in `<warehouse>/ns/table`."""
+    """`path` is the warehouse, `name` is `namespace.table`; the files are in `<warehouse>/namespace/table`."""
 
     # pyiceberg takes a file's partition from its statistics, so the column has to be in the file.
     keep_values = True
@@ -76,10 +76,14 @@ class IcebergTable(LakeTable):
         try:
             self._table = catalog.load_table(self.name)
         except NoSuchTableError:
-            with catalog.create_table_transaction(self.name, schema, location=f"file://{self.path}") as transaction:
-                with transaction.update_spec() as spec:
-                    for column in self.partition_by:
-                        spec.add_field(column, IdentityTransform(), column)
+            with (
+                catalog.create_table_transaction(
+                    self.name, schema, location=f"file://{self.path}"
+                ) as transaction,
+                transaction.update_spec() as spec,
+            ):
+                for column in self.partition_by:
+                    spec.add_field(column, IdentityTransform(), column)
             self._table = catalog.load_table(self.name)
         had = [field.name for field in self._table.schema().fields]
         wanted = [field.name for field in schema]

@@ -97,7 +97,9 @@ class Journal:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
-            raise LakeError(f"another run of this query is writing into {self.table}; stop it first") from None
+            raise LakeError(
+                f"another run of this query is writing into {self.table}; stop it first"
+            ) from None
         self.last = newest(self.table).get(self.query)
 
     def close(self) -> None:

@@ -53,7 +53,9 @@ class Layout(msgspec.Struct, frozen=True):
 class _File:
     """A Parquet file that is being written, and the range of offsets in it."""
 
-    def __init__(self, layout: Layout, schema: pa.Schema, topic: str, partition: int, values: dict[str, Any]) -> None:
+    def __init__(
+        self, layout: Layout, schema: pa.Schema, topic: str, partition: int, values: dict[str, Any]
+    ) -> None:
         self._layout, self._topic, self._partition = layout, topic, partition
         self._values = {name: hive_value(value) for name, value in values.items()}
         self._path = Path(layout.staging) / f"{uuid.uuid4().hex}{IN_PROGRESS}"
@@ -120,7 +122,9 @@ def split(batch: pa.RecordBatch, names: list[str]) -> Iterator[tuple[tuple[Any, 
     for row in groups.to_pylist():
         mask = None
         for name, column in zip(names, columns, strict=True):
-            same = pc.is_null(column) if row[name] is None else pc.fill_null(pc.equal(column, row[name]), False)
+            same = (
+                pc.is_null(column) if row[name] is None else pc.fill_null(pc.equal(column, row[name]), False)
+            )
             mask = same if mask is None else pc.and_(mask, same)
         yield tuple(row[name] for name in names), batch.filter(mask)
 
@@ -141,7 +145,9 @@ class _Stage:
             return
         names = [layout.topic, layout.partition, *layout.partition_by]
         for values, rows in split(batch, names):
-            written = [name for name in layout.columns if layout.keep_values or name not in layout.partition_by]
+            written = [
+                name for name in layout.columns if layout.keep_values or name not in layout.partition_by
+            ]
             data = rows.select(written)
             file = self._open.get(values)
             if file is None:

@@ -13,7 +13,9 @@ def test_a_name_is_read_back(topic: str, mark: str) -> None:
     assert parse_name("day=2025-01-31/" + file_name(topic, 3, 7, 2**62, mark)) == (topic, 3, 7, 2**62)
 
 
-@pytest.mark.parametrize("name", ["part-00000.parquet", "orders-0-1-2.parquet", f"orders-0-{0:020}-{1:020}.csv"])
+@pytest.mark.parametrize(
+    "name", ["part-00000.parquet", "orders-0-1-2.parquet", f"orders-0-{0:020}-{1:020}.csv"]
+)
 def test_a_foreign_name_is_none_of_ours(name: str) -> None:
     assert parse_name(name) is None
 

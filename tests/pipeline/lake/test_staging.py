@@ -62,7 +62,9 @@ def test_no_more_files_are_open_than_the_limit(layout: Layout, monkeypatch: pyte
 
 
 def test_rows_with_a_reason_are_left_out_and_the_first_is_told(layout: Layout) -> None:
-    batch = rows(0, 9).append_column("_reason", pa.array([None, None, "bad", "worse", *[None] * 6], pa.string()))
+    batch = rows(0, 9).append_column(
+        "_reason", pa.array([None, None, "bad", "worse", *[None] * 6], pa.string())
+    )
     done = run(msgspec.structs.replace(layout, reason="_reason"), batch)
     assert done.rejected == 2
     assert done.first_rejected is not None

@@ -119,7 +119,9 @@ def test_killed_in_mid_commit_nothing_is_lost_or_doubled(
     table.close()
     assert read(kind, tmp_path) == sorted([*expected(0, 29), *expected(0, 14, 1)])
     on_disk = {str(path.relative_to(table.path)) for path in table.path.rglob("*.parquet")}
-    assert sum(pq.ParquetFile(table.path / name).metadata.num_rows for name in on_disk) == 45, "orphans are left"
+    assert sum(pq.ParquetFile(table.path / name).metadata.num_rows for name in on_disk) == 45, (
+        "orphans are left"
+    )
 
 
 def test_what_dead_tasks_left_is_invisible_and_swept(kind: str, tmp_path: Path) -> None:
@@ -139,7 +141,9 @@ def test_another_query_may_not_write_the_same_offsets(kind: str, tmp_path: Path)
     offer(table, 0, rows(0, 9))
     table.close()
     other = opened(kind, tmp_path, query="query-two")
-    with pytest.raises(LakeError, match=r"already holds orders-0 from offset 0 to 9, written by query query-one"):
+    with pytest.raises(
+        LakeError, match=r"already holds orders-0 from offset 0 to 9, written by query query-one"
+    ):
         offer(other, 0, rows(5, 14))
     assert offer(other, 0, rows(10, 19))
     other.close()
