@@ -12,6 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from pipeline.source.data_source import SluiceDataSource
+
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -99,6 +101,8 @@ def session(name: str, master: str, state: Path, extra: Mapping[str, str]) -> It
     try:
         with _stderr_to(scratch / "spark.log"):
             spark = builder.getOrCreate()
+            # Spark would find it by itself, and would not say why if it could not be imported.
+            spark.dataSource.register(SluiceDataSource)
         try:
             yield spark
         finally:

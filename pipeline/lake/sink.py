@@ -61,7 +61,7 @@ class LakeSink:
             if self.on_error == "suspend":
                 raise BadRecordError(bad.topic, bad.partition, bad.offset, bad.reason, done.rejected)
             if self.on_error == "quarantine" and self.quarantine is not None:
-                # Before the commit: after a crash in between a bad record is there twice (its headers tell), never lost.
+                # Before the commit: after a crash in between it is put aside twice (its headers tell), never lost.
                 self.quarantine(batch)
         self.table.commit(batch_id, done.files, done.rejected)
         self.rows += sum(file.rows for file in done.files)
