@@ -123,7 +123,6 @@ def quarantine(records: DataFrame, rows: DataFrame, settings: Export) -> None:
         .mode("append")
         .option("kafka.bootstrap.servers", settings.bootstrap)
         .option("topic", settings.dead_letter or "")
-        .option("includeHeaders", "true")
         .save()
     )
 

@@ -55,6 +55,13 @@ def read_stream(spark: SparkSession, settings: Streaming, *, headers: bool = Tru
     return spark.readStream.format(SOURCE).options(**source_options(settings, headers=headers)).load()
 
 
+def to_topic(records: DataFrame, bootstrap: str, topic: str) -> DataStreamWriter:
+    """A stream of key, value, headers, timestamp into a topic: at least once, marked so that duplicates can be told."""
+    return (
+        records.writeStream.format(SOURCE).option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
+    )
+
+
 class Meter:
     """Turns the progress of a query into reports; `extra` adds what only the sink knows."""
 

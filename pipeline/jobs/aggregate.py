@@ -1,0 +1,58 @@
+"""Windowed aggregates of a JSON topic → a topic of JSON."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pipeline.jobs import json_columns
+from pipeline.jobs.report import Outcome, Report
+from pipeline.jobs.settings import Aggregate
+from pipeline.jobs.stream import JobError, Meter, read_stream, run_query, to_topic
+
+
+def checked(rows: DataFrame, on_error: str) -> DataFrame:
+    """Rows whose value fits. With `suspend` the first that does not ends the query and is named."""
+    reason = f.col(json_columns.REASON)
+    if on_error == "skip":
+        return rows.where(reason.isNull()).drop(json_columns.REASON)
+    place = f.concat("_topic", f.lit("-"), "_partition", f.lit(" at offset "), "_offset", f.lit(": "), reason)
+    # Part of a column that is needed, else the optimizer would drop it.
+    told = f.when(reason.isNotNull(), f.raise_error(place).cast("timestamp")).otherwise(f.col("_timestamp"))
+    return rows.withColumn("_timestamp", told).drop(json_columns.REASON)
+
+
+def shape(records: DataFrame, settings: Aggregate) -> DataFrame:
+    """(key, value, timestamp): one record per window and group. The key is the group as JSON."""
+    try:
+        schema = json_columns.parse_schema(settings.schema)
+    except ValueError as error:
+        raise JobError(str(error)) from None
+    when = settings.time_field or "_timestamp"
+    for name in [*settings.by, *([settings.time_field] if settings.time_field else [])]:
+        if name not in schema.names:
+            raise JobError(f"the schema has no field {name}; it has {', '.join(schema.names)}")
+    rows = checked(json_columns.typed(records, schema, "ignore"), settings.on_error)
+    rows = rows.where(f.col(when).isNotNull()).withWatermark(when, settings.late)
+    window = f.window(when, settings.window, settings.slide)
+    groups = [f.col(name) for name in settings.by]
+    try:
+        found = rows.groupBy(window.alias("window"), *groups).agg(
+            *[f.expr(text) for text in settings.compute]
+        )
+    except (AnalysisException, ParseException) as error:
+        raise JobError(f"compute: {str(error).splitlines()[0]}") from None
+    computed = [name for name in found.columns if name not in ("window", *settings.by)]
+    bounds = [f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end")]
+    value = f.to_json(f.struct(*bounds, *groups, *[f.col(f"`{name}`") for name in computed]))
+    key = f.to_json(f.struct(*groups)) if groups else f.lit(None)
+    return found.select(key.cast("binary").alias("key"), value.cast("binary").alias("value"))
+
+
+def run(spark: SparkSession, settings: Aggregate, report: Report) -> Outcome:
+    """Follow the topics until done, or stopped."""
+    rows = shape(read_stream(spark, settings), settings)
+    mode = "append" if settings.emit == "closed" else "update"
+    writer = to_topic(rows, settings.bootstrap, settings.to).outputMode(mode)
+    return run_query(writer, settings, Meter(settings.job, report))

@@ -1,0 +1,170 @@
+"""A table → a topic: keys, headers and timestamps as they were, in the order of each partition.
+
+A record that was replayed says so in its headers: `sluice.replay` is the job's name, `sluice.topic`,
+`sluice.partition` and `sluice.offset` where it came from. A replay that was killed reads these headers back from
+the topic and goes on with what is not there yet. Without them (`no_origin`) a second run writes everything again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pipeline.jobs.plan import client
+from pipeline.jobs.report import Outcome, Report
+from pipeline.jobs.settings import Replay, moment
+from pipeline.jobs.stream import SOURCE, JobError
+from pipeline.jobs.tables import frame, place
+from pipeline.wire.cluster import EARLIEST, LATEST, UnknownTopicError
+
+REPLAY = "sluice.replay"
+ORIGIN = {"topic": "string", "partition": "int", "offset": "bigint"}
+HEADERS = "array<struct<key:string,value:binary>>"
+# A task that may write so many records a second sends them in about so many pieces a second.
+PIECES_PER_SECOND = 10
+
+
+def header(name: str, value: Column) -> Column:
+    """One header."""
+    return f.struct(f.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+
+
+def header_map(headers: Column) -> Column:
+    """Headers as a map of texts; of several with one name the last counts."""
+    return f.aggregate(
+        f.coalesce(headers, f.array().cast(HEADERS)),
+        f.create_map().cast("map<string,string>"),
+        lambda found, one: f.map_concat(
+            f.map_filter(found, lambda name, _: name != one["key"]),
+            f.create_map(one["key"], one["value"].cast("string")),
+        ),
+    )
+
+
+def paced(rate: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that lets at most `rate` rows a second through, of each task."""
+
+    def pace(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        piece = max(1, int(rate / PIECES_PER_SECOND))
+        began, sent = time.monotonic(), 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, piece):
+                part = batch.slice(start, piece)
+                wait = began + sent / rate - time.monotonic()
+                if wait > 0:
+                    time.sleep(wait)
+                sent += part.num_rows
+                yield part
+
+    return pace
+
+
+def _chosen(spark: SparkSession, settings: Replay) -> tuple[DataFrame, dict[str, str]]:
+    """The rows of the table that are asked for, and where they say their place."""
+    rows = frame(spark, settings)
+    names = place(rows)
+    if names["offset"] != "offset" or "value" not in rows.columns:
+        raise JobError("only a table of mode raw can be replayed: it has the bytes as they were")
+    if settings.topics:
+        rows = rows.where(f.col("topic").isin(settings.topics))
+    since, until = moment("since", settings.since), moment("until", settings.until)
+    if since is not None:
+        rows = rows.where(f.col("timestamp") >= f.lit(since))
+    if until is not None:
+        rows = rows.where(f.col("timestamp") < f.lit(until))
+    return rows, names
+
+
+def written_before(spark: SparkSession, settings: Replay) -> DataFrame | None:
+    """The places of records that an earlier run of this replay wrote; None if the topic is empty."""
+    with client(settings.bootstrap) as cluster:
+        try:
+            parts = [(settings.topic, part) for part in cluster.topics([settings.topic])[settings.topic]]
+        except UnknownTopicError:
+            raise JobError(
+                f"there is no topic {settings.topic}; make it first, with as many partitions as it needs"
+            ) from None
+        low, high = (cluster.offsets(dict.fromkeys(parts, when)) for when in (EARLIEST, LATEST))
+    if settings.no_origin or low == high:
+        return None
+    options = {
+        "kafka.bootstrap.servers": settings.bootstrap,
+        "subscribe": settings.topic,
+        "includeHeaders": "true",
+    }
+    told = (
+        spark.read.format(SOURCE).options(**options).load().select(header_map(f.col("headers")).alias("told"))
+    )
+    ours = told.where(f.col("told")[REPLAY] == settings.title())
+    return ours.select(
+        *[f.col("told")[f"sluice.{name}"].cast(kind).alias(name) for name, kind in ORIGIN.items()]
+    )
+
+
+def _records(rows: DataFrame, settings: Replay) -> DataFrame:
+    """Rows as the sink takes them."""
+    kept = f.col("headers") if "headers" in rows.columns else f.lit(None)
+    headers = f.coalesce(kept.cast(HEADERS), f.array().cast(HEADERS))
+    if not settings.no_origin:
+        origin = [
+            header(REPLAY, f.lit(settings.title())),
+            *[header(f"sluice.{name}", f.col(name)) for name in ORIGIN],
+        ]
+        headers = f.concat(headers, f.array(*origin))
+    columns = [f.col("key"), f.col("value"), headers.alias("headers")]
+    if settings.keep_partitions:
+        columns.append(f.col("partition"))
+    if not settings.new_timestamps:
+        columns.append(f.col("timestamp"))
+    return rows.select(*columns)
+
+
+def run(spark: SparkSession, settings: Replay, report: Report) -> Outcome:
+    """Replay what is not there yet."""
+    began = time.monotonic()
+    rows, names = _chosen(spark, settings)
+    before = written_before(spark, settings)
+    skipped = 0
+    if before is not None:
+        before = before.distinct().cache()
+        skipped = before.count()
+        rows = rows.join(before, list(ORIGIN), "left_anti")
+    places = rows.select("topic", "partition").distinct().count()
+    if not places:
+        report.note("nothing is left to replay")
+        return Outcome(job=settings.job, skipped=skipped)
+    # One partition of the table is one task's, in order: what had an order keeps it.
+    tasks = min(places, max(1, spark.sparkContext.defaultParallelism))
+    ordered = rows.repartition(tasks, "topic", "partition").sortWithinPartitions(
+        "topic", "partition", names["offset"]
+    )
+    counter: Any = spark.sparkContext.accumulator(0)
+    records = _records(ordered, settings)
+    if settings.rate is not None:
+        records = records.mapInArrow(paced(settings.rate / tasks), records.schema)
+    records = records.mapInArrow(_counted(counter), records.schema)
+    (
+        records.write.format(SOURCE)
+        .mode("append")
+        .option("kafka.bootstrap.servers", settings.bootstrap)
+        .option("topic", settings.topic)
+        .save()
+    )
+    return Outcome(
+        job=settings.job, rows=int(counter.value), seconds=time.monotonic() - began, skipped=0 if not skipped else 1,
+        table=[{"topic": settings.topic, "written": int(counter.value), "written_before": skipped}],
+    )  # fmt: skip
+
+
+def _counted(counter: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            counter.add(batch.num_rows)
+            yield batch
+
+    return count
