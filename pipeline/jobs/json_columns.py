@@ -47,7 +47,7 @@ def _field_reasons(text: Column, parsed: Column, schema: StructType) -> Column:
     """`field total: 'twelve' is no DOUBLE` for each top-level field whose text is there and whose value is not."""
     reasons = []
     for field in schema.fields:
-        raw = f.get(f.from_json(text, "map<string,string>"), field.name)
+        raw = f.try_element_at(f.from_json(text, "map<string,string>"), f.lit(field.name))
         reasons.append(
             f.when(
                 parsed[field.name].isNull() & raw.isNotNull(),

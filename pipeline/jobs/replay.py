@@ -64,8 +64,8 @@ def paced(rate: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
     return pace
 
 
-def _chosen(spark: SparkSession, settings: Replay) -> tuple[DataFrame, dict[str, str]]:
-    """The rows of the table that are asked for, and where they say their place."""
+def _chosen(spark: SparkSession, settings: Replay) -> DataFrame:
+    """The rows of the table that are asked for."""
     rows = frame(spark, settings)
     names = place(rows)
     if names["offset"] != "offset" or "value" not in rows.columns:
@@ -77,7 +77,7 @@ def _chosen(spark: SparkSession, settings: Replay) -> tuple[DataFrame, dict[str,
         rows = rows.where(f.col("timestamp") >= f.lit(since))
     if until is not None:
         rows = rows.where(f.col("timestamp") < f.lit(until))
-    return rows, names
+    return rows
 
 
 def written_before(spark: SparkSession, settings: Replay) -> DataFrame | None:
@@ -86,9 +86,7 @@ def written_before(spark: SparkSession, settings: Replay) -> DataFrame | None:
         try:
             parts = [(settings.topic, part) for part in cluster.topics([settings.topic])[settings.topic]]
         except UnknownTopicError:
-            raise JobError(
-                f"there is no topic {settings.topic}; make it first, with as many partitions as it needs"
-            ) from None
+            raise JobError(f"there is no topic {settings.topic}; make it first") from None
         low, high = (cluster.offsets(dict.fromkeys(parts, when)) for when in (EARLIEST, LATEST))
     if settings.no_origin or low == high:
         return None
@@ -127,7 +125,7 @@ def _records(rows: DataFrame, settings: Replay) -> DataFrame:
 def run(spark: SparkSession, settings: Replay, report: Report) -> Outcome:
     """Replay what is not there yet."""
     began = time.monotonic()
-    rows, names = _chosen(spark, settings)
+    rows = _chosen(spark, settings)
     before = written_before(spark, settings)
     skipped = 0
     if before is not None:
@@ -140,9 +138,7 @@ def run(spark: SparkSession, settings: Replay, report: Report) -> Outcome:
         return Outcome(job=settings.job, skipped=skipped)
     # One partition of the table is one task's, in order: what had an order keeps it.
     tasks = min(places, max(1, spark.sparkContext.defaultParallelism))
-    ordered = rows.repartition(tasks, "topic", "partition").sortWithinPartitions(
-        "topic", "partition", names["offset"]
-    )
+    ordered = rows.repartition(tasks, "topic", "partition").sortWithinPartitions(*ORIGIN)
     counter: Any = spark.sparkContext.accumulator(0)
     records = _records(ordered, settings)
     if settings.rate is not None:

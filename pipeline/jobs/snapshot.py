@@ -95,7 +95,7 @@ def _replace_parquet(rows: DataFrame, target: Path) -> list[Path]:
     new = versions / f"{time.time_ns():020}"
     files = _write(rows, new)
     link = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    os.symlink(os.path.relpath(new, target.parent), link)
+    link.symlink_to(os.path.relpath(new, target.parent))
     link.replace(target)
     fsync_directory(target.parent)
     for old in sorted(path for path in versions.iterdir() if path != new)[: -KEEP_VERSIONS or None]:

@@ -56,7 +56,7 @@ def read_stream(spark: SparkSession, settings: Streaming, *, headers: bool = Tru
 
 
 def to_topic(records: DataFrame, bootstrap: str, topic: str) -> DataStreamWriter:
-    """A stream of key, value, headers, timestamp into a topic: at least once, marked so that duplicates can be told."""
+    """A stream of key, value, headers, timestamp into a topic: at least once; marks tell duplicates."""
     return (
         records.writeStream.format(SOURCE).option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
     )
