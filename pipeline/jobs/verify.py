@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from pipeline.jobs.plan import client
+from pipeline.jobs.replay import ORIGIN, header_map
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Verify
 from pipeline.jobs.stream import SOURCE, JobError
@@ -37,15 +38,9 @@ def _dead_letters(spark: SparkSession, settings: Verify) -> DataFrame:
     """The same of what an export put aside. Put aside twice is no duplicate: the headers tell."""
     options = {"kafka.bootstrap.servers": settings.bootstrap, "subscribe": settings.dead_letter or ""}
     letters = spark.read.format(SOURCE).options(**options, includeHeaders="true").load()
-    told = f.map_from_entries(
-        f.transform(
-            "headers",
-            lambda one: f.struct(one["key"].alias("key"), one["value"].cast("string").alias("value")),
-        )
-    )
-    names = {"topic": "string", "partition": "int", "offset": "bigint"}
-    origin = letters.select(
-        *[f.get(told, f"sluice.{name}").cast(kind).alias(name) for name, kind in names.items()]
+    told = letters.select(header_map(f.col("headers")).alias("told"))
+    origin = told.select(
+        *[f.col("told")[f"sluice.{name}"].cast(kind).alias(name) for name, kind in ORIGIN.items()]
     )
     return (
         origin.where("topic is not null")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -47,7 +46,7 @@ class DeltaLakeTable(LakeTable):
         now = int(time.time() * 1000)
         adds = [
             AddAction(
-                path=quote(file.path, safe="/="),
+                path=file.path,
                 size=file.size,
                 partition_values=file.values,
                 modification_time=now,

@@ -50,7 +50,7 @@ def _raw_rows(kind: str, path: str) -> list[dict[str, Any]]:
 def test_raw_records_are_there_once_byte_by_byte_over_two_runs(
     kind: str, jobs: Runner, topics: Topics
 ) -> None:
-    topic = topics.create(f"raw-{kind}", 2)
+    topic = topics.create(f"raw-{kind}", 2, retention_ms="-1")
     first = NewRecord(
         key=b"k", value=b"\x00\xff", headers=(("trace", b"7f"), ("empty", None)), timestamp=1_700_000_000_123
     )
