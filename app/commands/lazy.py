@@ -28,6 +28,7 @@ COMMANDS: dict[str, Lazy] = {
     "import-groups": Lazy(
         "app.commands.import_groups", "Take over groups.json and offsets.json of another broker."
     ),
+    "spark": Lazy("app.commands.spark", "Jobs at scale on Spark: tables, replays, aggregates, checks."),
 }
 
 

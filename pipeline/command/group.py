@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from pipeline.command.flags import given, options
+from pipeline.command.init import InitError, write_project
 from pipeline.command.output import ForMachines, ForPeople, table
 from pipeline.command.running import run_job, show_plan
 from pipeline.jobs import state
@@ -139,3 +140,20 @@ def status(directory: str, as_json: bool) -> None:
             click.echo(msgspec.json.encode(row).decode())
     else:
         click.echo(table(rows) if rows else f"no job has run with the state directory {directory}")
+
+
+@spark.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--bootstrap", default="127.0.0.1:9092", show_default=True, help="Kafka brokers, as host:port.")
+@click.option("--topic", required=True, help="The topic to read.")
+@click.option("--output", help="The topic for clean records [the topic's name and -clean].")
+def init(directory: Path, bootstrap: str, topic: str, output: str | None) -> None:
+    """Write a declarative pipeline: bronze, silver, quarantine, a view, a topic; for `spark-pipelines run`."""
+    try:
+        for path in write_project(
+            directory, bootstrap=bootstrap, topic=topic, output=output or f"{topic}-clean"
+        ):
+            click.echo(path)
+    except (InitError, OSError) as error:
+        _refuse(str(error))
+    click.echo(f"Next: cd {directory} && spark-pipelines run")
