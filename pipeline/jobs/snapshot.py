@@ -82,6 +82,8 @@ def run(spark: SparkSession, settings: Snapshot, report: Report) -> Outcome:
 
 def _write(rows: DataFrame, directory: Path) -> list[Path]:
     """Write rows by Spark's own batch writer, which commits when all tasks are done."""
+    # Spark's default, INT96, is read as nanoseconds, which Iceberg refuses.
+    rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     rows.write.mode("error").option("compression", "zstd").parquet(str(directory))
     return sorted(path for path in directory.glob("*.parquet"))
 

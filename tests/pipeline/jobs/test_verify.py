@@ -28,8 +28,8 @@ def test_gaps_duplicates_and_lag_are_found(jobs: Runner, topics: Topics) -> None
     lost = files[1].name.split("-")
     doubled = int(files[0].name.split("-")[3].removesuffix(".parquet")) + 1
     assert bad.problems == [
-        f"checked-0: the table lacks offsets {int(lost[2])} to {int(lost[3].removesuffix('.parquet'))}",
         f"checked-0: {doubled} rows are there more than once",
+        f"checked-0: the table lacks offsets {int(lost[2])} to {int(lost[3].removesuffix('.parquet'))}",
     ]
     assert [row["behind"] for row in bad.table] == [5, 0]
     assert jobs.run("verify", lake=jobs.path("t"), complete=True, compacted=True).problems != []
