@@ -298,9 +298,11 @@ def check_json_body(request: Request, body: bytes) -> None:
     try:
         if not body.isascii():
             str(body, "utf-8")
-        _decode_raw(body)
+        text = bytes(_decode_raw(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         refuse_fault(fault_of(body, error))
+    if text == b"null":
+        raise Problem("invalid-request", "The body must be an object; where it is optional, leave it out.")
 
 
 def check_charset(parameters: bytes) -> None:

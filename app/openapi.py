@@ -15,7 +15,7 @@ from app.main import DESCRIPTION, NATIVE_PREFIX, make_fastapi
 from app.native import merged_openapi, record_openapi
 from app.native.consumer_schemas import BATCH_SCHEMA
 from app.native.schemas import ProblemDocument
-from app.openapi_names import name_enums, without_null_body
+from app.openapi_names import name_enums, whole_bounds, without_null_body
 from app.proxy import openapi as proxy_openapi
 from app.version import VERSION
 from core.broker.broker import Broker
@@ -24,7 +24,7 @@ from core.config import Config
 _PROBLEM_REF = {"$ref": "#/components/schemas/ProblemDocument"}
 _REF = "#/components/schemas/{model}"
 # What any route may answer beside its own: the front door refuses before it is asked.
-_EVERYWHERE = (400, 421, 422, 500)
+_EVERYWHERE = (400, 421, 422, 431, 500)
 _ON_WRITES = (403, 408, 413, 415, 503, 507)
 _OF_TOPIC = (404,)
 _ALSO: dict[str, tuple[int, ...]] = {
@@ -108,6 +108,7 @@ def document() -> dict[str, Any]:
     # A copy: the parts are constants of their rooms.
     whole = deepcopy(whole)
     name_enums(whole)
+    whole_bounds(whole)
     whole["components"]["schemas"] = dict(sorted(whole["components"]["schemas"].items()))
     whole["servers"] = [{"url": "http://127.0.0.1:8082"}]
     return whole
@@ -122,7 +123,7 @@ def _add_errors(path: str, method: str, operation: dict[str, Any]) -> None:
         if "{topic}" in path:
             statuses |= set(_OF_TOPIC)
     else:
-        statuses = {400, 421, 500} | ({404} if "{" in path else set())
+        statuses = {400, 421, 431, 500} | ({404} if "{" in path else set())
         responses.pop("422", None)
     for status in statuses:
         known = responses.get(str(status))

@@ -24,6 +24,10 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "ResetTarget": ("earliest", "latest"),
     "TimestampType": ("CreateTime", "LogAppendTime"),
 }
+_BOUNDS = (
+    ("minimum", "minimum", 0), ("maximum", "maximum", 0),
+    ("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1),
+)  # fmt: skip
 _NAMES = {frozenset(words): name for name, words in ENUMS.items()}
 
 
@@ -38,8 +42,19 @@ def name_enums(document: dict[str, Any]) -> None:
         schema.setdefault("title", name)
 
 
+def whole_bounds(node: Any) -> None:
+    """Write the bounds of whole numbers as whole numbers: as floats, those of 64 bits are not what they say."""
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for child in children:
+        whole_bounds(child)
+    if isinstance(node, dict) and node.get("type") == "integer":
+        for name, bound, step in _BOUNDS:
+            if name in node:
+                node[bound] = int(node.pop(name)) + step
+
+
 def without_null_body(operation: dict[str, Any]) -> None:
-    """Describe a body that may be left out as its shape; that `null` stands for no body is not worth a type."""
+    """Describe an optional body as its shape: it is `None` to pydantic, but `null` is refused."""
     for content in operation.get("requestBody", {}).get("content", {}).values():
         either = content["schema"].get("anyOf", ())
         if len(either) == 2 and either[1] == {"type": "null"}:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
 
 from app.errors import KINDS, STATUS_OF, Problem, slug_of, title_of
+from app.native.schemas import PATH_NAME
 from core.errors import ErrorCode
 
 router = APIRouter(prefix="/problems", tags=["problems"], default_response_class=HTMLResponse)
 
+Slug = Annotated[
+    str, Path(description="The type's name.", examples=["not-found"], json_schema_extra=PATH_NAME)
+]
 _CODES = {slug_of(code): code for code in ErrorCode}
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width"><style>body{{font:1rem/1.5 system-ui,sans-serif;
@@ -30,7 +35,7 @@ async def list_problems() -> HTMLResponse:
 
 
 @router.get("/{slug}", operation_id="getProblem", response_class=HTMLResponse)
-async def get_problem(slug: str) -> HTMLResponse:
+async def get_problem(slug: Slug) -> HTMLResponse:
     """What a type of problem means, and what to do about it."""
     if (kind := KINDS.get(slug)) is not None:
         return _page(

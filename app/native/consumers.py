@@ -38,6 +38,7 @@ from app.native.consumer_schemas import (
 from app.native.groups import GroupId
 from app.native.record_json import iso_time, record_texts
 from app.native.records import parse_moment
+from app.native.schemas import PATH_NAME
 from app.requests import ClientGoneError
 from core.broker.consumer_messages import (
     EARLIEST,
@@ -56,7 +57,13 @@ from core.types import TopicPartition
 router = APIRouter(prefix="/groups/{group}/consumers", tags=["consumers"])
 
 ConsumerName = Annotated[
-    str, Path(description="The consumer's name in the group.", examples=["audit-1"], max_length=1000)
+    str,
+    Path(
+        description="The consumer's name in the group.",
+        examples=["audit-1"],
+        max_length=1000,
+        json_schema_extra=PATH_NAME,
+    ),
 ]
 T = TypeVar("T")
 _ENCODING = "encoding"

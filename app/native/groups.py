@@ -27,7 +27,8 @@ from app.native.group_schemas import (
 )
 from app.native.record_json import iso_time
 from app.native.records import parse_moment
-from app.native.topics import page_token_of, read_page_token
+from app.native.schemas import PATH_NAME
+from app.native.topics import TopicName, page_token_of, read_page_token
 from app.requests import invalid_parameter
 from core.broker.broker import Broker
 from core.broker.group_positions import Target
@@ -44,8 +45,10 @@ from core.errors import ErrorCode
 
 router = APIRouter(prefix="/groups", tags=["groups"])
 
-GroupId = Annotated[str, Path(description="The group's id.", examples=["billing"], max_length=1000)]
-TopicName = Annotated[str, Path(description="The topic's name.", examples=["orders"], max_length=1000)]
+GroupId = Annotated[
+    str,
+    Path(description="The group's id.", examples=["billing"], max_length=1000, json_schema_extra=PATH_NAME),
+]
 
 
 # --- groups ------------------------------------------------------------------------------------------------

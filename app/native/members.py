@@ -28,6 +28,7 @@ from app.native.group_schemas import (
     SyncBody,
 )
 from app.native.groups import GroupId
+from app.native.schemas import PATH_NAME
 from core.broker.groups import (
     JoinReply,
     JoinRequest,
@@ -40,7 +41,14 @@ from core.types import TopicPartition
 
 router = APIRouter(prefix="/groups/{group}/members", tags=["members"])
 
-MemberId = Annotated[str, Path(description="The id that the member was given.", max_length=40_000)]
+MemberId = Annotated[
+    str,
+    Path(
+        description="The id that the member was given.",
+        max_length=40_000,
+        json_schema_extra=PATH_NAME | {"maxLength": 1_000},
+    ),
+]
 # What a client should let pass before it asks again, in seconds; the wait itself was in the request.
 _ASK_AGAIN = {"retry-after": "1"}
 

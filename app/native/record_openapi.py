@@ -10,6 +10,7 @@ from typing import Any
 
 from app.formats import Reader
 from app.native import record_schemas
+from app.native.schemas import TOPIC_NAME
 from core.config import Config
 
 TAGS = ["records"]
@@ -30,8 +31,9 @@ REQUEST_ID = {
     "name": "X-Request-Id",
     "in": "header",
     "required": False,
-    "description": "A name for this request in the answer and in the logs; without it, it gets one.",
-    "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:/+=@-]{1,128}$"},
+    "description": "A name for this request in the answer and in the logs, up to 128 of A–Z a–z 0–9 . _ : / + = @ -; "
+    "without one, or with another, it gets its own.",
+    "schema": {"type": "string"},
 }
 _REPLAYED = {
     "Idempotent-Replayed": {
@@ -109,9 +111,7 @@ def parameter(name: str, place: str, schema: dict[str, Any], text: str, **more: 
     }
 
 
-TOPIC = parameter(
-    "topic", "path", {"type": "string", "maxLength": 249}, "The topic's name.", example="orders"
-)
+TOPIC = parameter("topic", "path", {"type": "string", **TOPIC_NAME}, "The topic's name.", example="orders")
 PARTITION = parameter(
     "partition",
     "path",

@@ -16,6 +16,7 @@ from app.errors import Problem, field_error, from_broker
 from app.native.record_json import iso_time
 from app.native.records import parse_moment
 from app.native.schemas import (
+    TOPIC_NAME,
     ConfigDetail,
     ConfigValue,
     PartitionDetail,
@@ -38,7 +39,16 @@ from core.types import TopicPartition
 
 router = APIRouter(prefix="/topics", tags=["topics"])
 
-TopicName = Annotated[str, Path(description="The topic's name.", examples=["orders"], max_length=1000)]
+TopicName = Annotated[
+    str,
+    Path(
+        description="The topic's name.",
+        examples=["orders"],
+        max_length=1000,
+        # What is longer or has other characters is for the broker to refuse, with its own words.
+        json_schema_extra=TOPIC_NAME,
+    ),
+]
 IfMatch = Annotated[
     str | None, Header(description="The ETag of the version that the change is meant for; else 412.")
 ]

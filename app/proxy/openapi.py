@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.native.record_openapi import REQUEST_ID
+from app.native.schemas import PATH_NAME, TOPIC_NAME
 from app.proxy import schemas as shapes
 from core.config import Config
 
@@ -13,7 +14,7 @@ V2 = "application/vnd.kafka.v2+json"
 RECORD_TYPES = tuple(f"application/vnd.kafka.{name}.v2+json" for name in ("json", "binary", "text"))
 TAG = "rest-proxy"
 _REF = "#/components/schemas/V2{}"
-_ANYWHERE = (400, 406, 421, 500)
+_ANYWHERE = (400, 406, 421, 431, 500)
 _ON_WRITES = (403, 408, 413, 415, 422, 503, 507)
 # An example of each status, and what it means. A dialect may say it with other codes.
 _REFUSALS: dict[int, tuple[str, int, str]] = {
@@ -48,6 +49,7 @@ _REFUSALS: dict[int, tuple[str, int, str]] = {
         "The list of records is empty.",
     ),
     429: ("Too much at once.", 42901, "There are too many consumers."),
+    431: ("The header lines are too long.", 431, "The header lines are too long."),
     500: ("The server failed.", 500, "The server failed; its log says more."),
     503: ("Not now; try again.", 50003, "The broker is stopping."),
     504: ("The broker did not do it in time.", 50003, "The request timed out."),
@@ -107,18 +109,23 @@ def responses(headers: Mapping[str, Any]) -> dict[str, Any]:
 # --- the parts of an operation ------------------------------------------------------------------------------
 
 
-def _parameter(name: str, place: str, kind: str, text: str, **more: Any) -> dict[str, Any]:
-    schema = {"type": kind, **({"minimum": 0} if kind == "integer" and place == "path" else {})}
+def _parameter(
+    name: str, place: str, kind: str, text: str, bounds: Mapping[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    schema = {"type": kind, **(bounds or {})}
     return {
         "name": name, "in": place, "required": place == "path", "description": text, "schema": schema, **more,
     }  # fmt: skip
 
 
+_NUMBER = {"minimum": 0, "maximum": 2**31 - 1}
 _PATH_PARAMETERS = {
-    "topic": _parameter("topic", "path", "string", "The topic's name.", example="orders"),
-    "partition": _parameter("partition", "path", "integer", "The partition, from 0.", example=0),
-    "group": _parameter("group", "path", "string", "The consumer group.", example="billing"),
-    "instance": _parameter("instance", "path", "string", "The consumer instance.", example="reader-1"),
+    "topic": _parameter("topic", "path", "string", "The topic's name.", TOPIC_NAME, example="orders"),
+    "partition": _parameter("partition", "path", "integer", "The partition, from 0.", _NUMBER, example=0),
+    "group": _parameter("group", "path", "string", "The consumer group.", PATH_NAME, example="billing"),
+    "instance": _parameter(
+        "instance", "path", "string", "The consumer instance.", PATH_NAME, example="reader-1"
+    ),
 }
 
 

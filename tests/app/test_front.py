@@ -203,7 +203,7 @@ async def test_a_path_without_a_route_is_404(http: httpx.AsyncClient, problem: C
         (b"[" * 40_000, "application/json", 400, "malformed-request"),
         (b'{"configs":' * 900 + b"1" + b"}" * 900, "application/json", 422, "invalid-request"),
         (b" " * 50_001, "application/json", 413, "payload-too-large"),
-        (b"null", "application/json", 201, ""),
+        (b" null", "application/json", 422, "invalid-request"),
         (b"{}", "application/json; charset=UTF-8", 201, ""),
         (b"{}", "application/merge-patch+json", 201, ""),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.openapi import document
-from app.openapi_names import ENUMS, name_enums, without_null_body
+from app.openapi_names import ENUMS, name_enums, whole_bounds, without_null_body
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +66,22 @@ def test_words_are_found_by_their_set_and_keep_what_else_is_said_of_them() -> No
     assert "Acks" not in schemas
 
 
+def test_bounds_of_whole_numbers_are_whole_and_include_their_ends(api: dict[str, Any]) -> None:
+    bounds: dict[str, Any] = {
+        "a": {"type": "integer", "exclusiveMaximum": float(2**63), "minimum": 0.0},
+        "b": [{"type": "integer", "exclusiveMinimum": -1.0}, {"type": "number", "minimum": 0.5}],
+    }
+    whole_bounds(bounds)
+    assert bounds["a"] == {"type": "integer", "maximum": 2**63 - 1, "minimum": 0}
+    assert bounds["b"] == [{"type": "integer", "minimum": 0}, {"type": "number", "minimum": 0.5}]
+    for _, node in _nodes(api):
+        if node.get("type") == "integer":
+            assert all(isinstance(node[name], int) for name in ("minimum", "maximum") if name in node)
+
+
 def test_a_body_that_may_be_left_out_is_described_by_its_shape() -> None:
     shape = {"$ref": "#/components/schemas/Poll"}
-    operation = {
-        "requestBody": {"content": {"application/json": {"schema": {"anyOf": [shape, {"type": "null"}]}}}}
-    }
+    operation = {"requestBody": {"content": {"application/json": {"schema": {"anyOf": [shape, {"type": "null"}]}}}}}
     without_null_body(operation)
     assert operation["requestBody"]["content"]["application/json"]["schema"] == shape
     without_null_body({})
