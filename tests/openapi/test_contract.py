@@ -43,8 +43,6 @@ def test_the_gateway_does_what_its_document_says(broker: BrokerProcess) -> None:
         text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-30_000:]
-    tested = re.search(r"Tested: (\d+)", done.stdout)
-    selected = re.search(r"Selected: (\d+)/(\d+)", done.stdout)
-    assert tested and selected and tested[1] == selected[1] != "0", done.stdout[-5_000:]
     if "SCHEMATHESIS_ARGUMENTS" not in os.environ:
-        assert selected[1] == selected[2], "an operation was left out"
+        counts = re.search(r"Selected: (\d+)/(\d+)\s+Tested: (\d+)", done.stdout)
+        assert counts and len(set(counts.groups())) == 1, done.stdout[-5_000:]
