@@ -40,9 +40,6 @@ MAX_DECOMPRESSED_BYTES = 256 * MIB
 SEGMENT_READ_BYTES = 2 * MIB
 """Bytes of a segment file read at once, as in a fetch."""
 
-SEGMENT_RETRIES = 10
-"""How often a segment that vanished while it was looked for is looked for again, before the wire is asked."""
-
 EMPTY_FETCHES = 20
 """Answers without a record below the high watermark, one behind the other, after which reading fails: with
 `FETCH_WAIT_MS` each that is ten seconds in which a broker shows nothing of what it says it has."""

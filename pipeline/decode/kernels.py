@@ -10,7 +10,9 @@ batches do), and says afterwards how much of them was used; pages that were neve
 thing that is not right ends it with `MALFORMED`: `plain` then says what is wrong, in words.
 
 numba compiles this once per machine and keeps the code on disk. Arithmetic is in int64 throughout: numba turns a
-mixture of int64 and uint64 into floats.
+mixture of int64 and uint64 into floats. Inside, buffers are bare pointers: an array that is handed to a function is
+counted up and down atomically, which took two thirds of the time. So nothing checks an index for the program; every
+one is checked against the data's bounds by hand.
 """
 
 from __future__ import annotations
@@ -20,8 +22,12 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core import cgutils, types
+from numba.extending import intrinsic as _numba_intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+intrinsic = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", _numba_intrinsic)
 
 DONE = 0
 MALFORMED = -1
@@ -49,6 +55,28 @@ def compiled(function: Function) -> Function:
     except RuntimeError:
         # No writable place for a cache, for instance out of a zip file: compiled anew in each process.
         return cast("Function", numba.njit(nogil=True)(function))
+
+
+@intrinsic
+def _pointer(context: Any, array: Any) -> Any:
+    """The address of an array's data; the array must outlive it."""
+
+    def generate(target_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return target_context.make_array(array)(target_context, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), generate  # type: ignore[no-untyped-call]
+
+
+@intrinsic
+def _copy(context: Any, source: Any, start: Any, target: Any, at: Any, size: Any) -> Any:
+    """Copy `size` bytes, unchecked. As a loop it would take a nanosecond for each."""
+
+    def generate(target_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        begin, into = builder.gep(arguments[0], [arguments[1]]), builder.gep(arguments[2], [arguments[3]])
+        cgutils.raw_memcpy(builder, into, begin, arguments[4], 1)  # type: ignore[no-untyped-call]
+        return target_context.get_dummy_value()
+
+    return types.void(source, types.int64, target, types.int64, types.int64), generate
 
 
 @compiled
@@ -83,8 +111,7 @@ def _bytes(data: Any, position: int, end: int, column: Any, slot: int, at: int, 
     ends, target, valid = column
     valid[slot] = size >= 0
     if size > 0:
-        for index in range(size):
-            target[at + index] = data[position + index]
+        _copy(data, position, target, at, size)
         position += size
         at += size
     ends[slot + 1] = at
@@ -114,19 +141,21 @@ def _headers(data: Any, position: int, end: int, names: Any, items: Any, used: A
 
 @compiled
 def _batch(
-    data: Any, batch: Any, wanted: Any, fixed: Any, keys: Any, values: Any, headers: Any, used: Any
+    data: Any, table: Any, at: int, wanted: Any, fixed: Any, keys: Any, values: Any, headers: Any, used: Any
 ) -> int:
     """Take one batch; see `decode`."""
     low, high = wanted[0], wanted[1]
     want_key, want_value, want_headers = wanted[2] != 0, wanted[3] != 0, wanted[4] != 0
     offsets, times, time_types = fixed
     header_ends, names, items = headers
-    position, batch_end = batch[START], batch[END]
-    append_time = batch[APPEND_TIME]
+    position, batch_end = table[at + START], table[at + END]
+    append_time = table[at + APPEND_TIME]
     own_time = append_time == NO_APPEND_TIME
-    previous = batch[BASE_OFFSET] - 1
+    base_offset, last_offset = table[at + BASE_OFFSET], table[at + LAST_OFFSET]
+    base_time = table[at + BASE_TIMESTAMP]
+    previous = base_offset - 1
     row, key_at, value_at = used[ROWS], used[KEY_BYTES], used[VALUE_BYTES]
-    for _ in range(batch[RECORD_COUNT]):
+    for _ in range(table[at + RECORD_COUNT]):
         length, position = _varint(data, position, batch_end)
         if position < 0 or length < 0 or length > batch_end - position:
             return MALFORMED
@@ -135,15 +164,15 @@ def _batch(
         _, position = _varint(data, position, end)
         time_delta, position = _varint(data, max(position, 0), end)
         offset_delta, position = _varint(data, max(position, 0), end)
-        offset = batch[BASE_OFFSET] + offset_delta
-        if position < 0 or offset <= previous or offset > batch[LAST_OFFSET]:
+        offset = base_offset + offset_delta
+        if position < 0 or offset <= previous or offset > last_offset:
             return MALFORMED
         previous = offset
         if offset < low or offset >= high:
             position = end
             continue
         offsets[row] = offset
-        time = batch[BASE_TIMESTAMP] + time_delta if own_time else append_time
+        time = base_time + time_delta if own_time else append_time
         times[row] = min(max(time, -_MAX_MS), _MAX_MS) * _MICRO
         time_types[row] = 0 if own_time else 1
         position, key_at, null = _bytes(data, position, end, keys, row, key_at, want_key)
@@ -172,7 +201,24 @@ def decode(
     types). A column of bytes is (ends int32, bytes, validity bytes): `keys`, `values`, and in `headers`, behind the
     ends of each record's headers, names and values. `used` goes on where the last call left it.
     """
+    header_ends, names, items = headers
+    fixed_at = (_pointer(fixed[0]), _pointer(fixed[1]), _pointer(fixed[2]))
+    keys_at = (_pointer(keys[0]), _pointer(keys[1]), _pointer(keys[2]))
+    values_at = (_pointer(values[0]), _pointer(values[1]), _pointer(values[2]))
+    names_at = (_pointer(names[0]), _pointer(names[1]), _pointer(names[2]))
+    items_at = (_pointer(items[0]), _pointer(items[1]), _pointer(items[2]))
+    headers_at = (_pointer(header_ends), names_at, items_at)
+    data_at, batches_at, wanted_at, used_at = (
+        _pointer(data),
+        _pointer(batches),
+        _pointer(wanted),
+        _pointer(used),
+    )
     for number in range(len(batches)):
-        if _batch(data, batches[number], wanted, fixed, keys, values, headers, used) != DONE:
+        row = number * BATCH_FIELDS
+        if (
+            _batch(data_at, batches_at, row, wanted_at, fixed_at, keys_at, values_at, headers_at, used_at)
+            != DONE
+        ):
             return MALFORMED
     return DONE

@@ -135,6 +135,8 @@ class _Columns:
         for piece in group.pieces:
             table = np.array(piece.table, np.int64)
             data = np.frombuffer(piece.data, np.uint8)
+            # Of one type whatever it comes from, or all would be compiled twice.
+            data.flags.writeable = False
             result = k.decode(
                 data, table, wanted, self.fixed, self.keys, self.values, self.headers, self.used
             )

@@ -193,7 +193,7 @@ def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) ->
         if sizes:
             topics.append(DescribeLogDirsTopic(name, sizes))
     total, usable = broker.disk_space()
-    result = DescribeLogDirsResult(0, str(broker.config.data_dir), topics, total, usable)
+    result = DescribeLogDirsResult(0, str(broker.config.data_dir.absolute()), topics, total, usable)
     return DescribeLogDirsResponse(results=[result])
 
 
