@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,10 @@ from pipeline.jobs.report import Outcome, Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+BOOTSTRAP = "SLUICE_BOOTSTRAP"
+"""The environment variable for the brokers, where neither a flag nor the file names them."""
 
 
 class Kind(NamedTuple):
@@ -38,6 +43,8 @@ class SettingsError(Exception):
 
 def read_settings(kind: str, values: dict[str, Any]) -> settings.Job:
     """The settings of a job from YAML or flags. Raises SettingsError with one sentence."""
+    if BOOTSTRAP in os.environ:
+        values = {"bootstrap": os.environ[BOOTSTRAP], **values}
     try:
         return msgspec.convert({"job": kind, **values}, type=KINDS[kind].settings)
     except msgspec.ValidationError as error:

@@ -38,7 +38,9 @@ def check_duration(name: str, value: str | None) -> None:
 class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="job"):
     """What every job can be told."""
 
-    bootstrap: Annotated[str, told("Kafka brokers, as host:port,host:port.")] = "127.0.0.1:9092"
+    bootstrap: Annotated[str, told("Kafka brokers, as host:port,host:port; or SLUICE_BOOTSTRAP.")] = (
+        "127.0.0.1:9092"
+    )
     name: Annotated[
         str | None, told("Name of the job; its state is kept under it [the job and its target].")
     ] = None
