@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
-from typing import Protocol
 
 from core.errors import BrokerError
 from core.log import files
@@ -14,9 +13,11 @@ from core.log.cleaner import CleanerPass, dirty_ratio
 from core.log.context import LogContext
 from core.log.directories import DELETE_SUFFIX
 from core.log.entry import LogEntry
-from core.log.flush import FlushTask
+from core.log.flush import Chore
+from core.log.legacy_views import LEGACY_ADDRESSES
 from core.log.log import Log
 from core.log.retention import SettledTime, apply_retention, next_check_ms
+from core.log.segment import DELETED_SUFFIX, LOG_SUFFIX
 from core.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -26,14 +27,7 @@ REMOVALS_PER_CHORE = 100
 # A step ends when this much time has passed, or so many partitions were looked at.
 STEP_SECONDS = 0.004
 PARTITIONS_PER_STEP = 500
-
-
-class Chore(Protocol):
-    """Something that blocks, to be run in a thread."""
-
-    def run(self) -> None:
-        """Do it. Blocks; raises OSError."""
-        ...
+_DELETED_LOG = LOG_SUFFIX + DELETED_SUFFIX
 
 
 class Removal:
@@ -53,6 +47,10 @@ class Removal:
                         files.remove_if_present(name)
                     files.remove_directory(path)
                 else:
+                    if path.endswith(_DELETED_LOG):
+                        # Where the next segment begins for Kafka 0.7 must not be found by this one any more.
+                        with contextlib.suppress(FileNotFoundError):
+                            files.sync_path(f"{path.rpartition('/')[0]}/{LEGACY_ADDRESSES}")
                     files.remove_if_present(path)
 
 
@@ -111,7 +109,7 @@ class Background:
         if chore is not self._outstanding:
             return
         self._outstanding = None
-        if isinstance(chore, FlushTask):
+        if not isinstance(chore, Removal):  # the cleaner's
             self._chore_error = error
         elif error is not None:
             logger.error("Files could not be removed: %s", error)
@@ -185,6 +183,6 @@ class Background:
         if self._pass is not None:
             self._pass.abort()
         self._pass = self._cleaning = None
-        if isinstance(self._outstanding, FlushTask):
+        if not isinstance(self._outstanding, Removal):
             self._outstanding = None
         self._chore_error = None

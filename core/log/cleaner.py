@@ -23,18 +23,22 @@ import errno
 import hashlib
 import logging
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
 from core.log.context import LogContext
-from core.log.flush import FlushTask
+from core.log.flush import Chore, FlushTask
 from core.log.log import Log
 from core.log.retention import newest_ms
 from core.log.segment import CLEANED_SUFFIX, INT32_MAX, LOG_SUFFIX, SWAP_SUFFIX, Segment, file_stem
 from core.records.batch import check_crc, read_header, read_records, rebuild_batch
 from core.records.header import LENGTH_OVERHEAD, BatchHeader
 from core.records.record import Record
+
+if TYPE_CHECKING:
+    from core.log.legacy_carry import Carrier
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +89,7 @@ class CleanerPass:
         self.failure: str | None = None
         log.cleaning = True
 
-    def step(self, deadline: float, error: OSError | None = None) -> FlushTask | None:
+    def step(self, deadline: float, error: OSError | None = None) -> Chore | None:
         """Go on until about `deadline` (monotonic) or the bytes of one step are through.
 
         A task that is given back is run in a thread, and its outcome handed to the next step as `error`.
@@ -99,7 +103,7 @@ class CleanerPass:
             return next(self._run)
         except StopIteration:
             self._end()
-        except (OSError, BrokerError) as failure:
+        except (OSError, BrokerError, ValueError) as failure:
             self._end()
             # A full disk is empty again one day; a batch that cannot be read stays so.
             if isinstance(failure, BrokerError) and failure.code is not ErrorCode.KAFKA_STORAGE_ERROR:
@@ -120,20 +124,34 @@ class CleanerPass:
             self._output.discard()
             self._output = None
 
-    def _whole_pass(self) -> Generator[FlushTask | None, OSError | None, None]:
+    def _whole_pass(self) -> Generator[Chore | None, OSError | None, None]:
         log = self._log
         dirty = dirty_segments(log, self.cleaned_offset, self._now_ms)
         if not dirty:
             return
+        yield from self._measure(dirty[-1])
         end_offset = yield from self._map(dirty)
         keep = set(log.producers.last_offsets().values())
         for group in _groups(log, end_offset):
-            yield from self._copy(group, end_offset, keep)
+            if not (yield from self._copy(group, end_offset, keep)):
+                return
         self.cleaned_offset = end_offset
+
+    def _measure(self, last: Segment) -> Generator[Chore | None, OSError | None, None]:
+        """Let the addresses of Kafka 0.7 be known up to the end of a segment, where the log has any."""
+        for view in self._context.legacy.existing(self._log):
+            while not view.covers(last):
+                task = view.begin_measuring(self._context.config.legacy_slice_bytes)
+                if task is None:
+                    break
+                error = yield task
+                if error is not None:
+                    raise error
+                view.finish_measuring(task)
 
     # --- map -----------------------------------------------------------------------------------------------
 
-    def _map(self, dirty: Iterable[Segment]) -> Generator[FlushTask | None, OSError | None, int]:
+    def _map(self, dirty: Iterable[Segment]) -> Generator[Chore | None, OSError | None, int]:
         """Fill the map from the dirty segments; the offset up to which it speaks for all records."""
         newest = self._newest
         limit = self._context.config.compaction_max_keys
@@ -175,29 +193,38 @@ class CleanerPass:
 
     def _copy(
         self, group: list[Segment], end_offset: int, keep: set[int]
-    ) -> Generator[FlushTask | None, OSError | None, None]:
-        """Write what stays of some segments into one, and put it in their place."""
-        log = self._log
-        output = self._output = _Output(log, group[0].base_offset)
+    ) -> Generator[Chore | None, OSError | None, bool]:
+        """Write what stays of some segments into one, and put it in their place; false if it must be done again."""
+        log, legacy = self._log, self._context.legacy
+        carriers = legacy.carriers(log, group)
+        output = self._output = _Output(log, group[0].base_offset, carriers)
         for segment in group:
             for position, header in segment.walk():
                 data, records = self._read(segment, position, header)
                 batch = (
                     data if header.base_offset >= end_offset else self._filter(header, data, records, keep)
                 )
+                output.carry(segment, header, records, batch, whole=batch is data)
                 if batch is not None:
                     output.add(batch)
                 if self._tired(header):
                     yield None
-        output.write()
-        error = yield FlushTask([output.file], [], 0, 0)
+        output.finish()
+        error = yield FlushTask([output.file], [carrier.path for carrier in carriers], 0, 0)
+        if error is None and not legacy.still_those(log, carriers):
+            return False  # their addresses would move: the next pass carries them over as well
         if error is None:
             output.commit(files.modified(group[-1].log.path))
             error = yield FlushTask([], [log.directory], 0, 0)
         if error is not None:
             raise error
         self._output = None
+        for carrier in carriers:
+            carrier.swap()
         log.swap_segments(group, output.segment)
+        for carrier in carriers:
+            carrier.done()
+        return True
 
     def _filter(
         self, header: BatchHeader, data: bytes, records: list[Record], keep: set[int]
@@ -225,13 +252,30 @@ class CleanerPass:
 class _Output:
     """The segment that compaction writes: its file under other names until it counts, its indexes in memory."""
 
-    def __init__(self, log: Log, base_offset: int) -> None:
+    def __init__(self, log: Log, base_offset: int, carriers: Sequence[Carrier]) -> None:
+        self._carriers = carriers
         self._stem = file_stem(log.directory, base_offset) + LOG_SUFFIX
         fd = files.open_file(self._stem + CLEANED_SUFFIX, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self.file = files.OpenFile(fd, writable=True)
         self.segment = log.new_segment(base_offset)
         self.segment.forget(0)
         self._buffer = bytearray()
+
+    def carry(
+        self,
+        segment: Segment,
+        header: BatchHeader,
+        records: Sequence[Record],
+        kept: bytes | bytearray | None,
+        *,
+        whole: bool,
+    ) -> None:
+        """Let the addresses of Kafka 0.7 come along, before what is kept of a batch is added. Raises OSError."""
+        if self._carriers:
+            shown = () if header.is_control else records
+            old = [record.offset for record in shown], [record.value or b"" for record in shown]
+            for carrier in self._carriers:
+                carrier.take(segment, header, old, kept, whole, self.segment.size)
 
     def add(self, batch: bytes | bytearray) -> None:
         """Append a batch. Raises OSError."""
@@ -253,6 +297,12 @@ class _Output:
             view = view[files.write(self.file.fd, view) :]
         self._buffer.clear()
 
+    def finish(self) -> None:
+        """Write all that is left: the file is whole. Raises OSError."""
+        self.write()
+        for carrier in self._carriers:
+            carrier.finish(self.segment.size)
+
     def commit(self, modified: float) -> None:
         """From here on the file counts, after a crash too. It is as old as the youngest that it replaces."""
         files.set_modified(self._stem + CLEANED_SUFFIX, modified)
@@ -260,6 +310,8 @@ class _Output:
 
     def discard(self) -> None:
         """Remove the file, under either of its names; the old segments are all there."""
+        for carrier in self._carriers:
+            carrier.discard()
         with contextlib.suppress(OSError):
             files.remove_if_present(self._stem + SWAP_SUFFIX)
             files.remove_if_present(self._stem + CLEANED_SUFFIX)

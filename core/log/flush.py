@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from core.log import files
 from core.log.files import OpenFile
 from core.log.segment import Segment
+
+
+class Chore(Protocol):
+    """Something that blocks, to be run in a thread."""
+
+    def run(self) -> None:
+        """Do it. Blocks; raises OSError."""
+        ...
 
 
 class FlushTask:

@@ -50,15 +50,18 @@ def sidecar_path(stem: str, magic: int) -> str:
 class AddressIndex:
     """The entries of one segment in one magic: those of the file, and the newest ones, which wait for the disk."""
 
-    __slots__ = ("_pending", "_seed", "_slot", "_written", "base_address", "base_offset", "magic")
+    __slots__ = ("_pending", "_seed", "_slot", "base_address", "base_offset", "magic", "written")
 
-    def __init__(self, pool: FilePool, stem: str, magic: int, base_offset: int, base_address: int) -> None:
-        self._slot = FileSlot(pool, sidecar_path(stem, magic))
+    def __init__(
+        self, pool: FilePool, stem: str, magic: int, base_offset: int, base_address: int, *, suffix: str = ""
+    ) -> None:
+        self._slot = FileSlot(pool, sidecar_path(stem, magic) + suffix)
         self.magic = magic
         self.base_offset = base_offset
         self.base_address = base_address
         self._seed = zlib.crc32(self._header()[:-4])
-        self._written = 0
+        # Entries that the file has.
+        self.written = 0
         self._pending: list[Entry] = []
 
     @property
@@ -69,7 +72,7 @@ class AddressIndex:
     @property
     def count(self) -> int:
         """Entries, written or not."""
-        return self._written + len(self._pending)
+        return self.written + len(self._pending)
 
     @property
     def start(self) -> Entry:
@@ -86,7 +89,7 @@ class AddressIndex:
         Raises OSError.
         """
         self._pending.clear()
-        self._written = 0
+        self.written = 0
         try:
             fd = self._slot.reading().fd
         except FileNotFoundError:
@@ -98,7 +101,7 @@ class AddressIndex:
         # Entries are only ever added, so what is torn lies at the end.
         while count and self._read(count - 1) is None:
             count -= 1
-        self._written = count
+        self.written = count
         return True
 
     def _read(self, i: int) -> Entry | None:
@@ -121,8 +124,8 @@ class AddressIndex:
         """The i-th entry; −1 is where the segment begins. Raises OSError, ValueError for a damaged one."""
         if i < 0:
             return self.start
-        if i >= self._written:
-            return self._pending[i - self._written]
+        if i >= self.written:
+            return self._pending[i - self.written]
         found = self._read(i)
         if found is None:
             raise ValueError(f"entry {i} of {self.path} is damaged")
@@ -130,7 +133,7 @@ class AddressIndex:
 
     def entries(self, start: int, end: int) -> list[Entry]:
         """The entries from `start` up to `end`, not included. Raises OSError, ValueError for a damaged one."""
-        stop = min(end, self._written)
+        stop = min(end, self.written)
         found: list[Entry] = []
         if start < stop:
             fd = self._slot.reading().fd
@@ -140,7 +143,7 @@ class AddressIndex:
                 if one is None:
                     raise ValueError(f"{self.path} is damaged")
                 found.append(one)
-        waiting = max(start - self._written, 0), max(end - self._written, 0)
+        waiting = max(start - self.written, 0), max(end - self.written, 0)
         return found + self._pending[waiting[0] : waiting[1]]
 
     @property
@@ -175,8 +178,8 @@ class AddressIndex:
             return not self._pending
         fd = self._slot.updating().fd
         data = b"".join([self._encode(entry) for entry in self._pending[:ready]])
-        end = _HEADER.size + self._written * _ENTRY.size
-        if not self._written:
+        end = _HEADER.size + self.written * _ENTRY.size
+        if not self.written:
             data, end = self._header() + data, 0
         start = end
         while data:
@@ -184,17 +187,17 @@ class AddressIndex:
             data, start = data[done:], start + done
         if os.fstat(fd).st_size > start:
             files.truncate(fd, start)
-        self._written += ready
+        self.written += ready
         del self._pending[:ready]
         return not self._pending
 
     def cut(self, count: int) -> None:
         """Drop all entries but the first `count`. Raises OSError."""
-        if count >= self._written:
-            del self._pending[count - self._written :]
+        if count >= self.written:
+            del self._pending[count - self.written :]
             return
         self._pending.clear()
-        self._written = count
+        self.written = count
         files.truncate(self._slot.updating().fd, _HEADER.size + count * _ENTRY.size)
 
     def close(self) -> None:

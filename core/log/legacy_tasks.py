@@ -16,7 +16,7 @@ import contextlib
 import os
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -94,20 +94,20 @@ def _broken(header: BatchHeader, size: int, left: int) -> bool:
 
 
 class Cursor:
-    """The running address of a walk. `take` is called for each batch in turn."""
+    """The running address of a walk over batches, each of which is handed to `runs` in turn."""
 
-    def __init__(self, place: Place) -> None:
-        self.address = place.start.address
-        self._overhead = OVERHEAD[place.magic]
-        self._start = place.start
-        self._ahead = list(place.ahead)[::-1]
+    def __init__(self, start: Entry, magic: int, ahead: Iterable[Entry]) -> None:
+        self.address = start.address
+        self._overhead = OVERHEAD[magic]
+        self._start = start
+        self._ahead = iter(ahead)
+        self._next = next(self._ahead, None)
 
     def skipped(self, batch: Batch) -> tuple[Sequence[int], list[bytes]]:
         """The records of a batch from the entry on where the walk began."""
-        if batch.position == self._start.position and batch.offsets:
+        if batch.offsets and batch.offsets[0] < self._start.offset:
             first = bisect_left(batch.offsets, self._start.offset)
-            if first:
-                return batch.offsets[first:], batch.payloads[first:]
+            return batch.offsets[first:], batch.payloads[first:]
         return batch.offsets, batch.payloads
 
     def runs(self, batch: Batch) -> Iterator[tuple[int, Sequence[int], list[bytes]]]:
@@ -118,10 +118,11 @@ class Cursor:
         offsets, payloads = self.skipped(batch)
         while payloads:
             stop = len(payloads)
-            while self._ahead and self._ahead[-1].offset <= offsets[0]:
-                self.address = max(self.address, self._ahead.pop().address)
-            if self._ahead and self._ahead[-1].offset <= offsets[-1]:
-                stop = bisect_left(offsets, self._ahead[-1].offset)
+            while self._next is not None and self._next.offset <= offsets[0]:
+                self.address = max(self.address, self._next.address)
+                self._next = next(self._ahead, None)
+            if self._next is not None and self._next.offset <= offsets[-1]:
+                stop = bisect_left(offsets, self._next.offset)
             run = payloads[:stop] if stop < len(payloads) else payloads
             address = self.address
             self.address += self._overhead * len(run) + sum(map(len, run))
@@ -145,7 +146,7 @@ class Measuring:
     def run(self) -> None:
         """Do it. Blocks; raises OSError."""
         place = self.place
-        cursor = Cursor(place)
+        cursor = Cursor(place.start, place.magic, place.ahead)
         for batch in walk(place):
             self._note(batch, cursor.address)
             for _ in cursor.runs(batch):
@@ -188,7 +189,7 @@ class Reading:
     def run(self) -> None:
         """Do it. Blocks; raises OSError."""
         place, frontier = self.place, self.frontier
-        cursor = Cursor(place)
+        cursor = Cursor(place.start, place.magic, place.ahead)
         full = False
         for batch in walk(place):
             beyond = frontier is not None and batch.position >= frontier.position
@@ -271,7 +272,7 @@ class Locating:
     def run(self) -> None:
         """Do it. Blocks; raises OSError."""
         overhead = OVERHEAD[self.place.magic]
-        cursor = Cursor(self.place)
+        cursor = Cursor(self.place.start, self.place.magic, self.place.ahead)
         for batch in walk(self.place):
             for address, offsets, payloads in cursor.runs(batch):
                 if offsets[-1] >= self.offset:

@@ -133,6 +133,12 @@ class AddressView:
         """Whether the frontier lies behind a segment."""
         return self.segment.base_offset > segment.base_offset
 
+    def end_of(self, segment: Segment) -> Entry:
+        """Where the segment behind a covered one begins."""
+        following = self._following(segment)
+        assert following is not None
+        return Entry(following.base_offset, 0, self._bases[following.base_offset])
+
     def begin_measuring(self, limit: int) -> Measuring | None:
         """What moves the frontier on by about `limit` bytes of log; None if the view is complete. Raises OSError."""
         if self.complete():

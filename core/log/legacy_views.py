@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from core.log.files import FilePool
 
 if TYPE_CHECKING:
+    from core.log.legacy_carry import Carrier
     from core.log.legacy_view import AddressView
     from core.log.log import Log
     from core.log.segment import Segment
@@ -55,6 +56,22 @@ class LegacyViews:
         first = log.segments.all[len(gone)]
         for view in self.existing(log):
             view.before_removal(gone, first)
+
+    def carriers(self, log: Log, group: Sequence[Segment]) -> list[Carrier]:
+        """What carries the addresses of a log over the compaction of a group of its segments. Raises OSError.
+
+        The views must cover the group.
+        """
+        views = self.existing(log)
+        if not views:
+            return []
+        from core.log.legacy_carry import Carrier
+
+        return [Carrier(self._pool, view, group, self._max_bytes) for view in views]
+
+    def still_those(self, log: Log, carriers: Sequence[Carrier]) -> bool:
+        """Whether the views of a log are those that have carriers, and as they were. Raises OSError."""
+        return [c.view for c in carriers if c.holds] == self.existing(log)
 
     def forget(self, log: Log) -> None:
         """The log is closed."""

@@ -27,7 +27,7 @@ from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.log import files
-from core.log.background import Background, Chore
+from core.log.background import Background
 from core.log.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEAN_SHUTDOWN_TEXT,
@@ -43,6 +43,7 @@ from core.log.checkpoint_task import CheckpointFiles, CheckpointTask
 from core.log.context import LogContext
 from core.log.directories import DELETE_SUFFIX, delete_name, is_ours, partition_of
 from core.log.entry import LogEntry
+from core.log.flush import Chore
 from core.log.legacy_views import LegacyViews
 from core.log.log import Log
 from core.log.recovery import LastKnown, open_log

@@ -32,6 +32,7 @@ from core.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SIDECAR_SUFFIXES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -64,6 +65,7 @@ class _Directory:
     logs: dict[int, int] = field(default_factory=dict)
     swaps: dict[int, int] = field(default_factory=dict)
     indexes: dict[str, int] = field(default_factory=dict)
+    sidecar_swaps: dict[str, int] = field(default_factory=dict)
     snapshots: list[int] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
 
@@ -164,14 +166,20 @@ class _Opening:
             self._report(f"the compacted segment {base} is torn and was not taken")
             if base in found.logs:
                 files.unlink(path + SWAP_SUFFIX)
+                for sidecar in compacted.sidecars():
+                    files.remove_if_present(sidecar + SWAP_SUFFIX)
                 return
         compacted.close()
         logger.warning("%s: the compaction of the segment %d is completed", self._name, base)
         for old in [old for old in found.logs if base <= old < end]:
-            for stale in self._segment(old).paths():
+            segment = self._segment(old)
+            for stale in [*segment.paths(), *(segment.sidecars() if old != base else ())]:
                 if stale != path:
                     files.remove_if_present(stale)
             del found.logs[old]
+        for sidecar in compacted.sidecars():
+            with contextlib.suppress(FileNotFoundError):
+                files.rename(sidecar + SWAP_SUFFIX, sidecar)
         files.rename(path + SWAP_SUFFIX, path)
         found.logs[base] = found.swaps[base]
 
@@ -308,7 +316,7 @@ class _Opening:
         """Remove the segments from `index` on, the last one first, so that a crash leaves no gap."""
         for segment in reversed(self._segments[index:]):
             segment.close()
-            for path in segment.paths():
+            for path in [*segment.sidecars(), *segment.paths()]:
                 files.remove_if_present(path)
         del self._segments[index:]
 
@@ -418,8 +426,10 @@ def _classify(entry: os.DirEntry[str], found: _Directory) -> None:
         found.logs[base] = entry.stat().st_size
     elif suffix == LOG_SUFFIX + SWAP_SUFFIX:
         found.swaps[base] = entry.stat().st_size
-    elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+    elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *SIDECAR_SUFFIXES):
         found.indexes[entry.path] = base
+    elif suffix.startswith(SIDECAR_SUFFIXES) and suffix.endswith(SWAP_SUFFIX):
+        found.sidecar_swaps[entry.path] = base
     elif suffix == SNAPSHOT_SUFFIX:
         found.snapshots.append(base)
 
@@ -431,4 +441,7 @@ def _tidy(found: _Directory) -> None:
             files.remove_if_present(path)
         for path, base in found.indexes.items():
             if base not in found.logs:
+                files.remove_if_present(path)
+        for path, base in found.sidecar_swaps.items():
+            if base not in found.swaps:
                 files.remove_if_present(path)

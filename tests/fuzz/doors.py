@@ -196,6 +196,4 @@ class _Attack:
 
     def _found(self, why: str) -> None:
         if self.report.finding is None:
-            self.report.finding = Finding(
-                self.report.target, b"".join(self.recent), why
-            )
+            self.report.finding = Finding(self.report.target, b"".join(self.recent), why)
