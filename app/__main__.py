@@ -46,6 +46,7 @@ def main(context: click.Context) -> None:
     help="The origin of a foreign web page that may read and write.",
 )  # fmt: skip
 @click.option("--v2-dialect", metavar="NAME", help="Whose REST Proxy v2 clients are used to [confluent].")
+@click.option("--zookeeper", metavar="HOST:PORT", help="Where clients of Kafka 0.7 look for brokers.")
 @click.option("--log-format", metavar="NAME", help="How logs are written: console or json [console].")
 @click.option("--log-level", metavar="NAME", help="debug, info, warning or error [info].")
 @click.option("--access-log", is_flag=True, help="Log a line for each HTTP request.")
@@ -57,6 +58,7 @@ def serve(
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
     v2_dialect: str | None = None,
+    zookeeper: str | None = None,
     log_format: str | None = None,
     log_level: str | None = None,
     access_log: bool = False,
@@ -77,6 +79,7 @@ def serve(
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             v2_dialect=v2_dialect,
+            zookeeper=zookeeper,
             log_format=log_format,
             log_level=log_level,
             access_log=access_log,

@@ -53,6 +53,7 @@ class Application:
         self.server = Server(config, clock)
         self.gateway = Gateway(config, self.server.broker)
         self.gateway.protocol_versions = self.server.protocol_versions
+        self.gateway.zookeeper_state = self.server.zookeeper_state
         self.gateway.http_endpoints = [e for e in config.listeners if e.scheme == "http"]
         self.fastapi = make_fastapi(self.gateway)
         find = self.gateway.current_broker
@@ -63,6 +64,7 @@ class Application:
         self._delay = LoopDelay(clock)
         self.metrics = Metrics(self.server.broker, self.traffic, self._delay, self.front.in_flight)
         self.metrics.doors, self.metrics.api_name = self.server.load, self.server.api_name
+        self.metrics.zookeeper = self.server.zookeeper_numbers
         self.fastapi.state.metrics = self.metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -66,6 +66,7 @@ class Metrics:
         self.doors: Callable[[], list[DoorLoad]] = list
         self.http_connections: Callable[[], int] = int
         self.api_name: Callable[[int], str] = str
+        self.zookeeper: Callable[[], dict[str, int]] = dict
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
         """All metrics as text, and its media type, in the form that the Accept header asks for."""
@@ -75,7 +76,14 @@ class Metrics:
 
     async def _families(self) -> list[Family | Timing]:
         config = self._broker.config
-        families = [*self._kafka(), *self._text(), *self._http(), *self._storage(), *self._state()]
+        families = [
+            *self._kafka(),
+            *self._text(),
+            *self._http(),
+            *self._storage(),
+            *self._state(),
+            *self._zookeeper(),
+        ]
         if self._broker.ready:
             held = await holdings(self._broker, config.metrics_max_topics, config.metrics_max_group_topics)
             families += _held(held)
@@ -150,6 +158,17 @@ class Metrics:
             "sluice_sqlite_commit_duration_seconds", "Transactions of the metadata store.", counters.commits
         )
         yield _counter("sluice_sqlite_jobs", "Jobs in these transactions.", counters.committed_jobs)
+
+    def _zookeeper(self) -> Iterator[Family]:
+        numbers = self.zookeeper()
+        for make, name, meaning in (
+            (_gauge, "registered", "1 while the broker is registered in ZooKeeper."),
+            (_gauge, "nodes", "Nodes that it keeps there."),
+            (_gauge, "groups", "Groups of Kafka 0.7 that were found there."),
+            (_counter, "lost_sessions", "Sessions with ZooKeeper that ended unwanted."),
+        ):
+            if name in numbers:
+                yield make(f"sluice_zookeeper_{name}", meaning, numbers[name])
 
     def _state(self) -> Iterator[Family | Timing]:
         yield Family(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from app.dependencies import BrokerDep
+from app.dependencies import BrokerDep, GatewayDep
 from app.metrics import Metrics
 from app.native.schemas import Health
 
@@ -14,20 +14,28 @@ _EXAMPLE = "# HELP sluice_ready 1 while traffic is welcome.\n# TYPE sluice_ready
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/livez", operation_id="getLiveness")
+@router.get("/livez", operation_id="getLiveness", response_model_exclude_none=True)
 async def livez() -> Health:
     """The process answers: 200. A supervisor restarts it when this fails."""
     return Health(status="ok")
 
 
-@router.get("/readyz", operation_id="getReadiness", responses={503: {"model": Health}})
-@router.get("/healthz", operation_id="getHealth", responses={503: {"model": Health}})
-async def readyz(broker: BrokerDep, response: Response) -> Health:
+@router.get(
+    "/readyz",
+    operation_id="getReadiness",
+    responses={503: {"model": Health}},
+    response_model_exclude_none=True,
+)
+@router.get(
+    "/healthz", operation_id="getHealth", responses={503: {"model": Health}}, response_model_exclude_none=True
+)
+async def readyz(broker: BrokerDep, gateway: GatewayDep, response: Response) -> Health:
     """Traffic is welcome: 200; the broker is starting or stopping: 503."""
+    zookeeper = gateway.zookeeper_state()
     if broker.ready:
-        return Health(status="ok")
+        return Health(status="ok", zookeeper=zookeeper)
     response.status_code = 503
-    return Health(status="starting or stopping")
+    return Health(status="starting or stopping", zookeeper=zookeeper)
 
 
 @router.get(

@@ -93,6 +93,12 @@ SETTINGS: tuple[Setting, ...] = (
         "Whose REST Proxy v2 clients are used to: `confluent`, `karapace`, `strimzi` or `redpanda`.",
     ),
     Setting(
+        "SLUICE_ZOOKEEPER",
+        "--zookeeper",
+        "none",
+        "The ZooKeeper where clients of Kafka 0.7 look for brokers, as `host:port`; several with commas.",
+    ),
+    Setting(
         "SLUICE_LOG_FORMAT", "--log-format", "console", "How logs are written to stderr: `console` or `json`."
     ),
     Setting(
@@ -117,6 +123,7 @@ def load(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     v2_dialect: str | None = None,
+    zookeeper: str | None = None,
     log_format: str | None = None,
     log_level: str | None = None,
     access_log: bool = False,
@@ -142,6 +149,9 @@ def load(
     dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
     if dialect:
         values["v2_dialect"] = parse_dialect(dialect)
+    hosts_of_zookeeper = zookeeper if zookeeper is not None else environ.get("SLUICE_ZOOKEEPER", "")
+    if hosts_of_zookeeper:
+        values["zookeeper"] = parse_zookeeper(hosts_of_zookeeper)
     for name, given, choices in (("log_format", log_format, FORMATS), ("log_level", log_level, LEVELS)):
         word = given if given is not None else environ.get(variable_of(name), "")
         if word:
@@ -298,6 +308,17 @@ def parse_dialect(text: str) -> str:
     if name not in DIALECTS:
         raise StartupError(f"SLUICE_V2_DIALECT must be one of {', '.join(DIALECTS)}, not {text!r}.")
     return name
+
+
+def parse_zookeeper(text: str) -> str:
+    """Where ZooKeeper is, `host:port[,host:port][/path]`, checked. Raises StartupError."""
+    hosts, slash, path = text.strip().partition("/")
+    parts = split_list(hosts)
+    for part in parts or [""]:
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise StartupError(f"The ZooKeeper {text!r} is not host:port, for example 127.0.0.1:2181.")
+    return ",".join(parts) + slash + path.strip("/")
 
 
 def parse_choice(variable: str, text: str, choices: Sequence[str]) -> str:

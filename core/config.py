@@ -56,6 +56,17 @@ class Config:
     # librdkafka resolves it to ::1 first.
     advertised: Endpoint | None = None
     broker_id: int = 1
+    # Where the ZooKeeper of Kafka 0.7 is, for the listener of 0.7: `host:port`, several with commas, and a path
+    # behind them. Empty: nowhere.
+    zookeeper: str = ""
+    # 0.7's zk.sessiontimeout.ms: so long after its end an unclean broker is still listed.
+    zookeeper_session_timeout_ms: int = 6_000
+    # No answer of ZooKeeper is waited for longer; the registration is tried again then.
+    zookeeper_call_timeout_ms: int = 10_000
+    # How often the registration is checked and the consumers' nodes are read.
+    zookeeper_refresh_interval_ms: int = 5_000
+    # Consumers' nodes that one such reading looks at; each is a request.
+    zookeeper_max_nodes: int = 10_000
     # Under which API key the ProtocolVersionRequest of KIP-35's draft is served, which never got one; 0: not at
     # all. Kafka gives its keys out from 0 upwards and is at a hundred.
     protocol_version_api_key: int = 32_035

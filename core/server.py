@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core.broker.broker import Broker
 from core.clock import Clock
@@ -25,9 +26,13 @@ from core.listeners.kafka.versions import protocol_versions
 from core.protocol.apis import APIS
 from core.types import ApiSupport
 
+if TYPE_CHECKING:
+    from core.listeners.zookeeper.registration import ZooKeeperRegistry
+
 log = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
+KAFKA_07 = "kafka07"
 HTTP_SCHEMES = frozenset({"http"})
 
 
@@ -115,9 +120,14 @@ class Server:
         self.endpoints: list[Endpoint] = []
         self._directory = DataDirectory(Path(config.data_dir))
         self._acceptors: list[Acceptor] = []
+        self._zookeeper: ZooKeeperRegistry | None = None
 
     async def start(self) -> None:
         """Lock the directory, bind the ports, open the broker, then accept. Raises StartupError."""
+        if self.config.zookeeper and KAFKA_07 not in [e.scheme for e in self.config.listeners]:
+            raise StartupError(
+                f"--zookeeper registers a listener of Kafka 0.7: add one, such as --listener {KAFKA_07}://127.0.0.1:9093."
+            )
         self._directory.acquire()
         opened = False
         try:
@@ -138,6 +148,8 @@ class Server:
             for acceptor in self._acceptors:
                 await acceptor.start()
                 self.endpoints.append(acceptor.endpoint)
+            if self.config.zookeeper:
+                self._zookeeper = await self._register()
         except BaseException:
             for acceptor in self._acceptors:
                 await acceptor.stop()
@@ -145,6 +157,24 @@ class Server:
                 await self.broker.close()
             self._directory.release()
             raise
+
+    async def _register(self) -> ZooKeeperRegistry:
+        # Imported here: a broker that is not registered does not pay for it.
+        from core.listeners.zookeeper.registration import ZooKeeperRegistry
+
+        # A broker has one address there; of several listeners it is the first.
+        endpoint = next(e for e in self.endpoints if e.scheme == KAFKA_07)
+        registry = ZooKeeperRegistry(self.broker, endpoint)
+        await registry.start()
+        return registry
+
+    def zookeeper_state(self) -> str | None:
+        """How the registration in ZooKeeper stands, in a word or two; None where there is to be none."""
+        return self._zookeeper.registration.state if self._zookeeper is not None else None
+
+    def zookeeper_numbers(self) -> dict[str, int]:
+        """The same in numbers, by name; nothing where there is to be none."""
+        return self._zookeeper.registration.numbers() if self._zookeeper is not None else {}
 
     def api_name(self, api_key: int) -> str:
         """Kafka's name for an API, by which counters are shown."""
@@ -167,6 +197,9 @@ class Server:
     async def stop(self) -> None:
         """Drain, close the connections, flush, write the clean-shutdown marker, unlock."""
         self.drain()
+        if self._zookeeper is not None:
+            # First, so that nobody is sent here any more.
+            await self._zookeeper.stop()
         try:
             for acceptor in self._acceptors:
                 await acceptor.stop()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import ROOT, BrokerProcess
+from tests.zookeeper_process import zookeeper_path
 
 CACHE = ROOT / ".cache"
 OLD_KAFKA_PYTHONS = ("1.4.7", "2.0.2")
@@ -89,6 +90,7 @@ CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "chromium": chromium_path,
     "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
+    "zookeeper": zookeeper_path,
 }  # fmt: skip
 
 

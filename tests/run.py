@@ -131,6 +131,13 @@ def install_java() -> bool:
     return shutil.which("java") is not None or apt_install("openjdk-17-jre-headless")
 
 
+def install_zookeeper() -> bool:
+    """ZooKeeper and a Java for it, from the system's packages; the tests start it by themselves."""
+    if shutil.which("java") and Path("/usr/share/java/zookeeper.jar").exists():
+        return True
+    return apt_install("zookeeperd", "default-jre-headless")
+
+
 def install_kafkajs() -> bool:
     """kafkajs and what else comes from npm, by the Node that the test extra brought, into `.cache/node`."""
     wanted = NODE_PACKAGES.read_text()
@@ -201,6 +208,7 @@ def install_clients() -> None:
             ("curl", install_curl),
             ("chromium", install_chromium),
             ("kafkajs", install_kafkajs),
+            ("zookeeper", install_zookeeper),
             ("old kafka-python", install_old_kafka_pythons),
             ("java", install_java),
             ("bignum for prozess", build_bignum),

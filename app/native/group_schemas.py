@@ -31,7 +31,10 @@ class GroupSummary(BaseModel):
 
     group_id: str
     state: GroupState
-    type: str = Field(description="classic: members agree with JoinGroup and SyncGroup.")
+    type: str = Field(
+        description="classic: members agree with JoinGroup and SyncGroup. kafka07-zookeeper: consumers of Kafka 0.7, "
+        "which agree in ZooKeeper; such a group is shown only."
+    )
     protocol_type: str = Field(description="consumer, connect …; empty for a group without members so far.")
 
 
@@ -107,11 +110,23 @@ class CommittedPosition(BaseModel):
     committed_ms: int
 
 
+class BytePosition(BaseModel):
+    """Where consumers of Kafka 0.7 go on in one partition of one broker, as they have written it into ZooKeeper."""
+
+    topic: str
+    broker_id: int
+    partition: int
+    byte_offset: int
+
+
 class GroupPositionList(BaseModel):
     """All committed positions of a group."""
 
     group_id: str
     offsets: list[CommittedPosition]
+    byte_offsets: list[BytePosition] = Field(
+        description="With --zookeeper: positions of consumers of Kafka 0.7 with this group id."
+    )
 
 
 class PositionToSet(Shape):

@@ -11,6 +11,7 @@ from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error
 from app.native.group_schemas import (
     AssignedPartition,
+    BytePosition,
     CommittedPosition,
     GroupDetail,
     GroupLag,
@@ -31,6 +32,7 @@ from app.native.schemas import PATH_NAME
 from app.native.topics import TopicName, page_token_of, read_page_token
 from app.requests import invalid_parameter
 from core.broker.broker import Broker
+from core.broker.foreign_groups import ZOOKEEPER, ForeignGroup
 from core.broker.group_positions import Target
 from core.broker.groups import (
     NO_GENERATION,
@@ -74,7 +76,7 @@ async def list_groups(
         )
     after = "" if page_token is None else read_page_token(page_token)
     states = [part.strip() for part in state.split(",") if part.strip()]
-    found = sorted(g for g in broker.groups.list(states) if g.group_id.startswith(prefix))
+    found = sorted(g for g in _all_groups(broker, states) if g.group_id.startswith(prefix))
     left = [group for group in found if page_token is None or group.group_id > after]
     page = left[:size]
     return GroupPage(
@@ -86,6 +88,9 @@ async def list_groups(
 @router.get("/{group}", operation_id="getGroup")
 async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
     """A group with its members, what they subscribe to and what they own."""
+    foreign = broker.foreign_groups.get(group)
+    if foreign is not None and broker.groups.describe(group) is None:
+        return _foreign_detail(foreign)
     view = _view(broker, group)
     return GroupDetail(
         group_id=view.group_id,
@@ -126,7 +131,8 @@ async def delete_group(broker: BrokerDep, group: GroupId) -> Response:
 @router.get("/{group}/offsets", operation_id="getGroupOffsets")
 async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionList:
     """The committed positions of a group: in each partition the next offset to read."""
-    _view(broker, group)
+    if broker.foreign_groups.get(group) is None:
+        _view(broker, group)
     return _positions(broker, group)
 
 
@@ -207,6 +213,42 @@ def _view(broker: Broker, group: str) -> GroupView:
     return view
 
 
+def _all_groups(broker: Broker, states: list[str]) -> list[GroupListing]:
+    """Our own groups, and those of Kafka 0.7 whose id none of ours has."""
+    own = {group.group_id for group in broker.groups.list()} if broker.foreign_groups.list() else set()
+    foreign = [
+        GroupListing(group.group_id, "", group.state, ZOOKEEPER)
+        for group in broker.foreign_groups.list(states)
+        if group.group_id not in own
+    ]
+    return [*broker.groups.list(states), *foreign]
+
+
+def _foreign_detail(group: ForeignGroup) -> GroupDetail:
+    return GroupDetail(
+        group_id=group.group_id,
+        state=group.state,
+        type=ZOOKEEPER,
+        protocol_type="",
+        generation_id=NO_GENERATION,
+        leader_id=None,
+        protocol=None,
+        members=[
+            GroupMember(
+                member_id=member.member_id,
+                group_instance_id=None,
+                client_id="",
+                client_host="",
+                topics=None,
+                partitions=[AssignedPartition(topic=t, partition=p) for t, p in member.owned],
+                metadata=b64encode(member.subscription.encode()).decode(),
+                assignment="",
+            )
+            for member in group.members
+        ],
+    )
+
+
 def _summary(group: GroupListing) -> GroupSummary:
     return GroupSummary(
         group_id=group.group_id, state=group.state, type=group.group_type, protocol_type=group.protocol_type
@@ -239,7 +281,14 @@ def _positions(broker: Broker, group: str) -> GroupPositionList:
         )
         for topic, partition, found in sorted(broker.groups.all_committed(group))
     ]
-    return GroupPositionList(group_id=group, offsets=offsets)
+    foreign = broker.foreign_groups.get(group)
+    byte_offsets = [
+        BytePosition(
+            topic=one.topic, broker_id=one.broker_id, partition=one.partition, byte_offset=one.offset
+        )
+        for one in (foreign.offsets if foreign is not None else ())
+    ]
+    return GroupPositionList(group_id=group, offsets=offsets, byte_offsets=byte_offsets)
 
 
 def _target(wanted: ResetRequest) -> Target:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
 from core.broker.flusher import Flusher
+from core.broker.foreign_groups import ForeignGroups
 from core.broker.opened import OpenedBatches
 from core.clock import Clock
 from core.config import Config
@@ -75,6 +77,9 @@ class BrokerState:
         self.ready = False
         # Rises whenever an answer about topics would change: the key of every cache of such answers.
         self.metadata_version = 0
+        # Called whenever it rises.
+        self.topic_listeners: list[Callable[[], None]] = []
+        self.foreign_groups = ForeignGroups()
         self._topics: dict[str, TopicInfo] = {}
         self._topic_names: dict[UUID, str] = {}
         self._next_producer_id = 0
@@ -126,15 +131,20 @@ class BrokerState:
     def _put(self, info: TopicInfo) -> None:
         self._topics[info.name] = info
         self._topic_names[info.topic_id] = info.name
-        self.metadata_version += 1
+        self._metadata_changed()
         self.touch(info.name)
 
     def _remove(self, info: TopicInfo) -> None:
         del self._topics[info.name]
         del self._topic_names[info.topic_id]
-        self.metadata_version += 1
+        self._metadata_changed()
         self.touched.pop(info.name, None)
         self.purgatory.notify(info.name)
+
+    def _metadata_changed(self) -> None:
+        self.metadata_version += 1
+        for listener in self.topic_listeners:
+            listener()
 
     def _info(self, row: TopicRow) -> TopicInfo:
         return TopicInfo(

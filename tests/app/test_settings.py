@@ -184,7 +184,7 @@ def test_a_variable_that_means_nothing_is_pointed_out() -> None:
 def test_every_field_of_config_can_be_set() -> None:
     set_by_hand = {
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
-        "v2_dialect", "log_format", "log_level",
+        "v2_dialect", "log_format", "log_level", "zookeeper",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
 
@@ -201,6 +201,21 @@ def test_the_readme_lists_every_setting_with_its_default() -> None:
         shown = str(default).lower() if isinstance(default, bool) else f"{default:,}"
         assert f" {shown} " in rows.pop(variable_of(name)), name
     assert rows == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:2181", "a:1,b:2", "a:1/kafka/seven", " a:1, b:2/kafka/ ", "[::1]:2181"]
+)
+def test_zookeeper_is_one_host_or_more_with_a_path(text: str) -> None:
+    assert load({"SLUICE_ZOOKEEPER": text}).zookeeper == text.replace(" ", "").removesuffix("/")
+
+
+@pytest.mark.parametrize(
+    "text", ["host", "host:", ":2181", "host:0", "host:70000", "a:1,b", "/kafka", "http://a:1"]
+)
+def test_another_zookeeper_is_refused(text: str) -> None:
+    with pytest.raises(StartupError, match="ZooKeeper"):
+        load({}, zookeeper=text)
 
 
 def test_the_dialect_of_the_v2_surface_is_one_of_four() -> None:
