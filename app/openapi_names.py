@@ -23,6 +23,7 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "HealthStatus": ("ok", "starting or stopping"),
     "ResetTarget": ("earliest", "latest"),
     "TimestampType": ("CreateTime", "LogAppendTime"),
+    "ZooKeeperState": ("away", "registering", "registered", "held by another broker"),
 }
 _BOUNDS = (
     ("minimum", "minimum", 0), ("maximum", "maximum", 0),

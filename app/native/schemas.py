@@ -251,12 +251,17 @@ class ProtocolVersions(BaseModel):
 # --- operations ---------------------------------------------------------------------------------------------
 
 
+ZooKeeperState = Annotated[
+    str,
+    Field(json_schema_extra={"enum": ["away", "registering", "registered", "held by another broker"]}),
+]
+
+
 class Health(BaseModel):
     """Whether the process does its work."""
 
     status: Literal["ok", "starting or stopping"]
-    zookeeper: str | None = Field(
+    zookeeper: ZooKeeperState | None = Field(
         default=None,
         description="With --zookeeper: how the registration stands. The broker works without ZooKeeper as well.",
-        json_schema_extra={"enum": ["away", "registering", "registered", "held by another broker", None]},
     )

@@ -46,6 +46,27 @@ def test_range_gives_neighbours_and_the_extra_to_the_earlier() -> None:
     }
 
 
+def test_range_is_the_rule_by_which_consumers_of_0_7_agreed() -> None:
+    """Its text's example: three consumers, two brokers with three partitions each, sorted, in chunks."""
+    places = [f"{broker}-{partition}" for broker in (0, 1) for partition in range(3)]
+    assigned = run("range", *(member(name, "t") for name in "CAB"), partitions={"t": len(places)})
+    by_place = {name: [places[int(p.removeprefix("t-"))] for p in given] for name, given in assigned.items()}
+    assert by_place == {"A": ["0-0", "0-1"], "B": ["0-2", "1-0"], "C": ["1-1", "1-2"]}
+
+
+@given(st.integers(0, 40), st.integers(1, 12))
+def test_range_gives_chunks_of_neighbours_the_larger_ones_first(partitions: int, consumers: int) -> None:
+    """0.7: each consumer gets partitions // consumers, and the first partitions % consumers get one more."""
+    names = [f"c{number:02}" for number in range(consumers)]
+    assigned = run("range", *(member(name, "t") for name in reversed(names)), partitions={"t": partitions})
+    least, extra = divmod(partitions, consumers)
+    start = 0
+    for number, name in enumerate(names):
+        size = least + (number < extra)
+        assert sorted(int(p.removeprefix("t-")) for p in assigned[name]) == [*range(start, start + size)]
+        start += size
+
+
 def test_roundrobin_deals_like_cards() -> None:
     assert run("roundrobin", member("a", "t", "u"), member("b", "t")) == {
         "a": ["t-0", "t-2", "t-4", "u-0", "u-1", "u-2"],
