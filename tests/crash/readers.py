@@ -76,6 +76,12 @@ class _Http:
     def __init__(self, broker: BrokerProcess) -> None:
         self._client = httpx.Client(base_url=f"{broker.http}/api/v1", timeout=20, trust_env=False)
 
+    def __enter__(self) -> _Http:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
     def post(self, path: str, body: dict[str, Any]) -> httpx.Response | None:
         """The answer, unless the broker is dead, starting or stopping."""
         try:
@@ -88,7 +94,12 @@ class _Http:
 
 def managed(broker: BrokerProcess, history: History, name: str) -> None:
     """A managed consumer of the group `managed`: its batches follow each other, and what is acknowledged is over."""
-    http, group = _Http(broker), "managed"
+    with _Http(broker) as http:
+        _poll_managed(http, history, name)
+
+
+def _poll_managed(http: _Http, history: History, name: str) -> None:
+    group = "managed"
     path = f"/groups/{group}/consumers"
     while not history.stop.is_set():
         made = http.post(path, {"name": name, "topics": ["text", "keyed"], "start": "earliest"})
@@ -126,7 +137,12 @@ def _take(http: _Http, history: History, group: str, name: str, batch: dict[str,
 
 def by_hand(broker: BrokerProcess, history: History, name: str) -> None:
     """A member that joins, syncs and heartbeats by single requests, as a shell script would."""
-    http, group, member = _Http(broker), "by-hand", ""
+    with _Http(broker) as http:
+        _join_by_hand(http, history)
+
+
+def _join_by_hand(http: _Http, history: History) -> None:
+    group, member = "by-hand", ""
     while not history.stop.is_set():
         body: dict[str, Any] = {"topics": ["plain"], "session_timeout_ms": 6000, "wait_ms": 3000}
         answer = http.post(f"/groups/{group}/members", body | ({"member_id": member} if member else {}))

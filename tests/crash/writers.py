@@ -75,6 +75,7 @@ def plain(broker: BrokerProcess, history: History) -> None:
         for i, value in enumerate(values):
             history.acknowledge(("plain", partition, answer.base_offset + i), value)
         time.sleep(PAUSE)
+    _drop(wire)
 
 
 def rest(broker: BrokerProcess, history: History) -> None:
@@ -135,6 +136,7 @@ def text(broker: BrokerProcess, history: History) -> None:
         place = ("text", answer.number("partition"), answer.number("offset"))
         history.acknowledge(place, value.encode())
         time.sleep(PAUSE)
+    _drop(line)
 
 
 def of_2012(broker: BrokerProcess, history: History) -> None:
@@ -154,6 +156,7 @@ def of_2012(broker: BrokerProcess, history: History) -> None:
         except OSError:
             connection = _drop(connection)
         time.sleep(PAUSE)
+    _drop(connection)
 
 
 def _drop(connection: Wire | TextLine | socket.socket | None) -> None:
