@@ -206,7 +206,7 @@ class BatchVerbs(TopicVerbs):
         −1 begins with the end of the log, −2 gives the start only; a time gives the segments last written
         before it.
         """
-        return segment_offsets(self.log(topic_partition), timestamp, limit)
+        return segment_offsets(self.log(topic_partition), timestamp, limit, now_ms=self.clock.wall_ms())
 
     def active_producers(self, topic_partition: TopicPartition) -> Iterator[ProducerState]:
         """The idempotent producers that the partition remembers."""

@@ -81,7 +81,9 @@ def test_bounds_of_whole_numbers_are_whole_and_include_their_ends(api: dict[str,
 
 def test_a_body_that_may_be_left_out_is_described_by_its_shape() -> None:
     shape = {"$ref": "#/components/schemas/Poll"}
-    operation = {"requestBody": {"content": {"application/json": {"schema": {"anyOf": [shape, {"type": "null"}]}}}}}
+    operation = {
+        "requestBody": {"content": {"application/json": {"schema": {"anyOf": [shape, {"type": "null"}]}}}}
+    }
     without_null_body(operation)
     assert operation["requestBody"]["content"]["application/json"]["schema"] == shape
     without_null_body({})
