@@ -19,6 +19,7 @@ from pipeline.sink.rows import check_schema
 from pipeline.sink.writer import BatchWriter, StreamWriter
 from pipeline.source.batch import BatchReader
 from pipeline.source.options import OptionError, ReadOptions, columns_of, read_options
+from pipeline.source.pushdown import PushdownReader
 from pipeline.source.stream import StreamReader
 
 
@@ -36,7 +37,8 @@ class SluiceDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch query."""
-        return BatchReader(with_schema(read_options(self.options, streaming=False), schema))
+        options = with_schema(read_options(self.options, streaming=False), schema)
+        return PushdownReader(options) if options.pushdown else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """The reader of a streaming query."""

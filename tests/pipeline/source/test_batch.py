@@ -64,3 +64,42 @@ def test_every_record_comes_once_however_the_read_is_split(spark: SparkSession, 
 def test_an_unknown_option_is_refused_by_its_name(spark: SparkSession, topics: Topics) -> None:
     with pytest.raises(PySparkException, match="unknown option 'startingoffset'"):
         read(spark, topics, "any", startingOffset="earliest")
+
+
+def test_filters_cut_the_read_short_and_lose_nothing(spark: SparkSession, topics: Topics) -> None:
+    name = topics.create("pushed", partitions=3)
+    for partition in range(3):
+        records = [NewRecord(value=b"v", timestamp=1_700_000_000_000 + n * 1000) for n in range(100)]
+        topics.write(name, records, partition=partition)
+    filters = (
+        "partition = 1 and offset >= 10 and offset < 20",
+        "partition in (0, 2) and offset = 5",
+        "timestamp >= timestamp '2023-11-14 22:14:50 UTC' and partition = 2",
+        "timestamp > timestamp '2023-11-14 22:14:50.5 UTC' and offset <= 95",
+        "offset > 98 or partition = 0",
+        f"topic = '{name}' and offset > 97",
+        "topic = 'other'",
+    )
+    plain = read(spark, topics, name, columns="topic,partition,offset,timestamp")
+    expected = [sorted((r.partition, r.offset) for r in plain.where(one).collect()) for one in filters]
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        # A DataFrame for each query: see pipeline/source/pushdown.py.
+        pushed = [
+            read(spark, topics, name, columns="topic,partition,offset,timestamp", pushdown="true").where(one)
+            for one in filters
+        ]
+        found = [sorted((r.partition, r.offset) for r in frame.collect()) for frame in pushed]
+        tasks = [frame.rdd.getNumPartitions() for frame in pushed]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert found == expected
+    assert tasks[:2] == [1, 2]
+
+
+def test_the_data_source_is_found_by_its_short_name_without_being_registered(spark: SparkSession) -> None:
+    from pyspark_sluice import DefaultSource
+
+    assert DefaultSource.name() == "sluice"
+    with pytest.raises(PySparkException, match=r"kafka.bootstrap.servers is missing|one of subscribe"):
+        spark.read.format("sluice").load().count()
