@@ -47,6 +47,10 @@ class Connection(Protocol):
         """Return when the client takes bytes again, or has gone."""
         ...
 
+    def hang_up(self) -> None:
+        """Close behind an answer, so that it reaches a client that is still sending."""
+        ...
+
     def answered(self) -> None:
         """The answer is complete."""
         ...
@@ -239,7 +243,7 @@ class Exchange:
         self.complete = True
         self.wake()
         if not self.keep_alive:
-            self._connection.transport.close()
+            self._connection.hang_up()
         self._connection.answered()
 
 

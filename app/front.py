@@ -24,7 +24,7 @@ import msgspec
 from app.cors import Cors
 from app.errors import Problem, from_broker, renderer_of
 from app.exchange import ASGIApp, in_task
-from app.json_errors import fault_of, refuse_fault
+from app.json_errors import fault_of, refuse_fault, refuse_twins
 from app.logs import REQUEST_ID
 from app.requests import (
     DIRECT,
@@ -284,8 +284,12 @@ def method_not_allowed(method: str, allowed: Iterable[str]) -> Problem:
     )
 
 
+# Blanks around it are no sign of sense.
+_LONGEST_NULL = 100
+
+
 def check_json_body(request: Request, body: bytes) -> None:
-    """Refuse a body of a control route that is not clean JSON: 415 for its type, 400 for its bytes."""
+    """Refuse a body of a control route that is not clean JSON: 415 for its type, 400 for its bytes, 422 for twins."""
     essence, parameters = request.media_type()
     if not _JSON_BODY.fullmatch(essence):
         shown = essence.decode("latin-1")[:60] or "none"
@@ -298,10 +302,11 @@ def check_json_body(request: Request, body: bytes) -> None:
     try:
         if not body.isascii():
             str(body, "utf-8")
-        text = bytes(_decode_raw(body))
+        _decode_raw(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         refuse_fault(fault_of(body, error))
-    if text == b"null":
+    refuse_twins(body)
+    if len(body) < _LONGEST_NULL and body.strip() == b"null":
         raise Problem("invalid-request", "The body must be an object; where it is optional, leave it out.")
 
 

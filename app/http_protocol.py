@@ -68,6 +68,8 @@ class HttpProtocol(asyncio.Protocol):
         self._current: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._read_paused = False
+        # It has been answered for good, and what still comes is thrown away.
+        self._hanging_up = False
         self._writable: asyncio.Event | None = None
         self._defaults: list[tuple[bytes, bytes]] = []
         self._default_head = b""
@@ -201,6 +203,8 @@ class HttpProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser, unless the header lines have become too long; then begin what has arrived."""
+        if self._hanging_up:
+            return
         if self._in_headers:
             before = self._header_bytes
             # A body may follow in the same read; only what cannot be anything but header lines counts.
@@ -332,7 +336,7 @@ class HttpProtocol(asyncio.Protocol):
     def answered(self) -> None:
         """The answer to the current exchange is complete: the next one, or wait for one."""
         self._state.total_requests += 1
-        if self.transport.is_closing():
+        if self._hanging_up or self.transport.is_closing():
             return
         if self._waiting:
             self._current = self._waiting.popleft()
@@ -369,14 +373,29 @@ class HttpProtocol(asyncio.Protocol):
 
     def refuse(self, problem: Problem) -> None:
         """Answer a problem below the application, and close."""
-        if self.transport.is_closing():
+        if self._hanging_up or self.transport.is_closing():
             return
         body = render_problem(problem, "/").body
         self.transport.write(
             b"HTTP/1.1 %d \r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n"
             b"connection: close\r\n\r\n%b" % (problem.status, len(body), body)
         )
-        self.transport.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close behind an answer; while the client still sends, what comes is thrown away for a moment."""
+        transport = self.transport
+        if self._hanging_up or transport.is_closing():
+            return
+        if (self._arriving is None and not self._begun) or not transport.can_write_eof():
+            transport.close()
+            return
+        self._hanging_up = True
+        self._begun = False
+        transport.write_eof()
+        self._expect_within(self.limits.http_linger_ms)
+        self._waiting.clear()
+        self.resume_reading()
 
 
 def _address(found: Any) -> tuple[str, int] | None:

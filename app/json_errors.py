@@ -6,6 +6,7 @@ through it to find the path that leads there; the usual request pays nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple, NoReturn
 
@@ -151,3 +152,28 @@ def refuse_fault(fault: Fault) -> NoReturn:
         detail = f"Field {fault.field!r}: {detail}"
     entry = field_error(fault.detail, pointer=fault.pointer, **where)
     raise Problem("malformed-request" if fault.malformed else "invalid-request", detail, errors=[entry])
+
+
+class _TwiceError(ValueError):
+    """A member that stands twice in one object."""
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+def refuse_twins(body: bytes) -> None:
+    """Raise Problem (422) where a member stands twice in an object of a JSON text: which is meant nobody can know."""
+    try:
+        json.loads(body, object_pairs_hook=_members, parse_float=str, parse_int=str)
+    except _TwiceError as twice:
+        detail = f"The member {str(twice)[:60]!r} stands there twice."
+        raise Problem(
+            "invalid-request", detail, errors=[field_error(detail, field=str(twice)[:60])]
+        ) from None
+    except RecursionError as error:
+        refuse_fault(fault_of(body, error))

@@ -134,6 +134,9 @@ class Config:
     http_max_connections: int = 10_000
     # All header lines of one request together.
     http_max_header_bytes: int = 64 * KIB
+    # After a refusal in the midst of a request, what the client still sends is thrown away for so long, so that
+    # the refusal reaches it: a close with bytes unread makes the system take back what was sent.
+    http_linger_ms: int = 1_000
     # Records that a filtered read looks at for one answer: about a fifth of a second of work.
     http_max_scan: int = 100_000
     # Streams of records (SSE, NDJSON) at the same time: each holds a connection and a coroutine.

@@ -6,6 +6,7 @@ from base64 import b64encode
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
+from pydantic import AfterValidator
 
 from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error
@@ -47,8 +48,17 @@ from core.errors import ErrorCode
 
 router = APIRouter(prefix="/groups", tags=["groups"])
 
+
+def _with_a_path(name: str) -> str:
+    """Refuse names with which no client's URL would arrive; the v2 surface does as well."""
+    if name in (".", ".."):
+        raise invalid_parameter("group", "A group of that name has no path: '.' and '..' lead elsewhere.")
+    return name
+
+
 GroupId = Annotated[
     str,
+    AfterValidator(_with_a_path),
     Path(description="The group's id.", examples=["billing"], max_length=1000, json_schema_extra=PATH_NAME),
 ]
 

@@ -46,6 +46,9 @@ class Wire:
     def answered(self) -> None:
         self.answers += 1
 
+    def hang_up(self) -> None:
+        self.close()
+
 
 def exchange_of(wire: Wire, method: str = "POST", **options: Any) -> Exchange:
     exchange = Exchange(wire, options.get("keep_alive", True), options.get("expects_continue", False))
