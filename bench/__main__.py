@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import bench.consumers
+import bench.conversions
 import bench.groups
 import bench.http
 import bench.records
