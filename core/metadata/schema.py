@@ -28,6 +28,7 @@ def prepare(engine: Engine) -> None:
     Raises StartupError when the database comes from a later release: going back is not possible.
     """
     with engine.begin() as connection:
+        _begin(connection)
         revision = current_revision(connection)
         if revision == SCHEMA_REVISION:
             return
@@ -60,5 +61,11 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(found.origin).parent))
     with engine.begin() as connection:
+        _begin(connection)
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
+
+
+def _begin(connection: Connection) -> None:
+    """Begin a transaction now: Python's sqlite3 begins none for DDL, and a death would leave half a revision."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
