@@ -70,8 +70,8 @@ def _chosen(spark: SparkSession, settings: Replay) -> DataFrame:
     names = place(rows)
     if names["offset"] != "offset" or "value" not in rows.columns:
         raise JobError("only a table of mode raw can be replayed: it has the bytes as they were")
-    if settings.topics:
-        rows = rows.where(f.col("topic").isin(settings.topics))
+    if settings.only:
+        rows = rows.where(f.col("topic").isin(settings.only))
     since, until = moment("since", settings.since), moment("until", settings.until)
     if since is not None:
         rows = rows.where(f.col("timestamp") >= f.lit(since))

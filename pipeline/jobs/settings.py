@@ -215,7 +215,7 @@ class Replay(Lake, kw_only=True, tag="replay"):
     """A table → a topic, with keys, headers and timestamps, in the order of each partition."""
 
     topic: Annotated[str, told("The topic to write.", min_length=1)]
-    topics: Annotated[list[str], told("Only what came from this topic; repeat it for more [all].")] = []
+    only: Annotated[list[str], told("Only what came from this topic; repeat it for more [all].")] = []
     since: Annotated[str | None, told("Records from this time on, as 2025-01-31T12:00Z.")] = None
     until: Annotated[str | None, told("Records before this time.")] = None
     rate: Annotated[float, told("Records per second, at most.", gt=0)] | None = None
