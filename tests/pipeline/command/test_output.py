@@ -1,0 +1,69 @@
+"""A job's words: a bar on a terminal, lines in a log, JSON for a machine, numbers for Prometheus."""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.request
+
+from pipeline.command.metrics import Metered
+from pipeline.command.output import ForMachines, ForPeople, count, table
+from pipeline.jobs.report import Outcome, Progress
+
+STEP = Progress(
+    job="export", batch=3, rows=10, total_rows=75, rows_per_second=2e6, seconds=0.5, lag=25, rejected=2
+)
+DONE = Outcome(job="export", rows=75, files=4, bytes=1234, rejected=2, seconds=1.5, problems=["t-0: a gap"])
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar_and_a_log_gets_lines() -> None:
+    terminal, log, out = _Terminal(), io.StringIO(), io.StringIO()
+    for stream in (terminal, log):
+        people = ForPeople(out, stream)
+        people.progress(STEP)
+        people.note("well")
+    assert "━━━" in terminal.getvalue() and " 75%" in terminal.getvalue()
+    assert log.getvalue() == "batch 3  75 rows  2.0 M/s  lag 25  rejected 2\nwell\n"
+
+
+def test_the_end_is_one_line_and_the_problems() -> None:
+    out = io.StringIO()
+    ForPeople(out, io.StringIO()).done(DONE)
+    assert out.getvalue() == "export: 75 rows, 4 files, 1,234 bytes, 2 rejected, 1.5 s\nt-0: a gap\n"
+
+
+def test_a_machine_gets_one_object_a_line() -> None:
+    out = io.StringIO()
+    machine = ForMachines(out)
+    machine.note("x")
+    machine.progress(STEP)
+    machine.done(DONE)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["type"] for line in lines] == ["note", "progress", "done"]
+    assert (lines[1]["batch"], lines[1]["lag"], lines[2]["problems"]) == (3, 25, ["t-0: a gap"])
+
+
+def test_prometheus_sees_progress_and_failure() -> None:
+    notes = io.StringIO()
+    metered = Metered(ForPeople(io.StringIO(), notes), "export", "mine", 0)
+    try:
+        metered.progress(STEP)
+        metered.progress(STEP)
+        metered.done(DONE)
+        url = notes.getvalue().split()[2]
+        text = urllib.request.urlopen(url, timeout=5).read().decode()
+    finally:
+        metered.close()
+    assert 'sluice_spark_rows_total{job="export",name="mine"} 20.0' in text
+    assert 'sluice_spark_lag{job="export",name="mine"} 25.0' in text
+    assert 'sluice_spark_failed{job="export",name="mine"} 1.0' in text
+
+
+def test_tables_align_and_numbers_are_short() -> None:
+    assert table([{"a": "x", "n": 5}, {"a": "longer", "n": None}]) == "A       N\nx       5\nlonger"
+    assert [count(n) for n in (7, 12_345, 2_500_000, 3e9)] == ["7", "12.3 k", "2.5 M", "3.0 G"]
