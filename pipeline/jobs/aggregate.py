@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from pipeline.jobs import json_columns
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Aggregate
-from pipeline.jobs.stream import JobError, Meter, read_stream, run_query, to_topic
+from pipeline.jobs.stream import JobError, Meter, read_stream, run_query, to_topic, write_topic
 
 
 def checked(rows: DataFrame, on_error: str) -> DataFrame:
@@ -53,6 +53,11 @@ def shape(records: DataFrame, settings: Aggregate) -> DataFrame:
 def run(spark: SparkSession, settings: Aggregate, report: Report) -> Outcome:
     """Follow the topics until done, or stopped."""
     rows = shape(read_stream(spark, settings), settings)
-    mode = "append" if settings.emit == "closed" else "update"
-    writer = to_topic(rows, settings.bootstrap, settings.to).outputMode(mode)
+    if settings.emit == "closed":
+        writer = to_topic(rows, settings.bootstrap, settings.to).outputMode("append")
+    else:
+        # Spark lets no Python data source take updates; a batch of them is just rows.
+        writer = rows.writeStream.outputMode("update").foreachBatch(
+            lambda batch, _: write_topic(batch, settings.bootstrap, settings.to)
+        )
     return run_query(writer, settings, Meter(settings.job, report))

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pipeline.jobs import json_columns
 from pipeline.jobs.report import Outcome, Progress, Report
 from pipeline.jobs.settings import TIME_PARTS, Export
-from pipeline.jobs.stream import SOURCE, JobError, Meter, read_stream, run_query
+from pipeline.jobs.stream import JobError, Meter, read_stream, run_query, write_topic
 from pipeline.lake.delta import DeltaLakeTable
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.sink import Columns, LakeSink
@@ -117,14 +117,8 @@ def quarantine(records: DataFrame, rows: DataFrame, settings: Export) -> None:
     )
     joined = records.join(f.broadcast(bad), ["topic", "partition", "offset"])
     both = f.concat(f.coalesce(f.col("headers"), f.array().cast(headers_type(records))), headers)
-    (
-        joined.select("key", "value", both.alias("headers"), "timestamp")
-        .write.format(SOURCE)
-        .mode("append")
-        .option("kafka.bootstrap.servers", settings.bootstrap)
-        .option("topic", settings.dead_letter or "")
-        .save()
-    )
+    rows = joined.select("key", "value", both.alias("headers"), "timestamp")
+    write_topic(rows, settings.bootstrap, settings.dead_letter or "")
 
 
 def headers_type(records: DataFrame) -> Any:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pipeline.jobs.plan import client
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Replay, moment
-from pipeline.jobs.stream import SOURCE, JobError
+from pipeline.jobs.stream import SOURCE, JobError, write_topic
 from pipeline.jobs.tables import frame, place
 from pipeline.wire.cluster import EARLIEST, LATEST, UnknownTopicError
 
@@ -144,13 +144,7 @@ def run(spark: SparkSession, settings: Replay, report: Report) -> Outcome:
     if settings.rate is not None:
         records = records.mapInArrow(paced(settings.rate / tasks), records.schema)
     records = records.mapInArrow(_counted(counter), records.schema)
-    (
-        records.write.format(SOURCE)
-        .mode("append")
-        .option("kafka.bootstrap.servers", settings.bootstrap)
-        .option("topic", settings.topic)
-        .save()
-    )
+    write_topic(records, settings.bootstrap, settings.topic)
     return Outcome(
         job=settings.job, rows=int(counter.value), seconds=time.monotonic() - began, skipped=0 if not skipped else 1,
         table=[{"topic": settings.topic, "written": int(counter.value), "written_before": skipped}],

@@ -62,6 +62,12 @@ def to_topic(records: DataFrame, bootstrap: str, topic: str) -> DataStreamWriter
     )
 
 
+def write_topic(records: DataFrame, bootstrap: str, topic: str) -> None:
+    """Rows of key, value, headers, timestamp into a topic, once; an error if one of them was not taken."""
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+    records.write.format(SOURCE).mode("append").options(**options).save()
+
+
 class Meter:
     """Turns the progress of a query into reports; `extra` adds what only the sink knows."""
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 spark = SparkSession.active()
 
 # What a value should look like. Change it: the next run takes it for what is new.
-SCHEMA = "id BIGINT, total DOUBLE"
+SCHEMA = {"id": "BIGINT", "total": "DOUBLE"}
 CORRUPT = "_corrupt_record"
 
 
@@ -15,7 +15,8 @@ def parsed(records: DataFrame) -> DataFrame:
     """Records with `data`, the value by the schema; its corrupt text is null where it fits."""
     text = f.col("value").cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    data = f.from_json(text, f"{SCHEMA}, {CORRUPT} STRING", options)
+    columns = ", ".join(f"{name} {kind}" for name, kind in {**SCHEMA, CORRUPT: "STRING"}.items())
+    data = f.from_json(text, columns, options)
     return records.withColumn("text", text).withColumn("data", data)
 
 
@@ -28,7 +29,8 @@ def fits() -> Column:
 def silver() -> DataFrame:
     """The fields, and where they come from."""
     good = parsed(spark.readStream.table("bronze")).where(fits())
-    return good.select("data.*", "key", "timestamp", "topic", "partition", "offset").drop(CORRUPT)
+    fields = [f.col(f"data.{name}") for name in SCHEMA]
+    return good.select(*fields, "key", "timestamp", "topic", "partition", "offset")
 
 
 @dp.table
@@ -36,6 +38,6 @@ def quarantine() -> DataFrame:
     """What could not be decoded, as it was, with the reason."""
     bad = parsed(spark.readStream.table("bronze")).where(f.col("value").isNotNull() & ~fits())
     reason = f.when(f.try_parse_json("text").isNull(), "the value is not JSON").otherwise(
-        f"the value does not fit {SCHEMA}"
+        f.lit("the value does not fit the schema")
     )
     return bad.select(reason.alias("reason"), "key", "value", "timestamp", "topic", "partition", "offset")
