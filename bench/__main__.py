@@ -15,6 +15,7 @@ import bench.consumers
 import bench.conversions
 import bench.groups
 import bench.http
+import bench.lake
 import bench.records
 import bench.size
 import bench.streams
