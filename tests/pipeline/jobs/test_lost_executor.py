@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -22,8 +23,12 @@ PARTITIONS, RECORDS, BATCH = 2, 4_000, 1_000
 
 def _executors(process: int) -> list[psutil.Process]:
     """The JVMs of executors below a process."""
-    children = psutil.Process(process).children(recursive=True)
-    return [child for child in children if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process(process).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # gone in the meantime
+            if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 @pytest.mark.timeout(500)
