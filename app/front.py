@@ -26,6 +26,7 @@ from app.errors import Problem, from_broker, renderer_of
 from app.exchange import ASGIApp, in_task
 from app.json_errors import fault_of, refuse_fault, refuse_twins
 from app.logs import REQUEST_ID
+from app.principal import Resolver, resolve
 from app.requests import (
     DIRECT,
     Answer,
@@ -41,6 +42,7 @@ from app.requests import (
     decode_path,
 )
 from app.traffic import CLIENT_GONE, Traffic
+from app.waiting import WAITING, Waiting
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError
@@ -114,6 +116,7 @@ class Front:
         prefix: str,
         surfaces: Sequence[Surface] = (),
         traffic: Traffic | None = None,
+        resolver: Resolver | None = None,
     ) -> None:
         self._config = config
         self._inner = inner
@@ -121,6 +124,8 @@ class Front:
         self._surfaces = surfaces
         self._traffic = traffic or Traffic(clock)
         self.in_flight = InFlight(config.max_inflight_bytes)
+        self.waiting = Waiting(config.http_max_waiting_per_client)
+        self._resolver = resolver
         # Ids of requests that bring none: unique in this process by the number, between processes by the rest.
         self._id_prefix = clock.uuid4().hex[:16].encode()
         self._requests = 0
@@ -141,6 +146,7 @@ class Front:
         request_id = self._request_id(headers.get(b"x-request-id"))
         REQUEST_ID.set(request_id)
         request = Request(scope, receive, headers, self._config, self.in_flight)
+        scope[WAITING] = self.waiting
         sender = _Sender(send, request_id, scope.get("extensions"))
         if self._cors.open:
             sender.more = partial(self._cors.lines, headers.get(b"origin"))
@@ -189,6 +195,9 @@ class Front:
                 self._cors.check_write(origin, host)
             elif method == "OPTIONS" and (granted := self._cors.preflight(origin, request.headers)):
                 return granted
+        if self._resolver is not None:
+            await in_task()
+            await resolve(self._resolver, request)
         known = self._taken.get((method, raw := scope.get("raw_path")))
         if known is None:
             path = decode_path(scope)

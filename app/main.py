@@ -21,6 +21,7 @@ from app.native import cluster, consumers, groups, members, topics
 from app.native.merged import MergedRoutes
 from app.native.one_record import OneRecord
 from app.native.records import RecordRoutes
+from app.principal import Resolver
 from app.proxy.surface import RENDERERS as PROXY_RENDERERS
 from app.proxy.surface import ProxySurface
 from app.requests import Answer, Receive, Scope, Send
@@ -48,7 +49,7 @@ class Application:
     start that fails is one line and not a traceback.
     """
 
-    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+    def __init__(self, config: Config, clock: Clock | None = None, resolver: Resolver | None = None) -> None:
         clock = clock or Clock()
         self.server = Server(config, clock)
         self.gateway = Gateway(config, self.server.broker)
@@ -60,8 +61,11 @@ class Application:
         lean = [r for rooms in (RecordRoutes, MergedRoutes, OneRecord) for r in rooms(config, find).routes()]
         proxy = ProxySurface(self.gateway)
         self.traffic = Traffic(clock)
-        self.front = Front(config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy], self.traffic)
+        self.front = Front(
+            config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy], self.traffic, resolver
+        )
         self._delay = LoopDelay(clock)
+        self.waiting = self.front.waiting
         self.metrics = Metrics(self.server.broker, self.traffic, self._delay, self.front.in_flight)
         self.metrics.doors, self.metrics.api_name = self.server.load, self.server.api_name
         self.metrics.zookeeper = self.server.zookeeper_numbers
@@ -105,9 +109,12 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-def create_app(config: Config, clock: Clock | None = None) -> Application:
-    """The whole application over one configuration; nothing is opened before its lifespan begins."""
-    return Application(config, clock)
+def create_app(config: Config, clock: Clock | None = None, resolver: Resolver | None = None) -> Application:
+    """The whole application over one configuration; nothing is opened before its lifespan begins.
+
+    `resolver` says who sends a request; without one everybody is the same.
+    """
+    return Application(config, clock, resolver)
 
 
 def make_fastapi(gateway: Gateway) -> FastAPI:

@@ -47,7 +47,7 @@ _ALSO: dict[str, tuple[int, ...]] = {
     "deleteGroupTopicOffsets": (404, 409),
     "deleteGroupPartitionOffset": (404, 409),
     "joinGroup": (404, 409, 429),
-    "syncGroup": (404, 409),
+    "syncGroup": (404, 409, 429),
     "heartbeat": (404, 409),
     "leaveGroup": (404, 409),
     "createConsumer": (404, 409, 429),
@@ -55,7 +55,7 @@ _ALSO: dict[str, tuple[int, ...]] = {
     "deleteConsumer": (404,),
     "pollConsumer": (404, 409, 416, 429),
     "ackConsumer": (404, 409),
-    "seekConsumer": (404, 409, 410, 416),
+    "seekConsumer": (404, 409, 410, 416, 429),
     "pauseConsumer": (404, 409),
     "resumeConsumer": (404, 409),
 }

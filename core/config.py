@@ -141,6 +141,9 @@ class Config:
     http_max_scan: int = 100_000
     # Streams of records (SSE, NDJSON) at the same time: each holds a connection and a coroutine.
     http_max_streams: int = 5_000
+    # Long polls, joins and streams of one client at the same time: half of the connections, so that others get in.
+    # Behind a proxy all clients have its address; who has strangers in front sets less.
+    http_max_waiting_per_client: int = 5_000
     # A stream without anything to tell says so this often, for proxies that close silent connections (rest.md).
     stream_comment_ms: int = 15_000
     # A stream gets a piece at most this often, so that under load one piece carries many records.

@@ -40,6 +40,7 @@ from app.native.record_json import iso_time, record_texts
 from app.native.records import parse_moment
 from app.native.schemas import PATH_NAME
 from app.requests import ClientGoneError
+from app.waiting import check_share, counted, share
 from core.broker.consumer_messages import (
     EARLIEST,
     LATEST,
@@ -138,6 +139,8 @@ async def poll_consumer(
     The first poll waits for the group as well. A client that closes its connection has been given nothing.
     """
     wanted = wanted or Poll()
+    if wanted.wait_ms:
+        check_share(request.scope)
     options = broker.consumers.get(group, consumer).options
     batch = await _while_connected(
         request,
@@ -163,7 +166,7 @@ async def ack_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerName
 
 @router.post("/{consumer}:seek", operation_id="seekConsumer")
 async def seek_consumer(
-    broker: BrokerDep, group: GroupId, consumer: ConsumerName, wanted: SeekTo
+    broker: BrokerDep, request: Request, group: GroupId, consumer: ConsumerName, wanted: SeekTo
 ) -> ConsumerDetail:
     """Go on elsewhere. What is outstanding of these partitions is forgotten; nothing is committed."""
     consumers = broker.consumers
@@ -171,11 +174,12 @@ async def seek_consumer(
         raise _invalid("Say where to go on: at, or partitions.", "#/at")
     seeks = [_seek(one, f"#/partitions/{index}") for index, one in enumerate(wanted.partitions or ())]
     try:
-        if wanted.at is not None:
-            to, time_ms = _place("at", wanted.at)
-            await consumers.seek_everywhere(group, consumer, to, time_ms=time_ms, wait_ms=wanted.wait_ms)
-        else:
-            await consumers.seek(group, consumer, seeks, wait_ms=wanted.wait_ms)
+        with share(request.scope):
+            if wanted.at is not None:
+                to, time_ms = _place("at", wanted.at)
+                await consumers.seek_everywhere(group, consumer, to, time_ms=time_ms, wait_ms=wanted.wait_ms)
+            else:
+                await consumers.seek(group, consumer, seeks, wait_ms=wanted.wait_ms)
     except BrokerError as error:
         offset = error.details.get("offset")
         raise from_broker(error, offset=offset if isinstance(offset, int) else None) from None
@@ -205,7 +209,8 @@ async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)
     watch = asyncio.ensure_future(_disconnected(request))
     try:
-        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        with counted(request.scope):
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
         raise ClientGoneError

@@ -56,7 +56,7 @@ class KeyedWrites:
             f"topics/{topic}/records",
             key_of(request),
             fingerprint(request, acks, body),
-            principal_of(request),
+            principal_of(request.scope),
         )
 
         def render(results: Sequence[ProduceResult]) -> bytes:

@@ -29,6 +29,7 @@ from app.native.group_schemas import (
 )
 from app.native.groups import GroupId
 from app.native.schemas import PATH_NAME
+from app.waiting import check_share, counted, share
 from core.broker.groups import (
     JoinReply,
     JoinRequest,
@@ -72,10 +73,11 @@ async def join_group(
         wanted.group_instance_id,
     )
     members = broker.groups.members
+    check_share(request.scope)
     if (wanted.topics is None) == (wanted.protocols is None):
         raise _invalid("A member names its topics, or its protocols with their metadata.", "#/topics")
     if wanted.topics is not None:
-        joining = await members.join_topics(
+        joined = members.join_topics(
             group, asked, wanted.topics, wait_ms=wanted.wait_ms, assignor=wanted.assignor or ""
         )
     else:
@@ -85,7 +87,9 @@ async def join_group(
             (one.name, _bytes(one.metadata, f"#/protocols/{index}/metadata"))
             for index, one in enumerate(wanted.protocols or ())
         )
-        joining = await members.join(group, asked, wait_ms=wanted.wait_ms)
+        joined = members.join(group, asked, wait_ms=wanted.wait_ms)
+    with counted(request.scope):
+        joining = await joined
     if joining.reply is None:
         response.status_code = 202
         response.headers.update(_ASK_AGAIN)
@@ -95,15 +99,16 @@ async def join_group(
 
 @router.post("/{member}:sync", operation_id="syncGroup", responses={202: {"model": MemberSynced}})
 async def sync_group(
-    broker: BrokerDep, response: Response, group: GroupId, member: MemberId, body: SyncBody
+    broker: BrokerDep, request: Request, response: Response, group: GroupId, member: MemberId, body: SyncBody
 ) -> MemberSynced:
     """The member's partitions in this generation; 202 while the leader has not assigned yet."""
     brought = [(one.member_id, _assignment(one, index)) for index, one in enumerate(body.assignments or ())]
-    reply = await broker.groups.members.sync(
-        group,
-        SyncRequest(member, body.generation_id, brought, body.group_instance_id),
-        wait_ms=body.wait_ms,
-    )
+    with share(request.scope):
+        reply = await broker.groups.members.sync(
+            group,
+            SyncRequest(member, body.generation_id, brought, body.group_instance_id),
+            wait_ms=body.wait_ms,
+        )
     synced = MemberSynced(
         group_id=group, member_id=member, synced=reply is not None, generation_id=body.generation_id
     )

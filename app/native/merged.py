@@ -24,6 +24,7 @@ from app.native.records import parse_moment
 from app.native.stream_forms import NDJSON, SSE, StreamForm
 from app.native.streams import Listener, Streams, behind_fault, fault_problem, offset_at
 from app.requests import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
+from app.waiting import check_share, counted
 from core.broker.broker import Broker
 from core.broker.state import TopicInfo
 from core.config import Config
@@ -98,7 +99,7 @@ class MergedRoutes:
             limit = whole_number("limit", query["limit"], 1, 2**53)
         if "wait_ms" in query:
             wait_ms = whole_number("wait_ms", query["wait_ms"], 0, self._config.max_wait_ms)
-        self.streams.check_room()
+        self.streams.check_room(request)
         form = FORMS[media_type]
         listener = Listener(self.streams, request, feed, form, position, limit=limit, wait_ms=wait_ms)
         listener.problem = None if gap is None else gap.problem
@@ -277,17 +278,19 @@ class MergedRoutes:
         """A long poll: the first records that come, or none at the deadline. Raises ClientGoneError."""
         broker = self._broker()
         deadline = broker.clock.monotonic() + wait_ms / 1000
+        check_share(request.scope)
         watch = ClientWatch(request, broker)
         texts: list[bytes] = []
         try:
-            while not texts and (left := deadline - broker.clock.monotonic()) > 0:
-                if self._fanout.caught_up(feed, position):
-                    woken = await broker.wait_for_topic(feed.topic, feed.partitions, left, watch)
-                    if watch.gone:
-                        raise ClientGoneError
-                    if not woken:
-                        break
-                texts, position = await self._collect(feed, position, limit, max_bytes)
+            with counted(request.scope):
+                while not texts and (left := deadline - broker.clock.monotonic()) > 0:
+                    if self._fanout.caught_up(feed, position):
+                        woken = await broker.wait_for_topic(feed.topic, feed.partitions, left, watch)
+                        if watch.gone:
+                            raise ClientGoneError
+                        if not woken:
+                            break
+                    texts, position = await self._collect(feed, position, limit, max_bytes)
         finally:
             watch.close()
         return texts, position

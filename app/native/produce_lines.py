@@ -26,6 +26,7 @@ from app.native.produce_body import ProduceBody
 from app.native.record_json import written_record
 from app.native.record_schemas import RecordError, RecordWritten
 from app.requests import ClientGoneError, Request, Streamed, Write, invalid_parameter
+from app.waiting import check_share, counted
 from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
@@ -64,6 +65,7 @@ class ProduceLines:
                 "Idempotency-Key",
                 "An Idempotency-Key is bound to one body; a stream of lines has no end to bind.",
             )
+        check_share(request.scope)
         limit = self._config.http_max_streams
         if self.open >= limit:
             raise BrokerError(
@@ -128,10 +130,11 @@ class _Lines:
         """Read, write and answer until the body ends. Raises ClientGoneError."""
         self._owner.open += 1
         try:
-            while (piece := await self._receive()) is not None:
-                await self._take(write, *piece)
-                if not piece[1]:
-                    return
+            with counted(self._request.scope):
+                while (piece := await self._receive()) is not None:
+                    await self._take(write, *piece)
+                    if not piece[1]:
+                        return
             retry = self._config.stream_retry_ms
             bye = {
                 "reason": "The server is stopping; what was not answered was not written.",

@@ -23,6 +23,7 @@ from app.native.produce_lines import ProduceLines, wants_lines
 from app.native.record_json import iso_time, record_page, written_record
 from app.native.record_schemas import RecordsWritten
 from app.requests import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
+from app.waiting import check_share, counted
 from core.broker.broker import Broker
 from core.broker.records import ProduceResult, ReadResult
 from core.config import Config
@@ -171,6 +172,7 @@ class RecordRoutes:
             result = await broker.read(address, offset, max_bytes=max_bytes, max_records=limit)
             if result.records or not wait_ms:
                 return result
+            check_share(request.scope)
             return await while_connected(
                 request,
                 broker.read(address, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms),
@@ -186,7 +188,8 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)
     watch = asyncio.ensure_future(request.disconnected())
     try:
-        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        with counted(request.scope):
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
         raise ClientGoneError

@@ -29,6 +29,7 @@ from app.native.cursor import Position
 from app.native.fanout import Fanout, Feed, Piece, ReadFaultError
 from app.native.stream_forms import StreamForm
 from app.requests import ClientGoneError, Request, Write
+from app.waiting import check_share, counted
 from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
@@ -43,8 +44,9 @@ class Streams:
         self.fanout = fanout
         self.open = 0
 
-    def check_room(self) -> None:
-        """Raise THROTTLING_QUOTA_EXCEEDED when there are as many streams as there may be."""
+    def check_room(self, request: Request) -> None:
+        """Raise THROTTLING_QUOTA_EXCEEDED when there are as many streams as there may be, or of this client."""
+        check_share(request.scope)
         limit = self.config.http_max_streams
         if self.open >= limit:
             raise BrokerError(
@@ -98,7 +100,8 @@ class Listener:
         self._streams.open += 1
         watch = ClientWatch(self._request, self._broker)
         try:
-            await self._run(write, watch)
+            with counted(self._request.scope):
+                await self._run(write, watch)
         except asyncio.CancelledError:
             # The server's patience with a slow reader is over at the end of a drain.
             if self._broker.ready:

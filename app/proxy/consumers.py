@@ -47,6 +47,7 @@ from app.proxy.schemas import (
     Topics,
 )
 from app.requests import Answer, ClientGoneError, Request
+from app.waiting import check_share, counted
 from core.broker.broker import Broker
 from core.broker.consumer_messages import (
     MIXED_SUBSCRIPTION,
@@ -293,10 +294,12 @@ class _Poll:
                 return batch
         if not request.body_was_read:
             await request.body()
+        check_share(request.scope)
         waiting = asyncio.ensure_future(self._poll(limit, self._wait_ms))
         gone = asyncio.ensure_future(request.disconnected())
         try:
-            await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
+            with counted(request.scope):
+                await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
             if not gone.done():
                 return waiting.result()
             if waiting.done() and waiting.exception() is None:

@@ -22,6 +22,7 @@ from app.proxy.media import accept_of
 from app.proxy.schemas import ConsumerRecord, ProxyHeader
 from app.proxy.topics import partition_number
 from app.requests import Answer, Request
+from app.waiting import check_share
 from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError
@@ -125,6 +126,7 @@ class PartitionReadRoutes:
                 address, offset, max_bytes=max_bytes, max_records=config.http_max_limit
             )
             if not result.records and wait_ms:
+                check_share(request.scope)
                 result = await while_connected(
                     request,
                     broker.read(
