@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.broker.group_members import offers
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 HOST = "line:"
 # Characters of a group's and a member's name: as for topics, and far below what the binary port can tell.
 MAX_NAME = 249
+# Seconds before a round that the coordinator could not serve is tried again.
+RETRY_DELAY = 0.1
 _AGAIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
 
 
@@ -286,7 +289,7 @@ class LineMembers:
     def _start(self, group_id: str, member_id: str, request: JoinRequest) -> asyncio.Task[ErrorCode]:
         task = asyncio.get_running_loop().create_task(self._round(group_id, member_id, request))
         self._rounds[group_id, member_id] = _Round(request.protocols, task)
-        task.add_done_callback(lambda _: self._round_over(group_id, member_id))
+        task.add_done_callback(partial(self._round_over, group_id, member_id))
         return task
 
     async def _round(self, group_id: str, member_id: str, request: JoinRequest) -> ErrorCode:
@@ -301,10 +304,16 @@ class LineMembers:
                 return error
             request.member_id = member_id
 
-    def _round_over(self, group_id: str, member_id: str) -> None:
+    def _round_over(self, group_id: str, member_id: str, task: asyncio.Task[ErrorCode]) -> None:
         self._rounds.pop((group_id, member_id), None)
-        # The next round may have begun while this one ended.
-        self._group_moved(group_id)
+        if task.cancelled():
+            return
+        if task.exception() or task.result():
+            # The coordinator could not: the disk is full, or the like. Not at once again.
+            asyncio.get_running_loop().call_later(RETRY_DELAY, self._group_moved, group_id)
+        else:
+            # The next round may have begun while this one ended.
+            self._group_moved(group_id)
 
     def _remove(self, group_id: str, member_id: str) -> None:
         async def leave() -> None:

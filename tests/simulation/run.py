@@ -19,13 +19,14 @@ from core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffset
 from tests.core.log.disk import Died
 from tests.simulation.faults import Faults, Trimmer, Vandal
 from tests.simulation.ledger import BrokenPromiseError, Ledger
+from tests.simulation.lines import LineMember, LineWriter
 from tests.simulation.loop import SimLoop
 from tests.simulation.machine import Machine
 from tests.simulation.members import ManagedConsumer, Member
 from tests.simulation.producers import IdempotentProducer, KeyWriter, PlainProducer, RestProducer
 from tests.simulation.readers import Reader, fetch, values_of
 from tests.simulation.streams import KafkaStream
-from tests.simulation.world import FINISH_SECONDS, KAFKA_PORT, Client, World
+from tests.simulation.world import FINISH_SECONDS, KAFKA_PORT, TEXT_PORT, Client, World
 
 CREATE_TOPICS, LIST_OFFSETS = 19, 2
 # Virtual seconds under faults; then peace, and the final reckoning.
@@ -39,6 +40,8 @@ CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("reader", Reader, 2),
     ("member", Member, 2),
     ("managed", ManagedConsumer, 2),
+    ("line", LineWriter, 1),
+    ("linemember", LineMember, 3),
     ("vandal", Vandal, 1),
     ("trimmer", Trimmer, 1),
 )
@@ -113,7 +116,11 @@ async def _run(loop: SimLoop, seed: int, data_dir: Path, seconds: float, outcome
     chance = random.Random(f"run {seed}")
     config = Config(
         data_dir=data_dir,
-        listeners=(Endpoint("http", "127.0.0.1", 8082), Endpoint("kafka", "127.0.0.1", KAFKA_PORT)),
+        listeners=(
+            Endpoint("http", "127.0.0.1", 8082),
+            Endpoint("kafka", "127.0.0.1", KAFKA_PORT),
+            Endpoint("text", "127.0.0.1", TEXT_PORT),
+        ),
         group_initial_rebalance_delay_ms=chance.choice((0, 500, 3000)),
         checkpoint_interval_ms=chance.choice((1000, 10_000)),
         compaction_interval_ms=2_000,

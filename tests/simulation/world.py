@@ -14,6 +14,7 @@ from tests.simulation.machine import Machine
 from tests.simulation.streams import GoneError
 
 KAFKA_PORT = 9092
+TEXT_PORT = 9090
 # Who is not through with his last request after so long a time of peace waits for ever.
 FINISH_SECONDS = 600.0
 
