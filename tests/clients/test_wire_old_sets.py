@@ -1,4 +1,4 @@
-"""Hostile message sets from a client of 2014: refused by a code, nothing kept, memory bounded, the connection fine."""
+"""Hostile message sets of a client of 2014: refused by a code, nothing kept, memory bounded, the connection fine."""
 
 from __future__ import annotations
 

@@ -63,6 +63,9 @@ DIFFERENCES: dict[str, tuple[str, str]] = {
     "fetch inside gzip wrapper (offset 3)": (OPENED, sized(ZIP[6:])),
     "offsets latest of zip": (OPENED, sized("00000002000000000000001c0000000000000000")),
 }
+#: Which have no answer, and a question behind them that has one.
+PRODUCES = (b"\0\0", b"\0\3")
+OFFSETS = next(row["request"] for row in ROWS if row["case"] == "offsets latest max 1")
 FRAME_SIZES = {"frame size -1": -1, "frame size 0": 0, "frame size 3": 3, "frame size 2147483647": 2**31 - 1}
 PIPELINED = "two pipelined requests (fetch max 40, offsets latest)"
 
@@ -88,6 +91,10 @@ async def outcome(port: int, request: bytes, expects_answer: bool) -> str:
         writer.write(request)
         return await asyncio.wait_for(answer(reader), 20 if expects_answer else 0.1)
     except TimeoutError:
+        if request[4:6] in PRODUCES:
+            # The next row asks over another connection, on a machine that may be slow: wait until this one is done.
+            writer.write(bytes.fromhex(OFFSETS))
+            await asyncio.wait_for(answer(reader), 20)
         return "open"
     except (asyncio.IncompleteReadError, ConnectionError):
         return "closed"
