@@ -10,7 +10,7 @@ import pytest
 from core.errors import ErrorCode
 from tests.broker_process import BrokerProcess
 from tests.clients.driver import Driver, Message, RefusedError
-from tests.clients.every_client import GetClient, able
+from tests.clients.every_client import DRIVERS, OLD_DRIVERS, GetClient, able
 from tests.clients.wire import NOW, Wire
 
 # kafka-python drops a socket without closing it now and then when its broker goes away.
@@ -28,7 +28,7 @@ def _values(found: list[Message]) -> list[str]:
     return [(message.value or b"").decode() for message in found]
 
 
-@pytest.mark.parametrize("driver", able("write", "read"))
+@pytest.mark.parametrize("driver", able("write", "read", among=(*DRIVERS, *OLD_DRIVERS)))
 def test_writing_to_a_topic_that_is_not_there_makes_it(client: GetClient, driver: type[Driver]) -> None:
     topic = f"made-by-{driver.name}"
     client(driver).write(topic, 0, _messages("first"))
@@ -64,8 +64,15 @@ def test_an_offset_beyond_the_end_is_refused(client: GetClient, wire: Wire, driv
     assert refused.value.code in (ErrorCode.OFFSET_OUT_OF_RANGE, LIBRDKAFKA_NO_RESET)
 
 
+# One of each age: their pins differ in what they say, not in how they live.
+AGES = (
+    *DRIVERS,
+    *(d for d in OLD_DRIVERS if d.name in ("kafka-python-2.0.2-as-0.9", "kcat-as-0.8.2", "kafka-node")),
+)
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
-@pytest.mark.parametrize("driver", able("write", "read"))
+@pytest.mark.parametrize("driver", able("write", "read", among=AGES))
 def test_a_client_goes_on_after_its_broker_was_restarted(
     client: GetClient, broker: BrokerProcess, driver: type[Driver], end: str
 ) -> None:

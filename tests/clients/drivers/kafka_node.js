@@ -29,7 +29,8 @@ const open = {}
 const ready = (name, make) => open[name] || (open[name] = new Promise((resolve, reject) => {
   const made = make()
   made.once('ready', () => resolve(made))
-  made.once('error', reject)
+  // It tells of a lost connection by an error that ends the process if nobody listens, and connects again.
+  made.on('error', reject)
 }))
 // 2: by key; it hashes in a way of its own.
 const producer = () => ready('producer', () => new Producer(new KafkaClient(options()), { requireAcks: -1, ackTimeoutMs: 30000 }))
