@@ -61,6 +61,8 @@ class Exchange:
 
     # As attributes of the class, what is so at the beginning costs nothing to set.
     disconnected = False
+    # Whether the client waits to be told to send its body.
+    expects_continue = False
     # Bytes of the body that nobody has received yet, and whether more will come.
     held = 0
     more_body = True
@@ -73,12 +75,11 @@ class Exchange:
     _left = 0
     _event: asyncio.Event | None = None
 
-    def __init__(self, connection: Connection, keep_alive: bool, expects_continue: bool) -> None:
+    def __init__(self, connection: Connection, keep_alive: bool) -> None:
         self._connection = connection
         self.scope: Scope = {}
-        # Whether the connection goes on afterwards, and whether the client waits to be told to send its body.
+        # Whether the connection goes on afterwards.
         self.keep_alive = keep_alive
-        self.expects_continue = expects_continue
         self._parts: list[bytes] = []
 
     async def run(self, app: ASGIApp) -> None:

@@ -59,7 +59,6 @@ class HttpProtocol(asyncio.Protocol):
         # The request that is arriving.
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._expects_continue = False
         self._begun = False
         self._in_headers = True
         self._header_bytes = 0
@@ -248,7 +247,6 @@ class HttpProtocol(asyncio.Protocol):
         """A request begins."""
         self._url = b""
         self._headers = []
-        self._expects_continue = False
         self._begun = True
 
     def on_url(self, url: bytes) -> None:
@@ -257,10 +255,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header line."""
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self._expects_continue = True
-        self._headers.append((name, value))
+        self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The header lines are complete: an exchange begins, or waits its turn."""
@@ -268,7 +263,7 @@ class HttpProtocol(asyncio.Protocol):
         self._head_is_due = False
         parser = self._parser
         version = parser.get_http_version()
-        exchange = Exchange(self, version != "1.0" and parser.should_keep_alive(), self._expects_continue)
+        exchange = Exchange(self, version != "1.0" and parser.should_keep_alive())
         url = self._url
         if url[:1] == b"/" and b"#" not in url:
             raw_path, _, query = url.partition(b"?")
@@ -321,6 +316,7 @@ class HttpProtocol(asyncio.Protocol):
         exchange.begun = True
         work = exchange.run(self._app)
         if not at_once:
+            exchange.expects_continue = exchange.more_body and _expects_continue(exchange.scope["headers"])
             self._in_task(work)
             return
         context = contextvars.copy_context()
@@ -401,3 +397,8 @@ class HttpProtocol(asyncio.Protocol):
 def _address(found: Any) -> tuple[str, int] | None:
     """Host and port of one end of a TCP connection; None for other sockets."""
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) else None
+
+
+def _expects_continue(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether the client waits to be told to send its body."""
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)

@@ -58,7 +58,7 @@ class RecordVerbs(BatchVerbs):
         as the Java client does), else to one partition per call, which rotates. A topic that does not exist
         is created where the settings allow it. Raises UNKNOWN_TOPIC_OR_PARTITION when it may not be.
         """
-        info = await self.topic_or_create(topic)
+        info = self._topics.get(topic) or await self.topic_or_create(topic)
         if partition is not None:
             self.log(TopicPartition(topic, partition))
         results: list[ProduceResult] = [UNDONE] * len(records)

@@ -51,7 +51,8 @@ class Wire:
 
 
 def exchange_of(wire: Wire, method: str = "POST", **options: Any) -> Exchange:
-    exchange = Exchange(wire, options.get("keep_alive", True), options.get("expects_continue", False))
+    exchange = Exchange(wire, options.get("keep_alive", True))
+    exchange.expects_continue = options.get("expects_continue", False)
     exchange.scope = {"method": method}
     return exchange
 
