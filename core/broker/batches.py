@@ -44,11 +44,18 @@ class BatchVerbs(TopicVerbs):
     # --- append --------------------------------------------------------------------------------------------
 
     def append(
-        self, topic_partition: TopicPartition, records: memoryview, *, acks: int = 1, magic: int = MAGIC
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        *,
+        acks: int = 1,
+        magic: int = MAGIC,
+        built: bool = False,
     ) -> AppendResult:
         """Append the record batches of one produce request to one partition; the offsets they got.
 
-        `records` may lie in a receive buffer: offsets are written into it, and nothing keeps it. The result
+        `records` may lie in a receive buffer: offsets are written into it, and nothing keeps it; `built` says that
+        they are a batch that this process has just built. The result
         is in the page cache (it survives the death of the process); `durable` says when it is on disk.
         Raises CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, NOT_ENOUGH_REPLICAS,
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
@@ -63,7 +70,7 @@ class BatchVerbs(TopicVerbs):
         now = self.clock.wall_ms()
         limit = self.config.max_decompressed_bytes
         if magic == MAGIC:
-            checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit)
+            checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit, built=built)
         else:
             checked = up_convert(records, config, now_ms=now, max_bytes=limit)
         return self._append(log, topic_partition, checked)

@@ -146,15 +146,15 @@ class RecordVerbs(BatchVerbs):
         now: int,
         results: list[ProduceResult],
     ) -> None:
-        done = self.append(address, memoryview(batch), acks=acks)
+        done = self.append(address, memoryview(batch), acks=acks, built=True)
         partition, first, append_time = address.partition, done.base_offset, done.log_append_time
         if append_time >= 0:
             made = [ProduceResult(partition, first + i, append_time) for i in range(len(indexes))]
         else:
-            times = [records[index].timestamp for index in indexes]
+            chosen = records if len(indexes) == len(records) else [records[index] for index in indexes]
             made = [
-                ProduceResult(partition, offset, now if given is None else given)
-                for offset, given in enumerate(times, first)
+                ProduceResult(partition, offset, now if record.timestamp is None else record.timestamp)
+                for offset, record in enumerate(chosen, first)
             ]
         if len(made) == len(results):
             results[:] = made

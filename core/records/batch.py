@@ -143,16 +143,14 @@ def build_batch(
     """
     if not records:
         raise BrokerError(ErrorCode.INVALID_RECORD, "A batch needs at least one record.")
-    fields: list[RecordFields] = []
-    append = fields.append
-    own_times = False
-    for delta, record in enumerate(records):
-        timestamp = record.timestamp
-        if timestamp is None:
-            timestamp = now_ms
-        else:
-            own_times = True
-        append((delta, timestamp, record.key, record.value, record.headers))
+    fields: list[RecordFields]
+    if all([record.timestamp is None for record in records]):  # noqa: C419 (a third of the time)
+        fields = [(delta, now_ms, r.key, r.value, r.headers) for delta, r in enumerate(records)]
+        latest = now_ms
+    else:
+        times = [now_ms if record.timestamp is None else record.timestamp for record in records]
+        fields = [(i, times[i], r.key, r.value, r.headers) for i, r in enumerate(records)]
+        latest = max(times)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -162,7 +160,7 @@ def build_batch(
         attributes=(TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0),
         last_offset_delta=len(fields) - 1,
         base_timestamp=fields[0][1],
-        max_timestamp=max([item[1] for item in fields]) if own_times else now_ms,
+        max_timestamp=latest,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
