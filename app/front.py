@@ -162,7 +162,7 @@ class Front:
     async def _serve(self, request: Request, sender: _Sender) -> None:
         scope = request.scope
         try:
-            answer = await self._answer(request, sender)
+            answer = await self._handle(request, sender)
             if isinstance(answer, Streamed):
                 await sender.stream(answer, scope["method"])
                 return
@@ -181,10 +181,11 @@ class Front:
             answer = refusal(Problem("internal-error", "The server failed; its log says more."), scope)
         finally:
             request.release()
-        if answer is not None:
+        if answer is not None and not sender.answer_at_once(answer):
             await sender.answer(answer)
 
-    async def _answer(self, request: Request, sender: _Sender) -> Answer | Streamed | None:
+    def _handle(self, request: Request, sender: _Sender) -> Awaitable[Answer | Streamed | None]:
+        """What will answer, once the rules for all requests are kept; it is not begun yet."""
         scope = request.scope
         method = scope["method"]
         host = request.headers.get(b"host")
@@ -194,10 +195,21 @@ class Front:
             if method not in _READING:
                 self._cors.check_write(origin, host)
             elif method == "OPTIONS" and (granted := self._cors.preflight(origin, request.headers)):
-                return granted
+                return _ready(granted)
         if self._resolver is not None:
-            await in_task()
-            await resolve(self._resolver, request)
+            return self._handle_resolved(self._resolver, request, sender)
+        return self._route(request, sender)
+
+    async def _handle_resolved(
+        self, resolver: Resolver, request: Request, sender: _Sender
+    ) -> Answer | Streamed | None:
+        await in_task()
+        await resolve(resolver, request)
+        return await self._route(request, sender)
+
+    def _route(self, request: Request, sender: _Sender) -> Awaitable[Answer | Streamed | None]:
+        scope = request.scope
+        method = scope["method"]
         known = self._taken.get((method, raw := scope.get("raw_path")))
         if known is None:
             path = decode_path(scope)
@@ -208,7 +220,12 @@ class Front:
                 self._taken[method, raw] = known
         if known is not None:
             handle, segments, request.route = known
-            return await handle(request, segments)
+            return handle(request, segments)
+        return self._answer_elsewhere(request, path, sender)
+
+    async def _answer_elsewhere(
+        self, request: Request, path: str, sender: _Sender
+    ) -> Answer | Streamed | None:
         await in_task()
         for surface in self._surfaces:
             if surface.owns(path):
@@ -344,6 +361,10 @@ def refusal(error: Problem | BrokerError, scope: Scope) -> Answer:
     return Answer(problem.status, rendered.body, rendered.media_type.encode(), headers)
 
 
+async def _ready(answer: Answer) -> Answer:
+    return answer
+
+
 class _Sender:
     """Sends answers with the lines that all of them carry."""
 
@@ -360,9 +381,22 @@ class _Sender:
         self.status = CLIENT_GONE
         self.sent = 0
 
-    async def answer(self, answer: Answer) -> None:
-        """Send a whole answer."""
+    def answer_at_once(self, answer: Answer) -> bool:
+        """Send a whole answer where nothing has to be waited for; else False, and nothing is done."""
+        if self._direct is None or not self._direct.answer(answer.status, self._head(answer), answer.body):
+            return False
         self.started = True
+        return True
+
+    async def answer(self, answer: Answer) -> None:
+        """Send a whole answer by ASGI's messages."""
+        self.started = True
+        await self._send(
+            {"type": "http.response.start", "status": answer.status, "headers": self._head(answer)}
+        )
+        await self._send({"type": "http.response.body", "body": answer.body})
+
+    def _head(self, answer: Answer) -> list[tuple[bytes, bytes]]:
         self.status = answer.status
         self.sent = len(answer.body)
         headers = [(b"x-request-id", self._request_id), _NOSNIFF, *answer.headers]
@@ -371,10 +405,7 @@ class _Sender:
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-type", answer.media_type))
             headers.append((b"content-length", b"%d" % len(answer.body)))
-        if self._direct is not None and self._direct.answer(answer.status, headers, answer.body):
-            return
-        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": answer.body})
+        return headers
 
     async def stream(self, answer: Streamed, method: str) -> None:
         """Send an answer piece by piece, as it comes."""
