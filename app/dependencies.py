@@ -1,38 +1,14 @@
-"""What routes need, handed to them: the broker, and the addresses that this process listens on."""
+"""What FastAPI's routes need, handed to them: the gateway and its broker."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.gateway import Gateway
 from app.requests import invalid_parameter
 from core.broker.broker import Broker
-from core.config import Config, Endpoint
-from core.types import ApiSupport
-
-
-class Gateway:
-    """What the HTTP surfaces share: the settings, the broker once it is open, the addresses really bound."""
-
-    def __init__(self, config: Config, broker: Broker) -> None:
-        self.config = config
-        self.broker = broker
-        # What the Kafka door serves: the server's to say.
-        self.protocol_versions: Callable[[], list[ApiSupport]] = list
-        # How the registration in ZooKeeper stands; None where there is to be none.
-        self.zookeeper_state: Callable[[], str | None] = lambda: None
-        self.endpoints: list[Endpoint] = []
-        self.http_endpoints: list[Endpoint] = []
-        # Changes of topics over HTTP run one after the other, so that nothing happens between an If-Match
-        # and its change.
-        self.topic_changes = asyncio.Lock()
-
-    def current_broker(self) -> Broker:
-        """The broker, for the lean routes."""
-        return self.broker
 
 
 async def gateway(request: Request) -> Gateway:

@@ -4,42 +4,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-
-from app import operations, problem_pages
-from app.console import routes as console
-from app.dependencies import Gateway, known_parameters_only
-from app.docs import routes as docs
-from app.errors import RENDERERS, Problem
-from app.front import Front, refusal
+from app.errors import RENDERERS
+from app.exchange import ASGIApp
+from app.front import Front, Surface
+from app.gateway import Gateway
+from app.late import LateApp
 from app.metrics import Metrics
-from app.native import cluster, consumers, groups, members, topics
 from app.native.merged import MergedRoutes
 from app.native.one_record import OneRecord
 from app.native.records import RecordRoutes
+from app.operations import Operations
 from app.principal import Resolver
 from app.proxy.surface import RENDERERS as PROXY_RENDERERS
 from app.proxy.surface import ProxySurface
-from app.requests import Answer, Receive, Scope, Send
+from app.requests import Receive, Scope, Send
 from app.traffic import LoopDelay, Traffic
-from app.validation_errors import problem_of_http_error, problem_of_validation
-from app.version import VERSION
 from core.clock import Clock
 from core.config import Config
-from core.errors import BrokerError
 from core.server import Server
 
 NATIVE_PREFIX = "/api/v1"
 # What the front door refuses before a surface is asked has the shape of the surface that was meant.
 RENDERERS[:0] = PROXY_RENDERERS
-DESCRIPTION = (
-    "Sluice: a Kafka that you can curl. The native HTTP API of a broker that Kafka clients reach on its binary "
-    "port. Every refusal is a problem document (RFC 9457)."
-)
 
 
 class Application:
@@ -56,20 +43,26 @@ class Application:
         self.gateway.protocol_versions = self.server.protocol_versions
         self.gateway.zookeeper_state = self.server.zookeeper_state
         self.gateway.http_endpoints = [e for e in config.listeners if e.scheme == "http"]
-        self.fastapi = make_fastapi(self.gateway)
         find = self.gateway.current_broker
         lean = [r for rooms in (RecordRoutes, MergedRoutes, OneRecord) for r in rooms(config, find).routes()]
-        proxy = ProxySurface(self.gateway)
         self.traffic = Traffic(clock)
+        operations = Operations(self.gateway)
+        self.control = LateApp(self._load_control)
+        surfaces: list[Surface] = [operations, ProxySurface(self.gateway)]
         self.front = Front(
-            config, clock, self.fastapi, lean, f"{NATIVE_PREFIX}/", [proxy], self.traffic, resolver
+            config, clock, self.control, lean, f"{NATIVE_PREFIX}/", surfaces, self.traffic, resolver
         )
         self._delay = LoopDelay(clock)
         self.waiting = self.front.waiting
         self.metrics = Metrics(self.server.broker, self.traffic, self._delay, self.front.in_flight)
         self.metrics.doors, self.metrics.api_name = self.server.load, self.server.api_name
         self.metrics.zookeeper = self.server.zookeeper_numbers
-        self.fastapi.state.metrics = self.metrics
+        operations.metrics = self.metrics
+
+    def _load_control(self) -> ASGIApp:
+        from app.control import make_fastapi
+
+        return make_fastapi(self.gateway)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
@@ -115,62 +108,3 @@ def create_app(config: Config, clock: Clock | None = None, resolver: Resolver | 
     `resolver` says who sends a request; without one everybody is the same.
     """
     return Application(config, clock, resolver)
-
-
-def make_fastapi(gateway: Gateway) -> FastAPI:
-    """The FastAPI application with all routes that are not lean."""
-    from fastapi import Depends
-
-    app = FastAPI(
-        title="Sluice",
-        version=VERSION,
-        description=DESCRIPTION,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        exception_handlers=_exception_handlers(),
-    )
-    app.state.gateway = gateway
-    strict = [Depends(known_parameters_only)]
-    app.include_router(operations.router)
-    app.include_router(problem_pages.router)
-    app.include_router(console.router)
-    app.include_router(docs.router)
-    app.include_router(cluster.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    app.include_router(topics.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    app.include_router(groups.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    app.include_router(members.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    app.include_router(consumers.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    return app
-
-
-def _exception_handlers() -> dict[Any, Any]:
-    async def refuse(request: Request, error: Problem | BrokerError) -> Response:
-        return _response(refusal(error, request.scope))
-
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return _response(refusal(problem_of_validation(error), request.scope))
-
-    async def http_error(request: Request, error: HTTPException) -> Response:
-        return _response(refusal(problem_of_http_error(error, request), request.scope))
-
-    async def failure(request: Request, error: Exception) -> Response:
-        # The front door logs it: Starlette raises it again once this answer is sent.
-        problem = Problem("internal-error", "The server failed; its log says more.")
-        return _response(refusal(problem, request.scope))
-
-    return {
-        Exception: failure,
-        Problem: refuse,
-        BrokerError: refuse,
-        RequestValidationError: invalid,
-        HTTPException: http_error,
-    }
-
-
-def _response(answer: Answer) -> Response:
-    response = Response(answer.body, answer.status, media_type=answer.media_type.decode())
-    for name, value in answer.headers:
-        response.headers[name.decode()] = value.decode("latin-1")
-    return response

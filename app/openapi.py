@@ -9,12 +9,13 @@ from typing import Any
 
 from fastapi.openapi.utils import get_openapi
 
-from app.dependencies import Gateway
+from app import operations
+from app.control import DESCRIPTION, NATIVE_PREFIX, make_fastapi
 from app.errors import KINDS, PROBLEM_MEDIA_TYPE
-from app.main import DESCRIPTION, NATIVE_PREFIX, make_fastapi
+from app.gateway import Gateway
 from app.native import merged_openapi, record_openapi
 from app.native.consumer_schemas import BATCH_SCHEMA
-from app.native.schemas import ProblemDocument
+from app.native.schemas import Health, ProblemDocument
 from app.openapi_names import name_enums, whole_bounds, without_null_body
 from app.proxy import openapi as proxy_openapi
 from app.version import VERSION
@@ -94,12 +95,16 @@ def document() -> dict[str, Any]:
     schemas |= problem.pop("$defs", {})
     schemas["ProblemDocument"] = problem
     schemas["PolledBatch"] = BATCH_SCHEMA
+    schemas["Health"] = Health.model_json_schema(ref_template=_REF)
+    # What is null is left out.
+    del schemas["Health"]["properties"]["zookeeper"]["default"]
     schemas |= record_openapi.schemas() | merged_openapi.schemas() | proxy_openapi.schemas()
     for room in (record_openapi, merged_openapi):
-        for path, operations in room.paths(NATIVE_PREFIX, config).items():
-            whole["paths"].setdefault(path, {}).update(operations)
-    for path, operations in whole["paths"].items():
-        for method, operation in operations.items():
+        for path, methods in room.paths(NATIVE_PREFIX, config).items():
+            whole["paths"].setdefault(path, {}).update(methods)
+    whole["paths"] |= operations.paths()
+    for path, methods in whole["paths"].items():
+        for method, operation in methods.items():
             _add_errors(path, method, operation)
             without_null_body(operation)
     whole["paths"] |= proxy_openapi.paths(config, _HEADERS)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from bench.case import Figure, case, least_of, median_of
+from bench.http import Http, get
 from bench.load import METADATA, Connection, batch_of, fetch_frame, framed, produce_frame
 from bench.server import broker, cpu_ns, descriptors, measured_cpu, resident_bytes
 from core.protocol.messages.create_topics import CreatableTopic
@@ -41,7 +42,7 @@ def seconds_to_first_answer(server: BrokerProcess) -> float:
 @case
 def start(repeats: int) -> list[Figure]:
     """From the start of the process to the first answer: an empty directory, and after a clean stop."""
-    fresh, again, work, idle = [], [], [], []
+    fresh, again, work, idle, first, loaded = [], [], [], [], [], []
     for _ in range(min(repeats, 5)):
         with tempfile.TemporaryDirectory(prefix="sluice-bench-") as directory:
             server = BrokerProcess(Path(directory) / "data")
@@ -51,12 +52,20 @@ def start(repeats: int) -> list[Figure]:
             work.append(cpu_ns(server.pid) / 1e9)
             time.sleep(1)
             idle.append(resident_bytes(server.pid) / MIB)
+            begin = time.perf_counter()
+            http = Http(server)
+            http.call(get("/api/v1/topics"))
+            http.close()
+            first.append(time.perf_counter() - begin)
+            loaded.append(resident_bytes(server.pid) / MIB)
             server.kill()
     return [
         median_of("start to first answer, empty directory", fresh, "s", 1),
         median_of("start to first answer, after a clean stop", again, "s", 1),
         least_of("the same, processor time", work, "s"),
         median_of("resident memory, idle", idle, "MiB", 80),
+        median_of("  after the first request for a control route", loaded, "MiB"),
+        median_of("  that request, which loads them", first, "s"),
     ]
 
 

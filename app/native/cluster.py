@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from app.dependencies import BrokerDep, Gateway, GatewayDep
+from app.dependencies import BrokerDep, GatewayDep
+from app.gateway import Gateway
 from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview, ProtocolApi, ProtocolVersions
 from app.version import VERSION
 from core.config import Endpoint

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from app.dependencies import Gateway
 from app.errors import Problem, Rendered
 from app.front import method_not_allowed
+from app.gateway import Gateway
 from app.proxy.consumers import ConsumerRoutes, Instances
 from app.proxy.dialect import DIALECTS
 from app.proxy.errors import ProxyError, as_problem, body_of, code_of, render_before_routing

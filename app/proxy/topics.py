@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from app.dependencies import Gateway
+from app.gateway import Gateway
 from app.proxy.bodies import json_answer
 from app.proxy.errors import INSTANCE_NOT_FOUND, ProxyError, topic_not_found
 from app.proxy.schemas import BrokerIds, PartitionMetadata, PartitionOffsets, Replica, TopicMetadata

@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from app.control import make_fastapi
 from app.main import Application
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 async def test_the_gateway_hands_out_the_broker_of_this_application(app: Application) -> None:
     assert app.gateway.current_broker() is app.server.broker
-    assert app.fastapi.state.gateway is app.gateway
+    assert make_fastapi(app.gateway).state.gateway is app.gateway
     assert [e.scheme for e in app.gateway.endpoints] == ["kafka"]
 
 

@@ -105,9 +105,10 @@ def _routes(app: Application) -> list[dict[str, Any]]:
     from app.native import cluster, topics
     from app.native.records import RecordRoutes
 
-    found = []
+    found: list[dict[str, Any]] = [{"path": path, "methods": ["GET"]} for path in health.paths()]
+    assert all(health.Operations(app.gateway).owns(one["path"]) for one in found)
     for prefix, router in (
-        ("", health.router), ("", problem_pages.router), ("/api/v1", cluster.router), ("/api/v1", topics.router),
+        ("", problem_pages.router), ("/api/v1", cluster.router), ("/api/v1", topics.router),
     ):  # fmt: skip
         for route in router.routes:
             found.append({"path": prefix + route.path, "methods": route.methods})  # type: ignore[attr-defined]

@@ -1,0 +1,83 @@
+"""An application that is loaded by the first request for it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from app.late import LateApp
+
+SCOPE = {"type": "http"}
+
+
+async def nothing(*_: Any) -> Any:
+    return None
+
+
+class Loads:
+    """Counts loads; the first may fail, or wait until it may go on."""
+
+    def __init__(self, fails: int = 0) -> None:
+        self.count, self.fails = 0, fails
+        self.threads: list[threading.Thread] = []
+        self.go = threading.Event()
+        self.calls = 0
+
+    def __call__(self) -> Any:
+        self.count += 1
+        self.threads.append(threading.current_thread())
+        self.go.wait(5)
+        if self.count <= self.fails:
+            raise ImportError("broken")
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            assert scope is SCOPE
+            self.calls += 1
+
+        return app
+
+
+async def test_requests_that_come_meanwhile_wait_for_one_load_in_a_thread() -> None:
+    loads = Loads()
+    late = LateApp(loads)
+    waiting = [asyncio.create_task(late(SCOPE, nothing, nothing)) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    assert not late.loaded and loads.calls == 0
+    loads.go.set()
+    await asyncio.gather(*waiting)
+    await late(SCOPE, nothing, nothing)
+    assert (loads.count, loads.calls, late.loaded) == (1, 4, True)
+    assert threading.current_thread() not in loads.threads
+
+
+async def test_one_who_goes_away_does_not_take_it_from_the_others() -> None:
+    loads = Loads()
+    late = LateApp(loads)
+    first, second = (asyncio.create_task(late(SCOPE, nothing, nothing)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    loads.go.set()
+    await second
+    assert loads.calls == 1 and first.cancelled()
+
+
+async def test_after_a_failure_the_next_request_tries_again() -> None:
+    loads = Loads(fails=1)
+    loads.go.set()
+    late = LateApp(loads)
+    with pytest.raises(ImportError):
+        await late(SCOPE, nothing, nothing)
+    await late(SCOPE, nothing, nothing)
+    assert (loads.count, loads.calls) == (2, 1)
+
+
+def test_the_start_does_not_load_what_only_control_routes_need() -> None:
+    code = "import sys, app.serving; print([m for m in ('fastapi', 'pydantic', 'app.control') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
