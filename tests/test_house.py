@@ -24,6 +24,8 @@ TOP = {
 # Source files that have no test file of their own, and the one that tests them instead.
 _DOOR = "tests/core/listeners/kafka"
 TESTED_IN: dict[str, str] = {
+    "app/control.py": "tests/app/test_validation_errors.py",
+    "app/gateway.py": "tests/app/test_dependencies.py",
     "app/__main__.py": "tests/app/test_serving.py",
     "app/native/group_schemas.py": "tests/app/native/test_groups.py",
     "core/broker/batches.py": "tests/core/broker/test_records.py",
