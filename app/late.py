@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable
 
 from app.exchange import ASGIApp
@@ -21,6 +20,8 @@ class LateApp:
         self._load = load
         self._app: ASGIApp | None = None
         self._loading: asyncio.Future[ASGIApp] | None = None
+        # What is to be done once it is there, in the thread that loaded it.
+        self.when_loaded: Callable[[], None] | None = None
 
     @property
     def loaded(self) -> bool:
@@ -34,7 +35,7 @@ class LateApp:
 
     async def _loaded(self) -> ASGIApp:
         if self._loading is None:
-            self._loading = asyncio.get_running_loop().run_in_executor(None, self._load_for_good)
+            self._loading = asyncio.get_running_loop().run_in_executor(None, self._load_it)
         try:
             # Whoever goes away meanwhile does not take it from the others.
             self._app = await asyncio.shield(self._loading)
@@ -43,8 +44,8 @@ class LateApp:
             raise
         return self._app
 
-    def _load_for_good(self) -> ASGIApp:
+    def _load_it(self) -> ASGIApp:
         app = self._load()
-        # The collector need not look at it again and again.
-        gc.freeze()
+        if self.when_loaded is not None:
+            self.when_loaded()
         return app

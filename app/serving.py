@@ -154,6 +154,7 @@ async def serve(config: Config) -> None:
                 write_listeners(Path(config.data_dir), endpoints)
                 print(announcement(config, endpoints), flush=True)
                 _settle_garbage()
+                app.control.when_loaded = gc.freeze
                 await server.serve(sockets=sockets)
                 # What was told is no longer true.
                 (Path(config.data_dir) / LISTENERS_FILE).unlink(missing_ok=True)

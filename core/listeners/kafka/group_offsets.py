@@ -49,18 +49,23 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
     """Keep positions; each partition has its own error."""
     commits: list[Commit] = []
     refused: list[int] = []
+    # A hundred thousand of these a second: the tuple's own constructor is half the cost of the class's.
+    new = tuple.__new__
     for topic in request.topics:
         name = topic.name if topic.topic_id == NIL else _name(session, topic.topic_id)
         refused.append(ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID)
         if name is not None:
             commits += [
-                Commit(
-                    name,
-                    one.partition_index,
-                    one.committed_offset,
-                    one.committed_leader_epoch,
-                    one.committed_metadata,
-                    one.commit_timestamp,
+                new(
+                    Commit,
+                    (
+                        name,
+                        one.partition_index,
+                        one.committed_offset,
+                        one.committed_leader_epoch,
+                        one.committed_metadata,
+                        one.commit_timestamp,
+                    ),
                 )
                 for one in topic.partitions
             ]
