@@ -16,6 +16,7 @@ import bench.conversions
 import bench.groups
 import bench.http
 import bench.lake
+import bench.legacy
 import bench.records
 import bench.size
 import bench.streams

@@ -36,6 +36,8 @@ ANY_PARTITION = -1
 # Bytes of log that are read on the loop, and bytes of messages that are opened there.
 _AT_ONCE = 16 * 1024
 _PARSED_AT_ONCE = 32 * 1024
+# How soon a view is asked for again that cannot come up while a compaction ends: about an fsync.
+_HELD_SECONDS = 0.005
 
 
 class LegacyTopics:
@@ -129,7 +131,7 @@ class LegacyTopics:
             raise BrokerError(ErrorCode.INVALID_FETCH_SIZE, f"A fetch of {max_size} bytes.")
         target = self._readable(topic, partition)
         while True:
-            view = self._view(target) if target else None
+            view = await self._view(target) if target else None
             start = await self._start(view) if view else 0
             if view is None or start is None:
                 if start is None:
@@ -153,7 +155,7 @@ class LegacyTopics:
             task = self._begin(view.begin_reading, address, limit, max_size)
             await self._run(task)
             view.finish_reading(task)
-            if not task.chunk:
+            if not task.chunk and address < view.frontier.address:
                 raise BrokerError(
                     ErrorCode.CORRUPT_MESSAGE, f"The log cannot be read at the address {address}."
                 )
@@ -174,7 +176,7 @@ class LegacyTopics:
         if target is None:
             return [0][: max(limit, 0)] if time_ms in (LATEST, EARLIEST) else []
         while True:
-            view = self._view(target)
+            view = await self._view(target)
             start = await self._start(view)
             if start is None:
                 continue
@@ -212,11 +214,14 @@ class LegacyTopics:
             f"Topic {topic!r} has no partition {partition}; it has {self._partitions(topic)}.",
         )
 
-    def _view(self, target: TopicPartition) -> AddressView:
-        try:
-            return self._broker.logs.legacy.of(self._broker.log(target), self.magic)
-        except OSError as error:
-            raise _storage_error(error) from error
+    async def _view(self, target: TopicPartition) -> AddressView:
+        while True:
+            try:
+                return self._broker.logs.legacy.of(self._broker.log(target), self.magic)
+            except BlockingIOError:
+                await asyncio.sleep(_HELD_SECONDS)
+            except OSError as error:
+                raise _storage_error(error) from error
 
     async def _start(self, view: AddressView) -> int | None:
         """The address of the first record; None if the log was changed under the search: try again."""

@@ -197,6 +197,8 @@ class CleanerPass:
         """Write what stays of some segments into one, and put it in their place; false if it must be done again."""
         log, legacy = self._log, self._context.legacy
         carriers = legacy.carriers(log, group)
+        if carriers is None:
+            return False
         output = self._output = _Output(log, group[0].base_offset, carriers)
         for segment in group:
             for position, header in segment.walk():
@@ -211,11 +213,23 @@ class CleanerPass:
                     yield None
         output.finish()
         error = yield FlushTask([output.file], [carrier.path for carrier in carriers], 0, 0)
-        if error is None and not legacy.still_those(log, carriers):
-            return False  # their addresses would move: the next pass carries them over as well
-        if error is None:
-            output.commit(files.modified(group[-1].log.path))
-            error = yield FlushTask([], [log.directory], 0, 0)
+        if error is not None:
+            raise error
+        if not legacy.hold(log, carriers):
+            return False  # its addresses would move: the next pass carries them over as well
+        try:
+            yield from self._swap(output, group, carriers)
+        finally:
+            legacy.release(log)
+        return True
+
+    def _swap(
+        self, output: _Output, group: list[Segment], carriers: Sequence[Carrier]
+    ) -> Generator[Chore | None, OSError | None, None]:
+        """Let the new segment count, and put it in the place of the old ones."""
+        log = self._log
+        output.commit(files.modified(group[-1].log.path))
+        error = yield FlushTask([], [log.directory], 0, 0)
         if error is not None:
             raise error
         self._output = None
@@ -224,7 +238,6 @@ class CleanerPass:
         log.swap_segments(group, output.segment)
         for carrier in carriers:
             carrier.done()
-        return True
 
     def _filter(
         self, header: BatchHeader, data: bytes, records: list[Record], keep: set[int]

@@ -331,6 +331,9 @@ class AddressView:
             self._forget(segment.base_offset)
         self._start = None
         self._write_bases()
+        if self.segment in group:
+            segments = self.log.segments
+            self._enter(segments.all[segments.index_of(group[0].base_offset)])
 
     def truncated(self, offset: int) -> None:
         """The log ends at `offset` now. Raises OSError."""
@@ -360,8 +363,9 @@ class AddressView:
             index.close()
 
     def close(self) -> None:
-        """Write what can be written, and let go of the files."""
+        """Write what can be written, and let go of the files. Tasks under way have no effect any more."""
         self.flush()
+        self.frontier = Entry(*self.frontier)
         for index in self._indexes.values():
             index.close()
         self._indexes.clear()

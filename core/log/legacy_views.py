@@ -6,6 +6,7 @@ behind are not even loaded.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -25,21 +26,25 @@ LEGACY_ADDRESSES = "legacy-addresses"
 class LegacyViews:
     """The views of all open logs."""
 
-    __slots__ = ("_max_bytes", "_pool", "_views")
+    __slots__ = ("_held", "_max_bytes", "_pool", "_views")
 
     def __init__(self, pool: FilePool, max_bytes: int) -> None:
         self._pool = pool
         self._max_bytes = max_bytes
         self._views: dict[Log, dict[int, AddressView]] = {}
+        # Logs in which a compacted segment is taking its place.
+        self._held: set[Log] = set()
 
     def of(self, log: Log, magic: int) -> AddressView:
-        """The view of a log in one magic. Raises OSError."""
+        """The view of a log in one magic. Raises OSError: BlockingIOError for some milliseconds of a compaction."""
         from core.log.legacy_view import AddressView
 
-        views = self._views.setdefault(log, {})
-        view = views.get(magic)
+        view = self._views.get(log, {}).get(magic)
         if view is None:
-            view = views[magic] = AddressView(self._pool, log, magic, self._max_bytes)
+            if log in self._held:
+                raise BlockingIOError(errno.EAGAIN, "a compaction is about to end")
+            view = AddressView(self._pool, log, magic, self._max_bytes)
+            self._views.setdefault(log, {})[magic] = view
         return view
 
     def existing(self, log: Log) -> list[AddressView]:
@@ -57,23 +62,36 @@ class LegacyViews:
         for view in self.existing(log):
             view.before_removal(gone, first)
 
-    def carriers(self, log: Log, group: Sequence[Segment]) -> list[Carrier]:
-        """What carries the addresses of a log over the compaction of a group of its segments. Raises OSError.
+    def carriers(self, log: Log, group: Sequence[Segment]) -> list[Carrier] | None:
+        """What carries the addresses of a log over the compaction of a group of its segments; one for each view.
 
-        The views must cover the group.
+        None if a view does not cover the group (yet). Raises OSError.
         """
         views = self.existing(log)
         if not views:
             return []
         from core.log.legacy_carry import Carrier
 
+        if not all(view.covers(group[-1]) for view in views):
+            return None
         return [Carrier(self._pool, view, group, self._max_bytes) for view in views]
 
-    def still_those(self, log: Log, carriers: Sequence[Carrier]) -> bool:
-        """Whether the views of a log are those that have carriers, and as they were. Raises OSError."""
-        return [c.view for c in carriers if c.holds] == self.existing(log)
+    def hold(self, log: Log, carriers: Sequence[Carrier]) -> bool:
+        """Let no new view of the log come up until `release`: from here on the compacted segment counts.
+
+        False if one has come up since `carriers`, or has changed: its addresses would move. Raises OSError.
+        """
+        if [carrier.view for carrier in carriers if carrier.holds] != self.existing(log):
+            return False
+        self._held.add(log)
+        return True
+
+    def release(self, log: Log) -> None:
+        """The compacted segment is in its place, or will not be."""
+        self._held.discard(log)
 
     def forget(self, log: Log) -> None:
         """The log is closed."""
+        self._held.discard(log)
         for view in self._views.pop(log, {}).values():
             view.close()

@@ -47,7 +47,7 @@ _CODEC_BITS = 0x03
 _MAX_DEPTH = 3
 
 # A hole is filled by messages of this size: small enough for any client's fetch.
-FILLER_BYTES = 1024
+FILLER_BYTES = 512
 # RFC 1952: deflate, a comment that ends with the first zero, no time, unknown system; then an empty final block,
 # the CRC and the size of nothing.
 _GZIP_HEAD = b"\x1f\x8b\x08\x10" + bytes(5) + b"\xff"

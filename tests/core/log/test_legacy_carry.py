@@ -139,6 +139,26 @@ def test_a_client_that_comes_during_compaction_stops_it_until_the_next_pass(tmp_
     assert_addresses_hold(shelf, log, written, 1)
 
 
+def test_no_view_comes_up_between_the_commit_of_a_compaction_and_its_end(tmp_path: Path) -> None:
+    shelf = compacted(tmp_path)
+    log = shelf.open()
+    written = some()
+    fill(log, written)
+    measure(view_of(shelf, log, 1))
+    run, held = CleanerPass(shelf.context, log, 0, NOW), 0
+    while not run.finished:
+        task = run.step(shelf.clock.monotonic() + 1)
+        if list(shelf.directory.glob("*.log.swap")):
+            with pytest.raises(BlockingIOError):
+                view_of(shelf, log, 0)
+            held += 1
+        if task is not None:
+            task.run()
+    assert held
+    view_of(shelf, log, 0)
+    assert_addresses_hold(shelf, log, written, 1)
+
+
 @pytest.mark.parametrize("how", ["kill", "tear"])
 def test_the_process_may_die_at_each_effect_of_compaction(tmp_path: Path, how: str) -> None:
     written = some(60)
