@@ -52,6 +52,13 @@ def read_settings(kind: str, values: dict[str, Any]) -> settings.Job:
 
 
 def run(spark: SparkSession, job: settings.Job, report: Report) -> Outcome:
-    """Run a job in a session."""
-    done: Outcome = import_module(KINDS[job.job].module).run(spark, job, report)
+    """Run a job in a session. What Spark says in a hundred lines becomes a JobError with the telling one."""
+    from pyspark.errors import PySparkException
+
+    from pipeline.jobs.stream import JobError, telling_line
+
+    try:
+        done: Outcome = import_module(KINDS[job.job].module).run(spark, job, report)
+    except PySparkException as error:
+        raise JobError(telling_line(str(error))) from error
     return done

@@ -6,6 +6,7 @@ done after it. A job that was killed offers its last batch again, with the same 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import time
@@ -19,10 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pipeline.jobs.plan import client
 from pipeline.jobs.report import Outcome, Progress, Report
 from pipeline.jobs.settings import Streaming
-from pipeline.jobs.state import checkpoint
+from pipeline.jobs.state import checkpoint, standing
 from pipeline.lake.errors import BadRecordError, LakeError
+from pipeline.wire.errors import WireError
+from pipeline.wire.groups import commit
 
 SOURCE = "sluice"
 POLL_SECONDS = 0.1
@@ -178,11 +182,22 @@ def run_query(
             meter.look(query)
         finally:
             query.stop()
+    if settings.group:
+        _commit_end(settings, settings.group)
     if failure is not None:
         raise JobError(_say(failure, cause() if cause is not None else None)) from None
     return Outcome(
         job=settings.job, seconds=round(time.monotonic() - began, 2), rows=meter.rows, batches=meter.batches
     )
+
+
+def _commit_end(settings: Streaming, group: str) -> None:
+    """Commit where the checkpoint stands. Spark tells the source that a batch is done when it begins the next one."""
+    done = standing(checkpoint(Path(settings.state), settings.title())).offsets
+    offsets = {(topic, int(part)): offset for topic, parts in done.items() for part, offset in parts.items()}
+    if offsets:
+        with contextlib.suppress(WireError), client(settings.bootstrap) as cluster:
+            commit(cluster, group, offsets)
 
 
 def _say(failure: StreamingQueryException, cause: Exception | None) -> str:
