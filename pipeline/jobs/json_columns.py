@@ -90,6 +90,10 @@ def typed(records: DataFrame, schema: StructType, unknown_fields: str) -> DataFr
             ),
         )
     )
+    # Spark's reader stops behind the object and says nothing of what follows.
+    why = why.when(
+        ~f.endswith(f.rtrim("_text"), f.lit("}")), f.lit("the value goes on behind its JSON object")
+    )
     if unknown_fields == "reject":
         why = why.when(
             f.size(strangers) > 0,

@@ -29,6 +29,7 @@ BAD = {
     b"\xff\xfe": "the value is not UTF-8",
     b"[1, 2]": "the value is not a JSON object",
     b'{"id": 1,': "the value is not JSON",
+    b'{"id": 1} and more': "the value goes on behind its JSON object",
     b'{"id": "one", "total": 3}': "field id: one is no BIGINT",
 }
 SCHEMA = "id BIGINT, total DOUBLE, who STRUCT<city: STRING>"
@@ -147,20 +148,20 @@ def test_typed_columns_and_what_does_not_fit_is_put_aside_with_the_reason(
     assert (done.rows, done.rejected) == (4, len(BAD))
     rows = sorted(pq.read_table(jobs.path("t")).to_pylist(), key=lambda row: row["_offset"])
     assert [(row["_offset"], row["id"], row["total"], row["who"]) for row in rows] == [
-        (0, 1, 2.5, {"city": "Oslo"}), (1, 2, None, None), (2, None, None, None), (7, None, None, None),
+        (0, 1, 2.5, {"city": "Oslo"}), (1, 2, None, None), (2, None, None, None), (3 + len(BAD), None, None, None),
     ]  # fmt: skip
     assert [row["_value"] for row in rows] == [None, GOOD[1].decode(), None, None]
     aside = topics.records(letters)
     assert {one.value: dict(one.headers)["sluice.error"].decode() for one in aside} == BAD
     assert {(one.key, dict(one.headers)["h"], dict(one.headers)["sluice.offset"]) for one in aside} == {
-        (b"k", b"1", b"%d" % (3 + number)) for number in range(4)
+        (b"k", b"1", b"%d" % (3 + number)) for number in range(len(BAD))
     }
     verified = jobs.run("verify", lake=jobs.path("t"), dead_letter=letters, complete=True)
     assert verified.problems == []
-    assert (verified.table[0]["rows"], verified.table[0]["aside"]) == (4, 4)
+    assert (verified.table[0]["rows"], verified.table[0]["aside"]) == (4, len(BAD))
 
 
-@pytest.mark.parametrize("bad", list(BAD))
+@pytest.mark.parametrize("bad", [list(BAD)[1], list(BAD)[-1]])
 def test_suspend_names_topic_partition_and_offset_and_loses_nothing(
     bad: bytes, jobs: Runner, topics: Topics
 ) -> None:
