@@ -43,6 +43,15 @@ LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """Another broker of the cluster: its id, and where its Kafka door is."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The settings of one broker process."""
 
@@ -222,6 +231,32 @@ class Config:
     idempotency_max_producers: int = 1_000
     # How often keys that are too old, or too many, are removed.
     idempotency_check_interval_ms: int = 60_000
+
+    # --- replication -----------------------------------------------------------------------------------------
+    # The other brokers of the cluster; without any, nothing is replicated and nothing waits for a replica.
+    peers: tuple[Peer, ...] = ()
+    # Replicas of a topic whose creator names no number: Kafka's default.replication.factor.
+    default_replication_factor: int = 1
+    # Kafka's replica.lag.time.max.ms: a follower that was not caught up for this long leaves the in-sync set.
+    replica_lag_time_max_ms: int = 10_000
+    # Kafka's replica.fetch.wait.max.ms: a follower's long poll, and how late it hears of a high watermark at rest.
+    replica_fetch_wait_ms: int = 500
+    # Record bytes of one fetch of a follower, and of one partition in it (Kafka's replica.fetch.max.bytes is 1 MiB).
+    replica_fetch_max_bytes: int = 10 * MIB
+    replica_fetch_partition_max_bytes: int = 1 * MIB
+    # Before a follower asks again after an error or a lost connection (Kafka's replica.fetch.backoff.ms is 1,000).
+    replica_retry_ms: int = 200
+    # A question to another broker that is not answered by then counts as refused; its connection is closed.
+    peer_timeout_ms: int = 2_000
+    # What acks=all waits for the followers, where the producer names no time.
+    replica_ack_timeout_ms: int = 30_000
+    # Whether a follower fsyncs what it fetched before it asks for more, which is what says that it has it. Without,
+    # acks=all survives kill -9 of all brokers, and the power loss of the leader alone.
+    replica_fsync: bool = True
+    # Brokers that must hold a change of topics, groups or offsets before it is answered; 0 means the majority.
+    metadata_min_insync_replicas: int = 0
+    # A change of metadata that is not replicated by then is answered as failed; it may still come to pass.
+    metadata_timeout_ms: int = 5_000
 
     # --- groups --------------------------------------------------------------------------------------------
     group_initial_rebalance_delay_ms: int = 3_000

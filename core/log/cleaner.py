@@ -52,8 +52,10 @@ def dirty_segments(log: Log, cleaned_offset: int, now_ms: int) -> list[Segment]:
     """The sealed, durable, old enough segments that hold something compaction has not seen."""
     found = []
     youngest_ms = now_ms - log.config.min_compaction_lag_ms
+    # Nor what is not committed: a follower may have to cut it off, and finds older records that were dropped for it.
+    settled = min(log.flushed_offset, log.offsets.high_watermark)
     for segment, end in log.segments.after(cleaned_offset):
-        if end > log.flushed_offset:
+        if end > settled:
             break
         if log.config.min_compaction_lag_ms and newest_ms(segment) > youngest_ms:
             break

@@ -289,7 +289,7 @@ class Log:
         end = self._end
         if not self._start <= offset <= end:
             raise self._out_of_range(offset)
-        offsets = LogOffsets(self._start, end, end)
+        offsets = self.offsets
         bound = end if end_offset is None or end_offset > end else end_offset
         if offset >= bound:
             return LogRead(None, offsets)
@@ -304,7 +304,7 @@ class Log:
             f"Offset {offset} of {self.topic_partition} is out of range: the log holds "
             f"{self._start} up to {self._end}.",
             log_start_offset=self._start,
-            high_watermark=self._end,
+            high_watermark=self.offsets.high_watermark,
         )
 
     # --- time ----------------------------------------------------------------------------------------------

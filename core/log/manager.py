@@ -47,6 +47,7 @@ from core.log.flush import Chore
 from core.log.legacy_views import LegacyViews
 from core.log.log import Log
 from core.log.recovery import LastKnown, open_log
+from core.log.replica_log import ReplicaLog
 from core.log.sizes import SizeTask
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
@@ -146,7 +147,7 @@ class LogManager:
 
     # --- logs ----------------------------------------------------------------------------------------------
 
-    def get(self, tp: TopicPartition) -> Log:
+    def get(self, tp: TopicPartition) -> ReplicaLog:
         """The log of a partition, opened if it was not. Raises UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
         entry = self._entries.get(tp)
         if entry is None:
@@ -255,7 +256,7 @@ class LogManager:
     def _path(self, tp: TopicPartition) -> str:
         return f"{self._root}/{tp.topic}-{tp.partition}"
 
-    def _open(self, tp: TopicPartition, entry: LogEntry) -> Log:
+    def _open(self, tp: TopicPartition, entry: LogEntry) -> ReplicaLog:
         path = self._path(tp)
         try:
             self._own_directory(tp, entry, path)

@@ -24,8 +24,9 @@ from core.log import files
 from core.log.checkpoint import LEADER_EPOCHS
 from core.log.context import LogContext
 from core.log.epochs import UNKNOWN, LeaderEpochs
-from core.log.log import Log
-from core.log.producer_state import ProducerStates, Snapshots
+from core.log.producer_state import Snapshots
+from core.log.replay import replay_producers
+from core.log.replica_log import ReplicaLog
 from core.log.scan import SCAN_WINDOW, EpochCheck, Scan, scan
 from core.log.segment import (
     CLEANED_SUFFIX,
@@ -77,7 +78,7 @@ def open_log(
     config: TopicConfig,
     directory: str,
     known: LastKnown,
-) -> Log:
+) -> ReplicaLog:
     """Open the log in `directory`, which may be missing or empty. Raises OSError if it cannot be read."""
     return _Opening(context, topic_partition, config, directory, known).open(topic_id)
 
@@ -105,7 +106,7 @@ class _Opening:
         # Whether the last segment must not be appended to: it was a sealed one, or is damaged.
         self._needs_segment = False
 
-    def open(self, topic_id: uuid.UUID) -> Log:
+    def open(self, topic_id: uuid.UUID) -> ReplicaLog:
         """All steps in their order."""
         found = _list_directory(self._directory)
         _tidy(found)
@@ -117,8 +118,15 @@ class _Opening:
         self._keep_offsets_unused(start)
         snapshots = Snapshots(self._directory, found.snapshots)
         snapshots.truncate_to(self._end)
-        producers = self._replay_producers(snapshots)
-        log = Log(
+        producers = replay_producers(
+            self._name,
+            self._segments,
+            snapshots,
+            self._end,
+            limit=self._context.config.max_producers_per_partition,
+            now_ms=int(self._context.clock.monotonic() * 1000),
+        )
+        log = ReplicaLog(
             self._context,
             self._name,
             topic_id,
@@ -356,32 +364,6 @@ class _Opening:
     def _report(self, what: str) -> None:
         self._damage = what
         logger.error("%s is damaged: %s", self._name, what)
-
-    # --- producers -----------------------------------------------------------------------------------------
-
-    def _replay_producers(self, snapshots: Snapshots) -> ProducerStates:
-        """The producers of the newest snapshot that can be read, and of the batches behind it."""
-        producers = ProducerStates(self._context.config.max_producers_per_partition)
-        now_ms = int(self._context.clock.monotonic() * 1000)
-        after = 0
-        for offset in reversed(snapshots.offsets):
-            if producers.decode(snapshots.read(offset), now_ms):
-                after = offset
-                break
-            logger.warning("%s: the producer snapshot at %d is torn", self._name, offset)
-            snapshots.remove(offset)
-        if after >= self._end:
-            return producers
-        for i, segment in enumerate(self._segments):
-            if segment.size == 0 or (
-                i + 1 < len(self._segments) and self._segments[i + 1].base_offset <= after
-            ):
-                continue
-            with contextlib.suppress(BrokerError):
-                for _, header in segment.walk(segment.locate(after) if after > segment.base_offset else 0):
-                    if header.producer_id >= 0:
-                        producers.update(header, header.base_offset, now_ms)
-        return producers
 
 
 def _write_again(segment: Segment, position: int, end: int) -> None:

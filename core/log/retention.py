@@ -53,6 +53,10 @@ def apply_retention(log: Log, now_ms: int) -> None:
     count = segments.index_of(log.offsets.log_start_offset)
     if log.config.deletes:
         count = max(count, _expired(log, now_ms), _above_size(log))
+    bounds = log.offsets
+    if bounds.high_watermark < bounds.log_end_offset:
+        # What is not committed yet must be there for those who are to copy it.
+        count = min(count, segments.index_of(bounds.high_watermark))
     if count == 0:
         return
     if count == len(segments.all):

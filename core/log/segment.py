@@ -147,6 +147,14 @@ class Segment:
             if files.size_of(self.log.path) > self.size:
                 files.truncate(self.log.appending().fd, self.size)
 
+    def shorten(self, size: int, end_offset: int) -> None:
+        """End at byte `size`, in front of `end_offset`; batches may come again. Raises OSError."""
+        self.flush_indexes()
+        self.size = size
+        self.cut_back()
+        self.sealed = False
+        self.load_until(end_offset)
+
     def flush_indexes(self) -> bool:
         """Write index entries that wait in memory; False if the disk refuses, and then they go on waiting.
 

@@ -1,0 +1,28 @@
+"""Numbers of leader epochs that name their leader, so that no two brokers can ever lead in the same epoch.
+
+    epoch = round × 32 + broker id
+
+There is no third party that hands out epochs: whoever is promoted takes the next number of its own. Were one
+epoch led by two brokers, two histories would carry the same number, and nothing could tell them apart any more.
+"""
+
+from __future__ import annotations
+
+# Broker ids of a cluster are below it. An int32 has room for 67 million promotions of a partition.
+STRIDE = 32
+
+
+def leader_of(epoch: int) -> int:
+    """The broker that leads in this epoch."""
+    return epoch % STRIDE
+
+
+def first_epoch(broker_id: int) -> int:
+    """The epoch in which a broker leads a partition that was just created."""
+    return broker_id
+
+
+def next_epoch(current: int, broker_id: int) -> int:
+    """The smallest epoch above `current` that belongs to `broker_id`."""
+    step = (broker_id - current) % STRIDE
+    return current + (step or STRIDE)
