@@ -58,15 +58,20 @@ class BatchVerbs(TopicVerbs):
         they are a batch that this process has just built. The result
         is in the page cache (it survives the death of the process); `durable` says when it is on disk.
         Raises CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, NOT_ENOUGH_REPLICAS,
-        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
+        NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
         """
         log = self.log(topic_partition)
         config = log.config
-        if acks == -1 and config.min_insync_replicas > 1:
-            raise BrokerError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"min.insync.replicas of {topic_partition.topic!r} is {config.min_insync_replicas}; 1 is in sync.",
-            )
+        copy = self.replicas.get(topic_partition) if self.replicas else None
+        if copy is not None:
+            epoch = self.replicas.leading(copy, acks)
+        else:
+            epoch = current_epoch(log)
+            if acks == -1 and config.min_insync_replicas > 1:
+                raise BrokerError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"min.insync.replicas of {topic_partition.topic!r} is {config.min_insync_replicas}; 1 is in sync.",
+                )
         now = self.clock.wall_ms()
         limit = self.config.max_decompressed_bytes
         if magic == MAGIC:
@@ -82,22 +87,35 @@ class BatchVerbs(TopicVerbs):
     def _append(self, log: Log, topic_partition: TopicPartition, checked: ProduceBatches) -> AppendResult:
         if not checked.headers:  # an empty message set of old: Kafka answers offset −1 and no error
             return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
-        result = log.append(checked.buffer, checked.headers, leader_epoch=current_epoch(log))
+        result = log.append(checked.buffer, checked.headers, leader_epoch=epoch)
         if not result.duplicate:
+            if copy is not None:
+                self.replicas.appended(copy)
             self.purgatory.notify(topic_partition)
             self.touch(topic_partition.topic)
         return result
 
-    def durable(self, topic_partition: TopicPartition, acks: int) -> asyncio.Future[None] | None:
+    def durable(
+        self, topic_partition: TopicPartition, acks: int, timeout_ms: int | None = None
+    ) -> asyncio.Future[None] | None:
         """A future for the disk where the acks or the topic's flush.messages ask for it; None where not.
 
-        acks=all waits for one shared fsync, so that it survives power loss; acks=1 is answered from the page
-        cache, which survives kill -9.
+        acks=all waits for one shared fsync, so that it survives power loss, and for all in-sync replicas, for
+        `timeout_ms` at most; acks=1 is answered from the page cache, which survives kill -9. The future fails
+        with KAFKA_STORAGE_ERROR; of a replicated partition also with REQUEST_TIMED_OUT,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER.
         """
         log = self.log(topic_partition)
-        if acks == -1 or log.flush_due:
-            return self.flusher.durable(log, log.offsets.log_end_offset)
-        return None
+        if acks != -1 and not log.flush_due:
+            return None
+        end = log.offsets.log_end_offset
+        flushed = self.flusher.durable(log, end)
+        copy = self.replicas.get(topic_partition) if acks == -1 and self.replicas else None
+        if copy is None:
+            return flushed
+        limit = self.config.replica_ack_timeout_ms
+        wait = limit if timeout_ms is None else min(max(timeout_ms, 0), limit)
+        return self.replicas.committed(copy, end, flushed, wait / 1000)
 
     # --- fetch ---------------------------------------------------------------------------------------------
 
@@ -154,13 +172,22 @@ class BatchVerbs(TopicVerbs):
         return fetched
 
     def _fetchable(self, read: FetchRead) -> Log:
-        log = self.log(read.topic_partition)
-        self.check_leader_epoch(log, read.leader_epoch)
+        return self._led(read.topic_partition, read.leader_epoch)
+
+    def _led(self, topic_partition: TopicPartition, leader_epoch: int = -1) -> Log:
+        """The log of a partition that this broker leads, in the epoch that the client knows."""
+        log = self.log(topic_partition)
+        copy = self.replicas.get(topic_partition) if self.replicas else None
+        if copy is None:
+            self.check_leader_epoch(current_epoch(log), leader_epoch)
+            return log
+        self.check_leader_epoch(copy.replica.epoch, leader_epoch)
+        if not copy.replica.leads:
+            raise self.replicas.not_leader(copy)
         return log
 
-    def check_leader_epoch(self, log: Log, epoch: int) -> None:
+    def check_leader_epoch(self, current: int, epoch: int) -> None:
         """Refuse a client whose idea of the leader epoch is old or from the future (KIP-320); −1 is none."""
-        current = current_epoch(log)
         if 0 <= epoch < current:
             raise BrokerError(
                 ErrorCode.FENCED_LEADER_EPOCH, f"Leader epoch {epoch} is over; now it is {current}."
@@ -173,9 +200,25 @@ class BatchVerbs(TopicVerbs):
     # --- bounds --------------------------------------------------------------------------------------------
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo:
-        """The bounds and size of one partition."""
+        """The bounds and size of one partition, and who leads and copies it."""
         log = self.log(topic_partition)
-        return PartitionInfo(topic_partition, log.offsets, log.size, current_epoch(log))
+        copy = self.replicas.get(topic_partition) if self.replicas else None
+        if copy is None:
+            one = (self.config.broker_id,)
+            return PartitionInfo(
+                topic_partition, log.offsets, log.size, current_epoch(log), self.config.broker_id, one, one, True
+            )
+        replica = copy.replica
+        return PartitionInfo(
+            topic_partition,
+            log.offsets,
+            log.size,
+            replica.epoch,
+            replica.leader,
+            replica.replicas,
+            tuple(r for r in replica.replicas if r in replica.isr),
+            replica.leads,
+        )
 
     def offset_for_time(
         self, topic_partition: TopicPartition, timestamp: int, leader_epoch: int = -1
@@ -184,9 +227,9 @@ class BatchVerbs(TopicVerbs):
 
         Offset −1 where no record is that young. Raises UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH.
         """
-        log = self.log(topic_partition)
-        self.check_leader_epoch(log, leader_epoch)
+        log = self._led(topic_partition, leader_epoch)
         if timestamp == LATEST:
+            self._check_settled(topic_partition)
             return log.latest()
         if timestamp == EARLIEST:
             return log.earliest()
@@ -203,9 +246,16 @@ class BatchVerbs(TopicVerbs):
         self, topic_partition: TopicPartition, epoch: int, current_epoch: int = -1
     ) -> tuple[int, int]:
         """(epoch, end offset) of the largest leader epoch up to `epoch`; (−1, −1) if there is none."""
-        log = self.log(topic_partition)
-        self.check_leader_epoch(log, current_epoch)
-        return log.end_offset_for_epoch(epoch)
+        return self._led(topic_partition, current_epoch).end_offset_for_epoch(epoch)
+
+    def _check_settled(self, topic_partition: TopicPartition) -> None:
+        """A new leader does not know yet how far the old one had shown its log (KIP-207)."""
+        copy = self.replicas.get(topic_partition) if self.replicas else None
+        if copy is not None and copy.replica.high_watermark < copy.replica.start:
+            raise BrokerError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"The new leader of {topic_partition} has not found out yet what is committed; try again.",
+            )
 
     def segment_offsets(self, topic_partition: TopicPartition, timestamp: int, limit: int) -> list[int]:
         """Base offsets of segments, newest first, as ListOffsets v0 answers them; at most `limit`.
@@ -229,7 +279,7 @@ class BatchVerbs(TopicVerbs):
 
         Raises OFFSET_OUT_OF_RANGE above the high watermark. Durable when it returns.
         """
-        log = self.log(topic_partition)
+        log = self._led(topic_partition)
         bounds = log.offsets
         target = bounds.high_watermark if before_offset == -1 else before_offset
         if not 0 <= target <= bounds.high_watermark:

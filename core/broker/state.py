@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 from uuid import UUID
 
 from core.broker.flusher import Flusher
 from core.broker.foreign_groups import ForeignGroups
 from core.broker.opened import OpenedBatches
+from core.broker.replicas import Replicas
 from core.clock import Clock
 from core.config import Config
 from core.coordinator.producer_id import ProducerIds
 from core.errors import BrokerError, ErrorCode
-from core.log.log import Log
+from core.log.replica_log import ReplicaLog
 from core.log.manager import LogManager
 from core.metadata.store import Store
 from core.metadata.topics import TopicRow
@@ -36,6 +38,8 @@ class TopicInfo:
     config: TopicConfig
     created_ms: int
     version: int
+    # Broker ids, the same for all partitions, the first leader first; of one broker alone, its own.
+    replicas: tuple[int, ...] = ()
 
     @property
     def internal(self) -> bool:
@@ -46,18 +50,42 @@ class TopicInfo:
     def row(self) -> TopicRow:
         """The topic as it is stored."""
         return TopicRow(
-            self.name, self.topic_id, self.partitions, self.overrides, self.created_ms, self.version
+            self.name, self.topic_id, self.partitions, self.overrides, self.created_ms, self.version, self.replicas
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition: its bounds, its size on disk in bytes, its leader epoch."""
+    """One partition: its bounds, its size on disk in bytes, and its replicas as broker ids.
+
+    `leader` is −1 where nobody is known to lead. Only the leader knows `isr`; a follower shows what it saw last.
+    `leads`: this broker does.
+    """
 
     topic_partition: TopicPartition
     offsets: LogOffsets
     size: int
     leader_epoch: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leads: bool
+
+    @property
+    def role(self) -> Literal["leader", "follower"]:
+        """What this broker is to the partition."""
+        return "leader" if self.leads else "follower"
+
+    @property
+    def under_replicated(self) -> bool:
+        """Whether a replica is not in sync."""
+        return len(self.isr) < len(self.replicas)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The leader, then the other replicas as assigned."""
+        first = (self.leader,) if self.leader in self.replicas else ()
+        return (*first, *(r for r in self.replicas if r != self.leader))
 
 
 class BrokerState:
@@ -73,6 +101,7 @@ class BrokerState:
         self.flusher = Flusher(config.flush_threads, self.counters, clock)
         self.opened = OpenedBatches(config.max_decompressed_bytes, config.max_opened_bytes)
         self.producer_ids = ProducerIds(self._reserve_producer_ids)
+        self.replicas = Replicas(self)
         self.cluster_id = ""
         self.ready = False
         # Rises whenever an answer about topics would change: the key of every cache of such answers.
@@ -115,7 +144,7 @@ class BrokerState:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id}.")
         return name
 
-    def log(self, topic_partition: TopicPartition) -> Log:
+    def log(self, topic_partition: TopicPartition) -> ReplicaLog:
         """The log of a partition, opened if need be; UNKNOWN_TOPIC_OR_PARTITION if there is none."""
         topic = self.topic(topic_partition.topic)
         if not 0 <= topic_partition.partition < topic.partitions:
@@ -155,4 +184,5 @@ class BrokerState:
             config=parse_topic_config(row.configs, self.config.topic_defaults),
             created_ms=row.created_ms,
             version=row.version,
+            replicas=row.replicas,
         )

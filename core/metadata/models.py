@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_REVISION = "0004"
+SCHEMA_REVISION = "0005"
 
 metadata = MetaData()
 
@@ -21,7 +21,8 @@ settings = Table(
     Column("value", Text, nullable=False),
 )
 
-# One row a topic. `configs` is a JSON object of the overrides, as text; `version` rises with each change.
+# One row a topic. `configs` is a JSON object of the overrides, as text; `version` rises with each change;
+# `replicas` is a JSON array of broker ids, empty for a topic that is not replicated.
 topics = Table(
     "topics",
     metadata,
@@ -31,6 +32,7 @@ topics = Table(
     Column("configs", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("version", Integer, nullable=False),
+    Column("replicas", Text, nullable=False, server_default="[]"),
 )
 
 # One row a group that has had members. `empty_since_ms` is −1 while it has some.

@@ -23,6 +23,8 @@ class TopicRow(NamedTuple):
     configs: dict[str, str]
     created_ms: int
     version: int
+    # Broker ids; empty for a topic with one replica, on whichever broker holds it.
+    replicas: tuple[int, ...] = ()
 
 
 _insert_topic = insert(topics)
@@ -30,7 +32,7 @@ _UPSERT_TOPIC = _insert_topic.on_conflict_do_update(
     index_elements=[topics.c.name],
     set_={
         name: _insert_topic.excluded[name]
-        for name in ("topic_id", "partitions", "configs", "created_ms", "version")
+        for name in ("topic_id", "partitions", "configs", "created_ms", "version", "replicas")
     },
 )
 _insert_setting = insert(settings)
@@ -51,6 +53,7 @@ def put_topic(row: TopicRow) -> Rows:
                 "configs": json.dumps(row.configs, sort_keys=True),
                 "created_ms": row.created_ms,
                 "version": row.version,
+                "replicas": json.dumps(row.replicas),
             }
         ],
     )
@@ -68,7 +71,15 @@ def remove_topic(name: str) -> Callable[[Connection], None]:
 def load_topics(connection: Connection) -> list[TopicRow]:
     """All topics."""
     return [
-        TopicRow(r.name, UUID(bytes=r.topic_id), r.partitions, json.loads(r.configs), r.created_ms, r.version)
+        TopicRow(
+            r.name,
+            UUID(bytes=r.topic_id),
+            r.partitions,
+            json.loads(r.configs),
+            r.created_ms,
+            r.version,
+            tuple(json.loads(r.replicas)),
+        )
         for r in connection.execute(select(topics))
     ]
 

@@ -1,0 +1,332 @@
+"""Following: one loop per leader that copies all partitions it leads, as Kafka's replica fetchers do.
+
+For each partition in each epoch, first the histories are joined: the follower asks where its newest epoch ended
+on the leader (OffsetForLeaderEpoch, KIP-101) and cuts its log there; if the leader does not know that epoch, it
+goes on with the one before (KIP-279). Then it fetches what comes next. What it asks for says what it has, so it
+asks only after what it has is on the disk (`replica_fsync`).
+
+One fetch is under way at a time, over all partitions. What came for an epoch that is over is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from core.clock import Clock
+from core.config import Config, Peer
+from core.errors import BrokerError, ErrorCode
+from core.log.replica_log import ReplicaLog
+from core.protocol.apis import FETCH
+from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from core.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from core.records.batch import batches, check_crc
+from core.replication.peer import PeerConnection, PeerError
+from core.replication.replica import Replica
+from core.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+# Topic ids, and no sessions: every fetch names all its partitions.
+_FETCH_VERSION = 13
+_EPOCH_KEY, _EPOCH_VERSION = 23, 4
+# One line about a leader that cannot be reached in so many seconds.
+_COMPLAIN_SECONDS = 30.0
+
+
+class Copy:
+    """A partition that this broker holds a copy of."""
+
+    __slots__ = ("joined", "log", "not_before", "replica", "topic_id", "topic_partition")
+
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: UUID, log: ReplicaLog, replica: Replica
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.replica = replica
+        # The epoch whose leader's history this log was joined to; −1 before that.
+        self.joined = -1
+        # After an error it is left alone until then, in monotonic seconds.
+        self.not_before = 0.0
+
+
+class Keeper(Protocol):
+    """What the broker does for its followers."""
+
+    def followed(self, leader: int) -> Sequence[Copy]:
+        """The partitions to be copied from this broker now."""
+        ...
+
+    async def flush(self, log: ReplicaLog) -> None:
+        """Return once all of the log is on the disk. Raises KAFKA_STORAGE_ERROR."""
+        ...
+
+    async def cut(self, copy: Copy, offset: int) -> None:
+        """Cut the log at `offset`, crash-safe. Raises KAFKA_STORAGE_ERROR."""
+        ...
+
+    async def remember(self, copies: Sequence[Copy]) -> None:
+        """Store what the replicas must not forget. Raises KAFKA_STORAGE_ERROR."""
+        ...
+
+    def moved(self, copy: Copy) -> None:
+        """The high watermark of a copy has moved, or its log has grown."""
+        ...
+
+    def disowned(self, copy: Copy, leader: int) -> None:
+        """The broker that was asked does not lead the partition in this epoch."""
+        ...
+
+
+class Follower:
+    """Copies from one leader, for as long as `run` runs."""
+
+    def __init__(self, peer: Peer, config: Config, clock: Clock, keeper: Keeper) -> None:
+        self._peer = peer
+        self._config = config
+        self._clock = clock
+        self._keeper = keeper
+        self._connection = PeerConnection(peer, config)
+        self._news = asyncio.Event()
+        self._complained = -_COMPLAIN_SECONDS
+
+    def wake(self) -> None:
+        """There may be something to follow now."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Copy until cancelled."""
+        pause = self._config.replica_retry_ms / 1000
+        try:
+            while True:
+                self._news.clear()
+                now = self._clock.monotonic()
+                copies = [c for c in self._keeper.followed(self._peer.broker_id) if c.not_before <= now]
+                if not copies:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._news.wait(), pause)
+                    continue
+                try:
+                    await self._round(copies)
+                except PeerError as error:
+                    self._complain(error)
+                    await asyncio.sleep(pause)
+                except Exception:
+                    # Whatever it was, the loop must go on: nobody else copies these partitions.
+                    logger.exception("following broker %d", self._peer.broker_id)
+                    await asyncio.sleep(pause)
+        finally:
+            self._connection.close()
+
+    def _complain(self, error: PeerError) -> None:
+        now = self._clock.monotonic()
+        if now - self._complained >= _COMPLAIN_SECONDS:
+            self._complained = now
+            logger.warning("cannot follow: %s", error)
+
+    async def _round(self, copies: Sequence[Copy]) -> None:
+        apart = [c for c in copies if c.joined != c.replica.epoch]
+        if apart:
+            await self._join(apart)
+        ready = [c for c in copies if c.joined == c.replica.epoch and c.replica.follows]
+        if ready:
+            await self._fetch(ready)
+
+    # --- joining histories ---------------------------------------------------------------------------------
+
+    async def _join(self, copies: Sequence[Copy]) -> None:
+        """Cut the logs where their histories part from the leader's."""
+        asked = {c: (c.replica.epoch, c.log.leader_epoch) for c in copies}
+        for copy, (epoch, newest) in asked.items():
+            if newest < 0:  # an empty log has no history
+                copy.joined = epoch
+        open_ = [c for c in copies if c.joined != c.replica.epoch]
+        # Each answer goes back by one epoch at least, so that this ends.
+        while open_:
+            ends = await self._ask_ends([(c, asked[c][0], asked[c][1]) for c in open_])
+            again = []
+            for copy in open_:
+                epoch, newest = asked[copy]
+                end = ends.get(copy)
+                if copy.replica.epoch != epoch or end is None:
+                    continue
+                if end.error_code:
+                    self._refused(copy, ErrorCode(end.error_code))
+                    continue
+                earlier = await self._cut_at(copy, epoch, newest, end)
+                if earlier is not None:
+                    asked[copy] = (epoch, earlier)
+                    again.append(copy)
+            open_ = again
+
+    async def _cut_at(self, copy: Copy, epoch: int, newest: int, end: EpochEndOffset) -> int | None:
+        """Cut by one answer; the epoch to ask for next, or None if the histories are joined now."""
+        log = copy.log
+        earlier: int | None = None
+        if end.leader_epoch < 0 or end.end_offset < 0:
+            # The leader knows nothing that old: nothing here is known to be its own.
+            offset = log.offsets.log_start_offset
+        elif end.leader_epoch == newest:
+            offset = min(end.end_offset, log.end_offset_for_epoch(newest)[1])
+        else:
+            # It ended that epoch, or never had it; what we have of a later one is not in its history.
+            known, ours = log.end_offset_for_epoch(end.leader_epoch)
+            offset = min(end.end_offset, ours) if known >= 0 else log.offsets.log_start_offset
+            earlier = known if 0 <= known < end.leader_epoch else None
+        if offset < log.offsets.log_end_offset:
+            before = log.offsets
+            try:
+                await self._keeper.cut(copy, offset)
+            except BrokerError as error:
+                logger.error("%s: %s", copy.topic_partition, error.message)
+                self._later(copy)
+                return None
+            logger.warning(
+                "%s: cut at %d in leader epoch %d; it ended at %d, committed up to %d",
+                copy.topic_partition, log.offsets.log_end_offset, epoch, before.log_end_offset, before.high_watermark,
+            )  # fmt: skip
+        if earlier is not None:
+            return earlier
+        if copy.replica.epoch == epoch:
+            copy.joined = epoch
+        return None
+
+    async def _ask_ends(self, asked: Sequence[tuple[Copy, int, int]]) -> dict[Copy, EpochEndOffset]:
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for copy, epoch, newest in asked:
+            tp = copy.topic_partition
+            topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(tp.topic, []))
+            topic.partitions.append(OffsetForLeaderPartition(tp.partition, epoch, newest))
+        response: OffsetForLeaderEpochResponse = await self._connection.request(
+            _EPOCH_KEY,
+            _EPOCH_VERSION,
+            OffsetForLeaderEpochRequest(self._config.broker_id, list(topics.values())),
+        )
+        found = {
+            TopicPartition(topic.topic, end.partition): end
+            for topic in response.topics
+            for end in topic.partitions
+        }
+        return {c: found[c.topic_partition] for c, _, _ in asked if c.topic_partition in found}
+
+    # --- fetching ------------------------------------------------------------------------------------------
+
+    async def _fetch(self, copies: Sequence[Copy]) -> None:
+        config = self._config
+        topics: dict[UUID, FetchTopic] = {}
+        epochs = {}
+        for copy in copies:
+            epochs[copy] = copy.replica.epoch
+            topic = topics.setdefault(copy.topic_id, FetchTopic("", copy.topic_id, []))
+            topic.partitions.append(
+                FetchPartition(
+                    copy.topic_partition.partition,
+                    copy.replica.epoch,
+                    copy.log.offsets.log_end_offset,
+                    copy.log.leader_epoch,
+                    copy.log.offsets.log_start_offset,
+                    config.replica_fetch_partition_max_bytes,
+                )
+            )
+        request = FetchRequest(
+            replica_id=config.broker_id,
+            max_wait_ms=config.replica_fetch_wait_ms,
+            min_bytes=1,
+            max_bytes=config.replica_fetch_max_bytes,
+            topics=list(topics.values()),
+        )
+        response: FetchResponse = await self._connection.request(
+            FETCH, _FETCH_VERSION, request, wait_ms=config.replica_fetch_wait_ms
+        )
+        if response.error_code:
+            raise PeerError(f"broker {self._peer.broker_id} refused a fetch: error {response.error_code}")
+        by_id = {(c.topic_id, c.topic_partition.partition): c for c in copies}
+        fetched = []
+        for answered in response.responses:
+            for data in answered.partitions:
+                found = by_id.get((answered.topic_id, data.partition_index))
+                if found is not None and found.replica.epoch == epochs[found] and found.replica.follows:
+                    fetched.append((found, data))
+        await self._take_all(fetched, epochs)
+
+    async def _take_all(self, fetched: Sequence[tuple[Copy, PartitionData]], epochs: dict[Copy, int]) -> None:
+        taken = []
+        for copy, data in fetched:
+            try:
+                if data.error_code:
+                    await self._failed(copy, data)
+                else:
+                    self._take(copy, data)
+                    taken.append((copy, data))
+            except BrokerError as error:
+                logger.error("%s: %s", copy.topic_partition, error.message)
+                self._later(copy)
+        completed = []
+        for copy, data in taken:
+            replica = copy.replica
+            completes = replica.complete < replica.epoch
+            if copy.log.unflushed and (self._config.replica_fsync or completes):
+                await self._keeper.flush(copy.log)
+            if replica.epoch != epochs[copy] or not replica.follows:
+                continue
+            moved, complete = replica.copied(copy.log.offsets.log_end_offset, data.high_watermark)
+            if complete:
+                completed.append(copy)
+            if moved or data.records:
+                self._keeper.moved(copy)
+        if completed:
+            # Before the next fetch, which lets the leader count on it.
+            await self._keeper.remember(completed)
+
+    def _take(self, copy: Copy, data: PartitionData) -> None:
+        records = data.records
+        if records:
+            assert isinstance(records, memoryview)
+            headers = []
+            for position, header in batches(records):
+                if not check_crc(records, position, header):
+                    raise BrokerError(
+                        ErrorCode.CORRUPT_MESSAGE,
+                        f"The leader sent a batch at offset {header.base_offset} with a wrong checksum.",
+                    )
+                headers.append(header)
+            copy.log.append_copy(records, headers)
+        log = copy.log
+        start = min(data.log_start_offset, copy.replica.high_watermark, log.offsets.log_end_offset)
+        if start > log.offsets.log_start_offset:
+            log.truncate_prefix(start)
+
+    async def _failed(self, copy: Copy, data: PartitionData) -> None:
+        code = ErrorCode(data.error_code)
+        log = copy.log
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if data.log_start_offset > log.offsets.log_end_offset:
+                logger.warning(
+                    "%s: the leader has nothing before offset %d; the copy begins there anew",
+                    copy.topic_partition, data.log_start_offset,
+                )  # fmt: skip
+                log.start_at(data.log_start_offset)
+                return
+            copy.joined = -1
+        self._refused(copy, code)
+
+    def _refused(self, copy: Copy, code: ErrorCode) -> None:
+        """The leader refuses: it may not lead any more, or not know of the partition yet."""
+        self._later(copy)
+        self._keeper.disowned(copy, self._peer.broker_id)
+        logger.info("%s: broker %d answers %s", copy.topic_partition, self._peer.broker_id, code.name)
+
+    def _later(self, copy: Copy) -> None:
+        copy.not_before = self._clock.monotonic() + self._config.replica_retry_ms / 1000
