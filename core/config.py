@@ -255,6 +255,8 @@ class Config:
     replica_fsync: bool = True
     # Brokers that must hold a change of topics, groups or offsets before it is answered; 0 means the majority.
     metadata_min_insync_replicas: int = 0
+    # When the log of metadata changes is as long as that, it begins anew with the whole database.
+    metadata_log_bytes: int = 256 * MIB
     # A change of metadata that is not replicated by then is answered as failed; it may still come to pass.
     metadata_timeout_ms: int = 5_000
 

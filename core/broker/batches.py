@@ -201,8 +201,8 @@ class BatchVerbs(TopicVerbs):
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo:
         """The bounds and size of one partition, and who leads and copies it."""
-        log = self.log(topic_partition)
         copy = self.replicas.get(topic_partition) if self.replicas else None
+        log = self.log(topic_partition) if copy is None else copy.log
         if copy is None:
             one = (self.config.broker_id,)
             return PartitionInfo(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,23 +16,33 @@ from pathlib import Path
 from core.broker.consumers import Consumers
 from core.broker.groups import Groups
 from core.broker.idempotency import IdempotencyKeys
-from core.broker.merged import MergedVerbs
+from core.broker.replicas import METADATA, METADATA_ID
+from core.broker.roles import RoleVerbs
 from core.clock import Clock
 from core.config import Config
-from core.log.checkpoint import CLEAN_SHUTDOWN
+from core.errors import StartupError
+from core.log import files
+from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log
 from core.log.manager import LogManager
 from core.metadata.store import Store
 from core.metadata.topics import load_settings, load_topics, put_setting
 from core.records.partitioner import StickyPartitions
+from core.replication.memory import HIGH_WATERMARKS, ROLES, Memory
+from core.topic_config import parse_topic_config
 from core.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
 DATABASE = "metadata.db"
+# The history of metadata is kept until it begins anew with the whole database (`MetadataLog.shorten`).
+_METADATA_CONFIG = {"retention.ms": "-1", "segment.bytes": "67108864"}
+_PRODUCER_ID = "producer.id.next"
+_OWN_PRODUCER_ID = "local.producer.id.next"
+_PRODUCER_ID_BITS = 48
 
 
-class Broker(MergedVerbs):
+class Broker(RoleVerbs):
     """One broker over one data directory. Open it on the event loop that will use it.
 
     `groups`, `consumers` and `idempotency` are there once the broker is open.
@@ -56,34 +67,111 @@ class Broker(MergedVerbs):
         Raises StartupError with one line for the operator.
         """
         clean = (Path(self.config.data_dir) / CLEAN_SHUTDOWN).exists()
+        self.store.replicated = bool(self.config.peers)
         await self.store.open(check=not clean)
         settings = await self.store.read(load_settings)
-        self.cluster_id = settings.get("cluster.id") or await self._new_cluster_id()
-        self._next_producer_id = int(settings.get("producer.id.next", "0"))
+        self.cluster_id = settings.get("cluster.id", "")
+        self._next_producer_id = self._first_producer_id(settings)
         for row in await self.store.read(load_topics):
             self._put(self._info(row))
-        self.logs.load(
+        held = [
             (TopicPartition(topic.name, partition), topic.topic_id, topic.config)
             for topic in self._topics.values()
+            if self.holds(topic)
             for partition in range(topic.partitions)
+        ]
+        if self.config.peers:
+            held.append((METADATA, METADATA_ID, parse_topic_config(_METADATA_CONFIG)))
+        self.logs.load(held)
+        if self.config.peers:
+            self._open_cluster()
+        else:
+            await self._serve_metadata()
+        self._background = [
+            asyncio.create_task(self._every(self.config.background_interval_ms, self._background_step)),
+            asyncio.create_task(self._every(self.config.checkpoint_interval_ms, self._checkpoint)),
+            asyncio.create_task(self._every(self.config.idempotency_check_interval_ms, self._expire_keys)),
+            asyncio.create_task(
+                self._every(self.config.offsets_retention_check_interval_ms, self._expire_offsets)
+            ),
+        ]
+        if self.cluster is not None and self.metadata is not None:
+            self.cluster.start()
+            self._background.append(asyncio.create_task(self.metadata.run()))
+        self.ready = True
+
+    def _open_cluster(self) -> None:
+        """Take the replicas as the last run left them; who leads what is found out once the doors are open."""
+        from core.broker.cluster import Cluster
+        from core.broker.metadata_log import MetadataLog
+
+        data_dir = self.config.data_dir
+        self.replicas.memory = Memory(f"{data_dir}/{ROLES}")
+        try:
+            self.replicas.memory.load()
+        except ValueError as error:
+            raise StartupError(
+                f"{data_dir}/{ROLES} is damaged ({error}). It holds what this broker has promised: restore it from a "
+                "copy, or empty the data directory and let the broker follow anew."
+            ) from None
+        metadata = self.open_replicas(read_offsets(f"{data_dir}/{HIGH_WATERMARKS}") or {})
+        self.metadata = MetadataLog(
+            self,
+            metadata,
+            begin=self._serve_metadata,
+            end=self._leave_metadata,
+            topics_changed=self._topics_changed,
         )
+        self.cluster = Cluster(self, before_cut=self.metadata.forget, role_changed=self.metadata.poke)
+        self._without_metadata()
+
+    async def _serve_metadata(self) -> None:
+        """Take over groups, consumers and keys from the store, as the last who kept them has left them."""
+        if not self.cluster_id:
+            self.cluster_id = await self._new_cluster_id()
         self.groups = Groups(self)
         await self.groups.open()
         self.consumers = Consumers(self, self.groups)
         await self.consumers.open()
         self.idempotency = IdempotencyKeys(self)
         await self.idempotency.open()
-        self._background = [
-            asyncio.create_task(self._every(self.config.background_interval_ms, self._background_step)),
-            asyncio.create_task(self._every(self.config.checkpoint_interval_ms, self._checkpoint)),
-            asyncio.create_task(
-                self._every(self.config.idempotency_check_interval_ms, self.idempotency.expire)
-            ),
-            asyncio.create_task(
-                self._every(self.config.offsets_retention_check_interval_ms, self.groups.expire)
-            ),
-        ]
-        self.ready = True
+
+    async def _leave_metadata(self) -> None:
+        """Another broker keeps them now."""
+        consumers = self.consumers
+        consumers.drain()
+        self.groups.drain()
+        self._without_metadata()
+        await consumers.close()
+
+    def _without_metadata(self) -> None:
+        self.groups = Groups(self)
+        self.groups.coordinator.elsewhere()
+        self.consumers = Consumers(self, self.groups)
+        self.idempotency = IdempotencyKeys(self)
+
+    async def _topics_changed(self) -> None:
+        """The store has got topics from another broker: make them so here."""
+        settings = await self.store.read(load_settings)
+        self.cluster_id = settings.get("cluster.id", "")
+        stored = {row.name: self._info(row) for row in await self.store.read(load_topics)}
+        for before in list(self._topics.values()):
+            after = stored.get(before.name)
+            if after is None or after.topic_id != before.topic_id:
+                self._drop(before)
+        for name, after in stored.items():
+            known = self._topics.get(name)
+            if known != after:
+                await self._adopt(known, after)
+        self.metadata_version += 1
+
+    async def _expire_keys(self) -> None:
+        if self.metadata is None or self.metadata.serving >= 0:
+            await self.idempotency.expire()
+
+    async def _expire_offsets(self) -> None:
+        if self.metadata is None or self.metadata.serving >= 0:
+            await self.groups.expire()
 
     def drain(self) -> None:
         """Answer everything that waits; nothing waits afterwards. The first half of a stop."""
@@ -104,9 +192,16 @@ class Broker(MergedVerbs):
             await asyncio.wait(changes, timeout=self.config.drain_timeout_ms / 1000)
         if self._background:
             await self.consumers.close()
+        if self.metadata is not None:
+            await self.metadata.close()
+        if self.cluster is not None:
+            await self.cluster.close()
         await self.store.close()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.flusher.close)
+        if self.metadata is not None:
+            with contextlib.suppress(OSError):
+                self._high_watermarks_task()()
         self.logs.close()
 
     async def delete_topic(self, name: str) -> None:
@@ -118,8 +213,17 @@ class Broker(MergedVerbs):
     async def _reserve_producer_ids(self, count: int) -> int:
         first = self._next_producer_id
         self._next_producer_id = first + count
-        await self.store.submit([put_setting("producer.id.next", str(first + count))])
+        name = _OWN_PRODUCER_ID if self.config.peers else _PRODUCER_ID
+        await self.store.submit([put_setting(name, str(first + count))], local=bool(self.config.peers))
         return first
+
+    def _first_producer_id(self, settings: dict[str, str]) -> int:
+        """Where to go on. In a cluster each broker has ids of its own, and one that has lost its memory begins at a
+        number that it cannot have reached before: the time."""
+        if not self.config.peers:
+            return int(settings.get(_PRODUCER_ID, "0"))
+        first = (self.config.broker_id << _PRODUCER_ID_BITS) + self.clock.wall_ms()
+        return int(settings.get(_OWN_PRODUCER_ID, str(first)))
 
     async def _new_cluster_id(self) -> str:
         cluster_id = base64.urlsafe_b64encode(self.clock.uuid4().bytes).rstrip(b"=").decode()
@@ -162,7 +266,16 @@ class Broker(MergedVerbs):
         waits = [w for one in self.logs.unflushed() if (w := self._flush(one)) is not None]
         await asyncio.gather(*waits, return_exceptions=True)
         task = self.logs.begin_checkpoint()
-        await asyncio.get_running_loop().run_in_executor(None, task.run)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, task.run)
+        if self.metadata is not None:
+            await loop.run_in_executor(None, self._high_watermarks_task())
+            await self.metadata.shorten()
+
+    def _high_watermarks_task(self) -> Callable[[], None]:
+        """Note what is committed of each replica, for the next start. Run it in a thread."""
+        path, data = f"{self.config.data_dir}/{HIGH_WATERMARKS}", encode_offsets(self.high_watermarks())
+        return lambda: files.write_whole(path, data, durable=False)
 
     def _flush(self, one: Log) -> asyncio.Future[None] | None:
         if one.failure is not None:

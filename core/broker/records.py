@@ -50,13 +50,20 @@ class RecordVerbs(BatchVerbs):
     # --- produce -------------------------------------------------------------------------------------------
 
     async def produce(
-        self, topic: str, records: Sequence[NewRecord], *, acks: int = -1, partition: int | None = None
+        self,
+        topic: str,
+        records: Sequence[NewRecord],
+        *,
+        acks: int = -1,
+        partition: int | None = None,
+        timeout_ms: int | None = None,
     ) -> list[ProduceResult]:
         """Append records that are not batches yet; one result for each, in order.
 
         A record goes to its own `partition`, else to the `partition` of the call, else by its key (murmur2,
         as the Java client does), else to one partition per call, which rotates. A topic that does not exist
-        is created where the settings allow it. Raises UNKNOWN_TOPIC_OR_PARTITION when it may not be.
+        is created where the settings allow it. `timeout_ms` is for acks=all, as in `durable`. Raises
+        UNKNOWN_TOPIC_OR_PARTITION when the topic may not be created.
         """
         info = self._topics.get(topic) or await self.topic_or_create(topic)
         if partition is not None:
@@ -69,7 +76,7 @@ class RecordVerbs(BatchVerbs):
             for chunk, batch in self.batches_below(info.config.max_message_bytes, records, indexes, now):
                 try:
                     self._append_batch(address, records, chunk, batch, acks, now, results)
-                    waiting = self.durable(address, acks)
+                    waiting = self.durable(address, acks, timeout_ms)
                 except BrokerError as error:
                     refuse_batch(results, chunk, number, error)
                     continue

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from core.errors import BrokerError, ErrorCode
+from core.replication.copies import Copy
 from core.replication.epochs import leader_of
-from core.replication.follower import Copy
 from core.replication.memory import Memory
 from core.replication.replica import Moved, Replica
 from core.types import TopicPartition
@@ -178,7 +178,7 @@ class Replicas:
         """Take slow followers out of the in-sync sets."""
         now = self._state.clock.monotonic()
         for copy in self:
-            if copy.replica.leads:
+            if copy.replica.source:
                 end = copy.log.offsets.log_end_offset
                 self.took(copy, copy.replica.expire(end, now, self.needed(copy)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 from core.broker.flusher import Flusher
@@ -23,6 +23,10 @@ from core.metadata.topics import TopicRow
 from core.purgatory import Purgatory
 from core.topic_config import TopicConfig, parse_topic_config
 from core.types import LogOffsets, TopicPartition
+
+if TYPE_CHECKING:
+    from core.broker.cluster import Cluster
+    from core.broker.metadata_log import MetadataLog
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -102,6 +106,9 @@ class BrokerState:
         self.opened = OpenedBatches(config.max_decompressed_bytes, config.max_opened_bytes)
         self.producer_ids = ProducerIds(self._reserve_producer_ids)
         self.replicas = Replicas(self)
+        # With peers: what goes on between the brokers, and who keeps the store.
+        self.cluster: Cluster | None = None
+        self.metadata: MetadataLog | None = None
         self.cluster_id = ""
         self.ready = False
         # Rises whenever an answer about topics would change: the key of every cache of such answers.
@@ -121,6 +128,26 @@ class BrokerState:
 
     async def _reserve_producer_ids(self, count: int) -> int:
         raise NotImplementedError
+
+    @property
+    def metadata_leader(self) -> int:
+        """The broker that keeps topics, groups and offsets; −1 if nobody is known to."""
+        return self.config.broker_id if self.metadata is None else self.metadata.leader
+
+    def require_metadata(self) -> None:
+        """Raise NOT_CONTROLLER unless this broker keeps topics, groups and offsets."""
+        if self.metadata is not None and self.metadata.serving < 0:
+            leader = self.metadata.leader
+            who = f"broker {leader} does" if leader not in (-1, self.config.broker_id) else "nobody does now"
+            raise BrokerError(
+                ErrorCode.NOT_CONTROLLER,
+                f"This broker does not keep topics, groups and offsets; {who}.",
+                leader=leader,
+            )
+
+    def holds(self, topic: TopicInfo) -> bool:
+        """Whether this broker has a replica of the topic."""
+        return not topic.replicas or self.config.broker_id in topic.replicas
 
     def touch(self, topic: str) -> None:
         """Say that something happened to a topic or to one of its partitions, to those that wait for all."""
@@ -154,6 +181,13 @@ class BrokerState:
                 "counted from 0.",
                 topic=topic.name,
                 partition=topic_partition.partition,
+            )
+        if topic.replicas and self.config.broker_id not in topic.replicas:
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"This broker holds no replica of {topic.name!r}; the brokers "
+                f"{', '.join(map(str, topic.replicas))} do.",
+                leader=topic.replicas[0],
             )
         return self.logs.get(topic_partition)
 

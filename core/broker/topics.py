@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from core.broker.state import BrokerState, TopicInfo
@@ -20,6 +20,7 @@ from core.topic_config import DEFINITIONS, Definition, definition, parse_topic_c
 from core.types import TopicPartition
 
 MAX_TOPIC_NAME = 249
+MIN_INSYNC = "min.insync.replicas"
 # Directories made in one turn of the event loop, at 0.1 ms each.
 _CREATED_AT_ONCE = 50
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -70,25 +71,28 @@ class TopicVerbs(BrokerState):
         *,
         partitions: int | None = None,
         replication_factor: int = -1,
+        replicas: Sequence[int] | None = None,
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> TopicInfo:
         """Create a topic and answer it once it is durable.
 
-        `partitions` None or −1 means the broker's default. Raises TOPIC_ALREADY_EXISTS,
-        INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG.
+        `partitions` None or −1 means the broker's default. `replicas` are broker ids, the first leader first,
+        instead of a `replication_factor`. A replicated topic that says nothing of min.insync.replicas gets the
+        majority: only then a promotion can be proven to lose nothing. Raises TOPIC_ALREADY_EXISTS,
+        INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
+        INVALID_CONFIG, NOT_CONTROLLER.
         """
+        self.require_metadata()
         check_topic_name(name)
         if name in self._topics or name in self._changing:
             raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists.", topic=name)
         count = self.config.default_partitions if partitions in (None, -1) else int(partitions or 0)
         self._check_partitions(count, 0)
-        if replication_factor not in (-1, 1):
-            raise BrokerError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Replication factor {replication_factor} is larger than the number of brokers, 1; use 1 or -1.",
-            )
+        holders = self._assign(replication_factor, replicas)
         overrides = {key: value for key, value in (configs or {}).items() if value is not None}
+        if len(holders) > 1 and not {MIN_INSYNC} & {*overrides, *self.config.topic_defaults}:
+            overrides[MIN_INSYNC] = str(len(holders) // 2 + 1)
         info = TopicInfo(
             name=name,
             topic_id=self.clock.uuid4(),
@@ -97,17 +101,39 @@ class TopicVerbs(BrokerState):
             config=parse_topic_config(overrides, self.config.topic_defaults),
             created_ms=self.clock.wall_ms(),
             version=1,
+            replicas=holders,
         )
         if not validate_only:
             await self._change(name, None, info)
         return info
+
+    def _assign(self, factor: int, replicas: Sequence[int] | None) -> tuple[int, ...]:
+        """The brokers that hold a new topic; empty where there is only this one."""
+        brokers = (self.config.broker_id, *sorted(peer.broker_id for peer in self.config.peers))
+        if replicas is not None:
+            if replicas[:1] != [brokers[0]] or len(set(replicas)) < len(replicas) or not {*replicas} <= {*brokers}:
+                raise BrokerError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Replicas are different brokers out of {', '.join(map(str, brokers))}, the first one being "
+                    f"{brokers[0]}, which leads.",
+                )
+            chosen = tuple(replicas)
+        else:
+            count = min(self.config.default_replication_factor, len(brokers)) if factor == -1 else factor
+            if not 1 <= count <= len(brokers):
+                raise BrokerError(
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    f"The replication factor must be from 1 to the number of brokers, {len(brokers)}, not {factor}.",
+                )
+            chosen = brokers[:count]
+        return chosen if len(brokers) > 1 else ()
 
     async def topic_or_create(self, name: str) -> TopicInfo:
         """The topic, created with the defaults if it does not exist and auto-creation is on."""
         found = self._topics.get(name)
         if found is not None:
             return found
-        if not self.config.auto_create_topics:
+        if not self.config.auto_create_topics or (self.metadata is not None and self.metadata.serving < 0):
             return self.topic(name)
         try:
             return await self.create_topic(name)
@@ -121,6 +147,7 @@ class TopicVerbs(BrokerState):
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records. Raises UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED."""
+        self.require_metadata()
         info = self.topic(name)
         if info.internal:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {name!r} is internal to the broker.")
@@ -128,6 +155,7 @@ class TopicVerbs(BrokerState):
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> TopicInfo:
         """Grow a topic to `count` partitions. Raises INVALID_PARTITIONS when that is not more than it has."""
+        self.require_metadata()
         info = self.topic(name)
         if count <= info.partitions:
             raise BrokerError(
@@ -145,6 +173,7 @@ class TopicVerbs(BrokerState):
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> TopicInfo:
         """Change settings of a topic; None puts one back to its default. Raises INVALID_CONFIG."""
+        self.require_metadata()
         info = self.topic(name)
         overrides = dict(info.overrides)
         for key, value in changes.items():
@@ -187,7 +216,7 @@ class TopicVerbs(BrokerState):
         return {
             "auto.create.topics.enable": str(config.auto_create_topics).lower(),
             "broker.id": str(config.broker_id),
-            "default.replication.factor": "1",
+            "default.replication.factor": str(config.default_replication_factor),
             "fetch.max.bytes": str(config.fetch_max_bytes),
             "group.initial.rebalance.delay.ms": str(config.group_initial_rebalance_delay_ms),
             "group.max.session.timeout.ms": str(config.group_max_session_timeout_ms),
@@ -234,17 +263,33 @@ class TopicVerbs(BrokerState):
         if after is None:
             assert before is not None
             await self.store.submit([remove_topic(before.name)])
-            self._remove(before)
-            self._sticky.forget(before.name)
-            self.logs.delete(before.name)
-            for partition in range(before.partitions):
-                self.purgatory.notify(TopicPartition(before.name, partition))
-            return
-        await self.store.submit([put_topic(after.row)])
-        for partition in range(before.partitions if before else 0, after.partitions):
-            self.logs.create(TopicPartition(after.name, partition), after.topic_id, after.config)
-            if partition % _CREATED_AT_ONCE == _CREATED_AT_ONCE - 1:
-                await asyncio.sleep(0)
+            self._drop(before)
+        else:
+            await self.store.submit([put_topic(after.row)])
+            await self._adopt(before, after)
+
+    def _drop(self, before: TopicInfo) -> None:
+        """A topic is gone: forget it here as well."""
+        self._remove(before)
+        self._sticky.forget(before.name)
+        self.replicas.remove(before.name)
+        self.logs.delete(before.name)
+        for partition in range(before.partitions):
+            self.purgatory.notify(TopicPartition(before.name, partition))
+
+    async def _adopt(self, before: TopicInfo | None, after: TopicInfo) -> None:
+        """A topic is stored, new or changed: make what it needs here."""
+        new = range(before.partitions if before else 0, after.partitions)
+        if self.holds(after):
+            for partition in new:
+                tp = TopicPartition(after.name, partition)
+                self.logs.create(tp, after.topic_id, after.config)
+                if len(after.replicas) > 1:
+                    self.replicas.add(tp, after.topic_id, after.replicas, created=True)
+                if partition % _CREATED_AT_ONCE == _CREATED_AT_ONCE - 1:
+                    await asyncio.sleep(0)
         if before is not None:
             self.logs.update_config(after.name, after.config)
         self._put(after)
+        if self.cluster is not None:
+            self.cluster.wake()

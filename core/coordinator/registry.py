@@ -121,6 +121,10 @@ class GroupRegistry:
             found.offsets.put(names.setdefault(topic, topic), partition, committed)
         self._closed = ErrorCode.NONE
 
+    def elsewhere(self) -> None:
+        """Another broker keeps the groups: answer everybody NOT_COORDINATOR, instead of `load`."""
+        self._closed = ErrorCode.NOT_COORDINATOR
+
     def drain(self) -> None:
         """Answer everybody who waits with NOT_COORDINATOR and refuse everything from now on.
 

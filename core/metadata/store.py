@@ -8,6 +8,11 @@ hundreds of commits; without load it costs one.
 If a transaction of several jobs fails, each job is tried by itself, so that one bad job harms no other. A
 job that fails alone answers KAFKA_STORAGE_ERROR (the disk is full or broken) and nothing of it is stored.
 
+In a cluster the statements of a transaction go to the other brokers *before* it is committed here (`replicated`),
+so what is in SQLite is always a prefix of what the cluster has agreed on, and never has to be taken back. Until it
+is known whether they have them the transaction stays open, and nothing else is written; those who wait for it hear
+of a failure after `ship_timeout` seconds, although it may still come to pass.
+
 Source: Kafka guide, "Offset commit"; SQLite documentation on WAL and `PRAGMA synchronous`.
 """
 
@@ -17,18 +22,20 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.base import Executable
 
 from core.clock import Clock
 from core.counters import Counters
 from core.errors import BrokerError, ErrorCode, StartupError
+from core.metadata.changelog import APPLIED, Change, RecordingConnection, encode_changes
 from core.metadata.schema import prepare
 
 log = logging.getLogger(__name__)
@@ -42,6 +49,9 @@ MAX_WAITING_JOBS = 100_000
 MAX_JOBS_PER_COMMIT = 2_000
 
 
+_SET_APPLIED = text("INSERT OR REPLACE INTO settings (name, value) VALUES (:name, :value)")
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """One statement with its parameter rows. Neighbours with the same statement run as one executemany."""
@@ -53,18 +63,25 @@ class Rows:
 Effect = Rows | Callable[[Connection], None]
 
 
+# Gives a transaction to the other brokers; the number behind the one it got. Raises BrokerError if it cannot.
+Ship = Callable[[bytes], Awaitable[int]]
+
+
 class _Job:
-    __slots__ = ("effects", "error", "future", "read", "result")
+    __slots__ = ("effects", "error", "future", "local", "read", "result")
 
     def __init__(
         self,
         future: asyncio.Future[Any],
         effects: Sequence[Effect],
         read: Callable[[Connection], Any] | None = None,
+        local: bool = False,
     ) -> None:
         self.future = future
         self.effects = effects
         self.read = read
+        # Not for the other brokers.
+        self.local = local
         self.result: Any = None
         self.error: Exception | None = None
 
@@ -80,6 +97,10 @@ class Store:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
+        # Whether changes go to other brokers; then `ship` is how, and without it there is no change.
+        self.replicated = False
+        self.ship: Ship | None = None
+        self.ship_timeout = 5.0
 
     async def open(self, *, check: bool) -> None:
         """Open or create the database, bring its schema up to date, start the writer.
@@ -87,17 +108,20 @@ class Store:
         `check` runs SQLite's integrity check, as after an unclean stop. Raises StartupError.
         """
         self._loop = asyncio.get_running_loop()
-        self._engine = await self._loop.run_in_executor(None, _open_engine, self._path, check)
+        self._engine = await self._loop.run_in_executor(
+            None, _open_engine, self._path, check, self.replicated
+        )
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, effects: Sequence[Effect]) -> asyncio.Future[None]:
+    def submit(self, effects: Sequence[Effect], *, local: bool = False) -> asyncio.Future[None]:
         """Store `effects` in one transaction; the future is done once they are durable.
 
         The future fails with KAFKA_STORAGE_ERROR when the disk refuses, and the call raises
-        COORDINATOR_LOAD_IN_PROGRESS when too many jobs wait already.
+        COORDINATOR_LOAD_IN_PROGRESS when too many jobs wait already. In a cluster it fails with NOT_CONTROLLER
+        where another broker writes, and with REQUEST_TIMED_OUT; `local` effects are of this broker alone.
         """
-        return self._put(effects, None)
+        return self._put(effects, None, local)
 
     def read(self, query: Callable[[Connection], T]) -> asyncio.Future[T]:
         """Run `query` on the writer's connection, after everything submitted before it."""
@@ -114,7 +138,7 @@ class Store:
         self._thread = None
 
     def _put(
-        self, effects: Sequence[Effect], read: Callable[[Connection], Any] | None
+        self, effects: Sequence[Effect], read: Callable[[Connection], Any] | None, local: bool = False
     ) -> asyncio.Future[Any]:
         assert self._loop is not None, "the store is not open"
         if self._jobs.qsize() >= MAX_WAITING_JOBS:
@@ -123,7 +147,7 @@ class Store:
                 "Too many writes wait for the metadata store; try again.",
             )
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._jobs.put(_Job(future, effects, read))
+        self._jobs.put(_Job(future, effects, read, local))
         return future
 
     # --- the writer thread ---------------------------------------------------------------------------------
@@ -147,7 +171,7 @@ class Store:
                     stopping = True
                 if jobs:
                     start = self._clock.monotonic()
-                    _commit(connection, jobs)
+                    self._commit(connection, jobs)
                     seconds = self._clock.monotonic() - start
                     self._loop.call_soon_threadsafe(self._answer, jobs, seconds)
 
@@ -156,42 +180,111 @@ class Store:
         self.counters.committed_jobs += len(jobs)
         _answer(jobs)
 
-
-def _commit(connection: Connection, jobs: list[_Job]) -> None:
-    try:
-        _transaction(connection, jobs)
-        return
-    except Exception as error:
-        if len(jobs) == 1:
-            jobs[0].error = error
-            return
-    for job in jobs:
+    def _commit(self, connection: Connection, jobs: list[_Job]) -> None:
         try:
-            _transaction(connection, [job])
+            self._transaction(connection, jobs)
+            return
+        except _NotShippedError as error:
+            # Not the fault of one of them.
+            for job in jobs:
+                job.error = error.reason
+            return
         except Exception as error:
-            job.error = error
-
-
-def _transaction(connection: Connection, jobs: list[_Job]) -> None:
-    with connection.begin():
-        pending: Rows | None = None
+            if len(jobs) == 1:
+                jobs[0].error = error
+                return
         for job in jobs:
-            for effect in job.effects:
-                if isinstance(effect, Rows):
-                    if pending is not None and pending.statement is effect.statement:
-                        pending.rows.extend(effect.rows)
-                        continue
-                    _flush(connection, pending)
-                    pending = Rows(effect.statement, list(effect.rows))
-                else:
-                    _flush(connection, pending)
-                    pending = None
-                    effect(connection)
-            if job.read is not None:
+            try:
+                self._transaction(connection, [job])
+            except _NotShippedError as error:
+                job.error = error.reason
+            except Exception as error:
+                job.error = error
+
+    def _transaction(self, connection: Connection, jobs: list[_Job]) -> None:
+        recording = connection.connection.dbapi_connection if self.replicated else None
+        assert recording is None or isinstance(recording, RecordingConnection)
+        if recording is not None:
+            recording.take()
+        with connection.begin():
+            _execute(connection, jobs, recording)
+            if recording is not None and (changes := recording.take()):
+                applied = self._replicate(jobs, changes)
+                connection.execute(_SET_APPLIED, {"name": APPLIED, "value": str(applied)})
+                recording.take()
+
+    def _replicate(self, jobs: list[_Job], changes: list[Change]) -> int:
+        """Give a transaction to the other brokers and wait until they have it, or never will."""
+        ship, loop = self.ship, self._loop
+        if ship is None or loop is None:
+            raise _NotShippedError(not_controller())
+        shipping = asyncio.run_coroutine_threadsafe(_awaited(ship, encode_changes(changes)), loop)
+        try:
+            try:
+                return shipping.result(self.ship_timeout)
+            except TimeoutError:
+                late = BrokerError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "Too few brokers are in sync to take the change; it may come later.",
+                )
+                loop.call_soon_threadsafe(_refuse, list(jobs), late)
+                return shipping.result()
+        except BrokerError as error:
+            raise _NotShippedError(error) from None
+        except CancelledError:
+            raise _NotShippedError(not_controller()) from None
+
+
+class _NotShippedError(Exception):
+    """The other brokers do not take a transaction."""
+
+    def __init__(self, reason: BrokerError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def not_controller() -> BrokerError:
+    """The refusal of a change by a broker that does not keep the metadata."""
+    return BrokerError(
+        ErrorCode.NOT_CONTROLLER, "Another broker keeps topics, groups and offsets; ask it instead."
+    )
+
+
+async def _awaited(ship: Ship, data: bytes) -> int:
+    return await ship(data)
+
+
+def _refuse(jobs: list[_Job], error: BrokerError) -> None:
+    for job in jobs:
+        if not job.future.done():
+            job.future.set_exception(error)
+
+
+def _execute(connection: Connection, jobs: list[_Job], recording: RecordingConnection | None) -> None:
+    pending: Rows | None = None
+    for job in jobs:
+        if recording is not None and recording.silent != job.local:
+            _flush(connection, pending)
+            pending = None
+            recording.silent = job.local
+        for effect in job.effects:
+            if isinstance(effect, Rows):
+                if pending is not None and pending.statement is effect.statement:
+                    pending.rows.extend(effect.rows)
+                    continue
+                _flush(connection, pending)
+                pending = Rows(effect.statement, list(effect.rows))
+            else:
                 _flush(connection, pending)
                 pending = None
-                job.result = job.read(connection)
-        _flush(connection, pending)
+                effect(connection)
+        if job.read is not None:
+            _flush(connection, pending)
+            pending = None
+            job.result = job.read(connection)
+    _flush(connection, pending)
+    if recording is not None:
+        recording.silent = False
 
 
 def _flush(connection: Connection, pending: Rows | None) -> None:
@@ -219,9 +312,10 @@ def _refusal(error: Exception) -> BrokerError:
     )
 
 
-def _open_engine(path: Path, check: bool) -> Engine:
+def _open_engine(path: Path, check: bool, recording: bool) -> Engine:
     path.touch(mode=0o600)  # SQLite gives its -wal and -shm files the mode of the database
-    engine = create_engine(f"sqlite:///{path}")
+    arguments: dict[str, Any] = {"factory": RecordingConnection} if recording else {}
+    engine = create_engine(f"sqlite:///{path}", connect_args=arguments)
     event.listen(engine, "connect", _set_pragmas)
     try:
         if check:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from core.metadata.models import settings, topics
@@ -92,3 +92,13 @@ def put_setting(name: str, value: str) -> Rows:
 def load_settings(connection: Connection) -> dict[str, str]:
     """All single values."""
     return {r.name: r.value for r in connection.execute(select(settings))}
+
+
+def own_topics(broker_id: int) -> Callable[[Connection], None]:
+    """The effect that says of the topics which no cluster knew so far that this broker holds them."""
+
+    def effect(connection: Connection) -> None:
+        statement = update(topics).where(topics.c.replicas == "[]").values(replicas=json.dumps([broker_id]))
+        connection.execute(statement)
+
+    return effect

@@ -122,5 +122,8 @@ PRODUCE = 0
 FETCH = 1
 """The key of Fetch, whose usual response is written by hand."""
 
+EXCHANGE_KEY = 20_481
+"""The key under which brokers of a cluster ask each other about roles; not Kafka's, and no message of this codec."""
+
 API_VERSIONS = 18
 """The key of ApiVersions, which has its own rules for the response header and for unknown versions."""

@@ -16,8 +16,6 @@ from enum import IntEnum
 
 import msgspec
 
-# In the range that Kafka leaves to vendors by never coming near it.
-EXCHANGE_KEY = 20_481
 # Partitions in one question; more are asked for in the next one.
 MAX_ITEMS = 10_000
 

@@ -31,8 +31,8 @@ from core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from core.records.batch import batches, check_crc
+from core.replication.copies import Copy
 from core.replication.peer import PeerConnection, PeerError
-from core.replication.replica import Replica
 from core.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -42,24 +42,6 @@ _FETCH_VERSION = 13
 _EPOCH_KEY, _EPOCH_VERSION = 23, 4
 # One line about a leader that cannot be reached in so many seconds.
 _COMPLAIN_SECONDS = 30.0
-
-
-class Copy:
-    """A partition that this broker holds a copy of."""
-
-    __slots__ = ("joined", "log", "not_before", "replica", "topic_id", "topic_partition")
-
-    def __init__(
-        self, topic_partition: TopicPartition, topic_id: UUID, log: ReplicaLog, replica: Replica
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.log = log
-        self.replica = replica
-        # The epoch whose leader's history this log was joined to; −1 before that.
-        self.joined = -1
-        # After an error it is left alone until then, in monotonic seconds.
-        self.not_before = 0.0
 
 
 class Keeper(Protocol):

@@ -11,10 +11,11 @@ from struct import Struct
 from typing import Any
 
 from core.config import Config, Peer
+from core.protocol.apis import EXCHANGE_KEY
 from core.protocol.codec import decode_response, encode_request
 from core.protocol.header import decode_response_header, encode_request_header
 from core.protocol.primitives import ProtocolError
-from core.replication.exchange import EXCHANGE_KEY, Answer, Question, decode_answer, encode
+from core.replication.exchange import Answer, Question, decode_answer, encode
 
 _SIZE = Struct(">i")
 _CORRELATION = Struct(">i")

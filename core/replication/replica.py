@@ -109,7 +109,12 @@ class Replica:
     @property
     def leads(self) -> bool:
         """Whether this broker serves the partition."""
-        return self.active and not self.resigned and leader_of(self.epoch) == self.broker_id
+        return self.source and not self.resigned
+
+    @property
+    def source(self) -> bool:
+        """Whether followers copy from this broker: also when it was told to serve nobody else any more."""
+        return self.active and leader_of(self.epoch) == self.broker_id
 
     @property
     def leader(self) -> int:

@@ -24,7 +24,7 @@ from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer
 from core.listeners.kafka.versions import protocol_versions
-from core.protocol.apis import API_VERSIONS
+from core.protocol.apis import API_VERSIONS, EXCHANGE_KEY
 from core.protocol.codec import decode_request, encode_response
 from core.protocol.header import RequestHeader, decode_request_header, encode_response_header
 from core.protocol.primitives import ProtocolError
@@ -130,6 +130,14 @@ class KafkaSession:
             return Endpoint(endpoint.scheme, self.local_host, endpoint.port)
         return endpoint
 
+    def brokers(self) -> list[tuple[int, str, int]]:
+        """(id, host, port) of all brokers of the cluster, as this client should use them."""
+        own = self.advertised
+        config = self.broker.config
+        found = [(config.broker_id, own.host, own.port)]
+        found += [(peer.broker_id, peer.host, peer.port) for peer in config.peers]
+        return sorted(found)
+
     def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
         """See `Session.handle`."""
         self._received = len(frame) + 4
@@ -137,6 +145,8 @@ class KafkaSession:
         try:
             header, position = decode_request_header(frame)
             handler = HANDLERS.get(header.api_key)
+            if handler is None and header.api_key == EXCHANGE_KEY and self.broker.cluster is not None:
+                return self._exchange(header, bytes(frame[position:]))
             if handler is None or not handler.serves(header.api_version):
                 return self._unserved(header)
             self.api_key, self.version, self.client_id = header.api_key, header.api_version, header.client_id
@@ -181,6 +191,15 @@ class KafkaSession:
         door = self.door
         door.requests[header.api_key].note(door.now() - self._started, self._received, size + 4)
         return [_SIZE.pack(size) + start, *body]
+
+    async def _exchange(self, header: RequestHeader, data: bytes) -> Answer:
+        """Answer another broker of the cluster."""
+        try:
+            answer = await self.broker.exchange(data)
+        except ValueError as error:
+            raise RefusedError(f"malformed question of a broker: {error}") from None
+        self._count(UNKNOWN_API, len(answer) + 8)
+        return [_HEADER_ONLY.pack(4 + len(answer), header.correlation_id), answer]
 
     def _unserved(self, header: RequestHeader) -> Answer:
         if header.api_key == API_VERSIONS:

@@ -138,8 +138,11 @@ class _Fetch:
 
 def fetch(session: KafkaSession, request: FetchRequest) -> Any:
     """Serve a fetch of any version, with or without a session."""
-    if request.replica_id not in _CONSUMERS or request.replica_state.replica_id not in _CONSUMERS:
-        return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+    for replica in (request.replica_id, request.replica_state.replica_id):
+        if replica not in _CONSUMERS:
+            from core.listeners.kafka.replica_fetch import replica_fetch
+
+            return replica_fetch(session, replica, request)
     try:
         fetch_session = session.door.fetch_sessions.open(request, names_topics_by_id(1, session.version))
     except BrokerError as error:

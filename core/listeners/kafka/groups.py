@@ -44,9 +44,13 @@ _NOT_ASKED = -0x8000_0000
 
 
 def find_coordinator(session: KafkaSession, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """The broker that coordinates: this one."""
+    """The broker that coordinates: the one that keeps the metadata."""
     error, message = ErrorCode.NONE, "NONE"
-    node, host, port = session.broker.config.broker_id, session.advertised.host, session.advertised.port
+    node = session.broker.metadata_leader
+    found = next((one for one in session.brokers() if one[0] == node), None)
+    if found is None:
+        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker is known to keep the groups now."
+    node, host, port = found or (-1, "", -1)
     if request.key_type not in _COORDINATED:
         error = ErrorCode.INVALID_REQUEST
         message = f"Key type {request.key_type} has no coordinator here; 0 is a group, 1 a transaction."

@@ -1,6 +1,6 @@
 """Metadata, DescribeCluster, DescribeTopicPartitions: who is there and who leads what.
 
-With one broker it leads every partition. An answer in which nothing is missing depends on the question and on
+Without peers this broker leads every partition. An answer in which nothing is missing depends on the question and on
 the topics only, so the door keeps it, encoded, until the topics change.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from core.broker.roles import Placement
 from core.broker.state import TopicInfo
 from core.broker.topics import check_topic_name
 from core.errors import BrokerError, ErrorCode
@@ -38,6 +39,7 @@ from core.protocol.primitives import NIL
 from core.protocol.traits import metadata_empty_means_all, metadata_may_leave_names_out
 
 if TYPE_CHECKING:
+    from core.broker.broker import Broker
     from core.listeners.kafka.door import KafkaSession
 
 log = logging.getLogger(__name__)
@@ -55,18 +57,17 @@ _MAX_PARTITIONS_ANSWERED = 2_000
 
 def metadata(session: KafkaSession, request: MetadataRequest) -> MetadataResponse:
     """Brokers and topics; creates missing topics where the request and the settings allow it."""
-    broker, node = session.broker, session.broker.config.broker_id
+    broker = session.broker
     wanted = request.topics
     if wanted is None or (not wanted and metadata_empty_means_all(session.version)):
-        topics = [_topic(t, node, request) for t in broker.topics(include_internal=True)]
+        topics = [_topic(broker, t, request) for t in broker.topics(include_internal=True)]
     else:
-        topics = [_one(session, one, node, request) for one in wanted]
+        topics = [_one(session, one, request) for one in wanted]
     session.cacheable = not any(t.error_code for t in topics)
-    address = session.advertised
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node, address.host, address.port)],
-        cluster_id=broker.cluster_id,
-        controller_id=node,
+        brokers=[MetadataResponseBroker(*one) for one in session.brokers()],
+        cluster_id=broker.cluster_id or None,
+        controller_id=broker.metadata_leader,
         topics=topics,
         cluster_authorized_operations=(
             _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
@@ -75,7 +76,7 @@ def metadata(session: KafkaSession, request: MetadataRequest) -> MetadataRespons
 
 
 def _one(
-    session: KafkaSession, wanted: MetadataRequestTopic, node: int, request: MetadataRequest
+    session: KafkaSession, wanted: MetadataRequestTopic, request: MetadataRequest
 ) -> MetadataResponseTopic:
     broker, name = session.broker, wanted.name
     try:
@@ -83,7 +84,7 @@ def _one(
             name = broker.topic_name(wanted.topic_id)
         if name is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "A topic needs a name or an id.")
-        return _topic(broker.topic(name), node, request)
+        return _topic(broker, broker.topic(name), request)
     except BrokerError as error:
         code = error.code
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name is not None:
@@ -115,32 +116,44 @@ async def _auto_create(session: KafkaSession, name: str) -> None:
         log.warning("topic %r could not be created: %s", name, error.message)
 
 
-def _topic(topic: TopicInfo, node: int, request: MetadataRequest) -> MetadataResponseTopic:
-    replicas = [node]
+def _topic(broker: Broker, topic: TopicInfo, request: MetadataRequest) -> MetadataResponseTopic:
+    if broker.cluster is None:
+        # Ten thousand of them share one list.
+        node = broker.config.broker_id
+        one = [node]
+        partitions = [MetadataResponsePartition(0, p, node, 0, one, one) for p in range(topic.partitions)]
+    else:
+        partitions = [_partition(p, broker.placed(topic, p)) for p in range(topic.partitions)]
     return MetadataResponseTopic(
         0,
         topic.name,
         topic.topic_id,
         topic.internal,
-        [MetadataResponsePartition(0, p, node, 0, replicas, replicas) for p in range(topic.partitions)],
+        partitions,
         _TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED,
     )
 
 
+def _partition(number: int, where: Placement) -> MetadataResponsePartition:
+    error = ErrorCode.NONE if where.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error, number, where.leader, where.leader_epoch, list(where.replicas), list(where.isr)
+    )
+
+
 def describe_cluster(session: KafkaSession, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """The one broker. Controllers have no endpoint of their own here."""
+    """The brokers. Controllers have no endpoint of their own here."""
     if request.endpoint_type != _ENDPOINT_BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="Only the endpoints of brokers (type 1) can be asked for here.",
             endpoint_type=request.endpoint_type,
         )
-    broker, address = session.broker, session.advertised
-    node = broker.config.broker_id
+    broker = session.broker
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=node,
-        brokers=[DescribeClusterBroker(node, address.host, address.port)],
+        controller_id=broker.metadata_leader,
+        brokers=[DescribeClusterBroker(*one) for one in session.brokers()],
         cluster_authorized_operations=(
             _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
         ),
@@ -151,7 +164,7 @@ def describe_topic_partitions(
     session: KafkaSession, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Partitions of topics in order of their names, page by page (KIP-966); no names stands for all topics."""
-    broker, node = session.broker, session.broker.config.broker_id
+    broker = session.broker
     names = sorted({t.name for t in request.topics}) or [t.name for t in broker.topics(include_internal=True)]
     first_name, first_partition = "", 0
     if request.cursor is not None:
@@ -171,7 +184,7 @@ def describe_topic_partitions(
             response.next_cursor = Cursor(name, start)
             break
         end = min(topic.partitions, start + left)
-        response.topics.append(_described(topic, range(start, end), node))
+        response.topics.append(_described(broker, topic, range(start, end)))
         left -= max(end - start, 0)
         if end < topic.partitions:
             response.next_cursor = Cursor(name, end)
@@ -179,16 +192,27 @@ def describe_topic_partitions(
     return response
 
 
-def _described(topic: TopicInfo, partitions: range, node: int) -> DescribeTopicPartitionsResponseTopic:
-    replicas = [node]
+def _described(
+    broker: Broker, topic: TopicInfo, partitions: range
+) -> DescribeTopicPartitionsResponseTopic:
+    placed = [(p, broker.placed(topic, p)) for p in partitions]
     return DescribeTopicPartitionsResponseTopic(
         0,
         topic.name,
         topic.topic_id,
         topic.internal,
         [
-            DescribeTopicPartitionsResponsePartition(0, p, node, 0, replicas, replicas, [], [])
-            for p in partitions
+            DescribeTopicPartitionsResponsePartition(
+                ErrorCode.NONE if where.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                p,
+                where.leader,
+                where.leader_epoch,
+                list(where.replicas),
+                list(where.isr),
+                [],
+                [],
+            )
+            for p, where in placed
         ],
         _TOPIC_OPERATIONS,
     )

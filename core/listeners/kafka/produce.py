@@ -81,7 +81,7 @@ def _append(
         answer = PartitionProduceResponse(
             data.index, 0, done.base_offset, done.log_append_time, done.log_start_offset
         )
-        durable = broker.durable(address, request.acks)
+        durable = broker.durable(address, request.acks, request.timeout_ms)
         if durable is not None:
             waiting.append((durable, answer))
         return answer

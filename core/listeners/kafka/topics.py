@@ -72,13 +72,14 @@ async def create_topics(session: KafkaSession, request: CreateTopicsRequest) -> 
 
 
 async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
-    partitions, replication = topic.num_partitions, topic.replication_factor
+    partitions, replicas = topic.num_partitions, None
     if topic.assignments:
-        partitions, replication = _assigned(session, topic), 1
+        partitions, replicas = _assigned(topic)
     info = await session.broker.create_topic(
         topic.name,
         partitions=partitions,
-        replication_factor=replication,
+        replication_factor=topic.replication_factor,
+        replicas=replicas,
         configs={c.name: c.value for c in topic.configs},
         validate_only=validate_only,
     )
@@ -92,27 +93,27 @@ async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: b
         0,
         None,
         num_partitions=info.partitions,
-        replication_factor=1,
+        replication_factor=len(info.replicas) or 1,
         configs=configs,
     )
 
 
-def _assigned(session: KafkaSession, topic: CreatableTopic) -> int:
+def _assigned(topic: CreatableTopic) -> tuple[int, list[int]]:
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
             "With replica assignments, num_partitions and replication_factor must both be -1.",
         )
-    node = session.broker.config.broker_id
+    replicas = topic.assignments[0].broker_ids
     if sorted(a.partition_index for a in topic.assignments) != list(range(len(topic.assignments))):
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Assigned partitions must be numbered from 0 without gaps."
         )
-    if any(a.broker_ids != [node] for a in topic.assignments):
+    if not replicas or any(a.broker_ids != replicas for a in topic.assignments):
         raise BrokerError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Replicas can only be assigned to the one broker, {node}."
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions of a topic have the same replicas here."
         )
-    return len(topic.assignments)
+    return len(topic.assignments), replicas
 
 
 async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -1,0 +1,234 @@
+"""The verbs on roles: who leads a partition, how far its followers are, and what brokers ask each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+from uuid import UUID
+
+from core.broker.merged import MergedVerbs
+from core.broker.replicas import METADATA, METADATA_ID
+from core.broker.state import PartitionInfo, TopicInfo
+from core.errors import BrokerError, ErrorCode
+from core.replication.copies import Copy
+from core.replication.epochs import next_epoch
+from core.types import LogRead, TopicPartition
+
+Role = Literal["leader", "follower"]
+
+
+class Placement(NamedTuple):
+    """Who leads a partition (−1: nobody), in which epoch, who holds copies, and which of them are in sync.
+
+    Only the leader knows the last; elsewhere it is what was seen last, and the leader.
+    """
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class FollowerRead(NamedTuple):
+    """One partition of a follower's fetch, by topic id. What it asks for says that it has everything below."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    offset: int
+    max_bytes: int
+
+
+class FollowerFetched(NamedTuple):
+    """The answer for one partition: batches up to the end of the log, or the refusal."""
+
+    read: LogRead | None
+    error: BrokerError | None = None
+
+
+class RoleVerbs(MergedVerbs):
+    """Everything that doors and other brokers do with roles."""
+
+    async def set_partition_role(
+        self, topic_partition: TopicPartition, role: Role, *, unclean: bool = False
+    ) -> PartitionInfo:
+        """Let this broker lead a partition, or stop leading it.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where it holds no replica,
+        ELIGIBLE_LEADERS_NOT_AVAILABLE where something acknowledged could get lost, unless `unclean`;
+        KAFKA_STORAGE_ERROR.
+        """
+        copy = self._copy_of(topic_partition)
+        replica = copy.replica
+        if role == "follower":
+            if replica.leads:
+                replica.resign()
+                self._role_changed(copy)
+        elif not replica.leads:
+            if self.cluster is not None and len(replica.replicas) > 1:
+                await self.cluster.promote(copy, unclean=unclean)
+            else:
+                replica.promise(next_epoch(replica.epoch, self.config.broker_id))
+                replica.lead(copy.log.offsets.log_end_offset, self.clock.monotonic())
+                self.replicas.appended(copy)
+                self._role_changed(copy)
+        return self.partition(topic_partition)
+
+    def placed(self, topic: TopicInfo, partition: int) -> Placement:
+        """Who leads a partition and who copies it, without opening its log."""
+        copy = self.replicas.get(TopicPartition(topic.name, partition)) if self.replicas else None
+        if copy is None:
+            replicas = topic.replicas or (self.config.broker_id,)
+            return Placement(replicas[0], 0, replicas, replicas[:1])
+        replica = copy.replica
+        isr = tuple(r for r in replica.replicas if r in replica.isr or r == replica.leader)
+        return Placement(replica.leader, replica.epoch, replica.replicas, isr)
+
+    async def lead_everything(self, *, unclean: bool = False) -> dict[TopicPartition, BrokerError | None]:
+        """Let this broker lead all partitions of which it holds a replica; what became of each."""
+        if self.cluster is None:
+            return {}
+        mine = [copy for copy in self.replicas if not copy.replica.leads]
+        done = await self.cluster.promote_all(mine, unclean=unclean)
+        return {copy.topic_partition: error for copy, error in done.items()}
+
+    def _copy_of(self, topic_partition: TopicPartition) -> Copy:
+        copy = self.replicas.get(topic_partition)
+        if copy is None:
+            log = self.log(topic_partition)
+            copy = self.replicas.add(
+                topic_partition,
+                log.topic_id,
+                (self.config.broker_id,),
+                created=True,
+                high_watermark=log.offsets.log_end_offset,
+            )
+        return copy
+
+    def _role_changed(self, copy: Copy) -> None:
+        if not copy.replica.leads:
+            self.replicas.deposed(copy)
+        self.metadata_version += 1
+        if self.cluster is not None:
+            self.cluster.changed(copy)
+
+    # --- followers -------------------------------------------------------------------------------------------
+
+    def report_progress(self, topic_partition: TopicPartition, replica: int, offset: int) -> PartitionInfo:
+        """The follower on the broker `replica` has everything below `offset`.
+
+        Raises NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST where that broker is no follower,
+        OFFSET_OUT_OF_RANGE beyond the end of the log.
+        """
+        copy = self.replicas.get(topic_partition)
+        if copy is None:
+            self.log(topic_partition)
+        if copy is None or replica not in copy.replica.replicas or replica == self.config.broker_id:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"Broker {replica} holds no copy of {topic_partition} to report of."
+            )
+        self._progress(copy, replica, offset)
+        return self.partition(topic_partition)
+
+    def _progress(self, copy: Copy, replica: int, offset: int) -> None:
+        if not copy.replica.source or replica not in copy.replica.followers:
+            raise self.replicas.not_leader(copy)
+        bounds = copy.log.offsets
+        if not bounds.log_start_offset <= offset <= bounds.log_end_offset:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"The log of {copy.topic_partition} holds offsets from {bounds.log_start_offset} up to "
+                f"{bounds.log_end_offset}, not {offset}.",
+                log_start_offset=bounds.log_start_offset,
+                high_watermark=bounds.high_watermark,
+            )
+        self.replicas.progress(copy, replica, offset)
+
+    async def follower_fetch(
+        self, replica: int, reads: Sequence[FollowerRead], *, max_bytes: int, wait_ms: int
+    ) -> list[FollowerFetched]:
+        """The batches that a follower lacks, also those that are not committed; waits until there are any."""
+        found = [self._begin_read(replica, read) for read in reads]
+        copies = [one for one in found if isinstance(one, Copy)]
+        answers, size = self._read_all(reads, found, max_bytes)
+        if size == 0 and len(copies) == len(found) and wait_ms > 0:
+
+            def check() -> bool:
+                nonlocal answers, size
+                answers, size = self._read_all(reads, found, max_bytes)
+                return size > 0 or any(answer.error is not None for answer in answers)
+
+            keys = [copy.topic_partition for copy in copies]
+            if not await self.purgatory.wait(keys, wait_ms / 1000, check):
+                check()
+        return answers
+
+    def _begin_read(self, replica: int, read: FollowerRead) -> Copy | BrokerError:
+        copy = self.replicas.by_id(read.topic_id.bytes, read.partition)
+        if copy is None:
+            return BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_ID, f"There is no copy of the topic with the id {read.topic_id} here."
+            )
+        try:
+            if read.leader_epoch > copy.replica.epoch and self.cluster is not None:
+                self.cluster.heard_of(copy, read.leader_epoch)
+            self._check_follower(copy, read)
+            self._progress(copy, replica, read.offset)
+        except BrokerError as error:
+            return error
+        return copy
+
+    def _check_follower(self, copy: Copy, read: FollowerRead) -> None:
+        if not copy.replica.source:
+            raise self.replicas.not_leader(copy)
+        self.check_leader_epoch(copy.replica.epoch, read.leader_epoch)
+
+    def _read_all(
+        self, reads: Sequence[FollowerRead], found: Sequence[Copy | BrokerError], max_bytes: int
+    ) -> tuple[list[FollowerFetched], int]:
+        answers = []
+        total = 0
+        for read, one in zip(reads, found, strict=True):
+            if isinstance(one, BrokerError):
+                answers.append(FollowerFetched(None, one))
+                continue
+            try:
+                self._check_follower(one, read)
+                got = one.log.read(
+                    read.offset,
+                    min(max_bytes - total, read.max_bytes),
+                    min_one=total == 0,
+                    end_offset=one.log.offsets.log_end_offset,
+                )
+            except BrokerError as error:
+                answers.append(FollowerFetched(None, error))
+                continue
+            total += got.slice.length if got.slice is not None else 0
+            answers.append(FollowerFetched(got))
+        return answers, total
+
+    async def exchange(self, data: bytes) -> bytes:
+        """Answer what another broker asks about roles. Raises ValueError; also if this broker has no peers."""
+        if self.cluster is None:
+            raise ValueError("there are no peers")
+        return await self.cluster.answer(data)
+
+    # --- start and checkpoint ----------------------------------------------------------------------------------
+
+    def open_replicas(self, high_watermarks: dict[TopicPartition, int]) -> Copy:
+        """Take the replicated partitions before anything is served; the one of metadata."""
+        brokers = sorted({self.config.broker_id, *(peer.broker_id for peer in self.config.peers)})
+        for topic in self._topics.values():
+            if len(topic.replicas) > 1 and self.holds(topic):
+                for partition in range(topic.partitions):
+                    tp = TopicPartition(topic.name, partition)
+                    known = high_watermarks.get(tp, 0)
+                    self.replicas.add(
+                        tp, topic.topic_id, topic.replicas, created=False, high_watermark=known
+                    )
+        known = high_watermarks.get(METADATA, 0)
+        return self.replicas.add(METADATA, METADATA_ID, brokers, created=False, high_watermark=known)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """What is committed of each replicated partition, for the checkpoint."""
+        return {copy.topic_partition: copy.replica.high_watermark for copy in self.replicas}
