@@ -45,6 +45,11 @@ def main(context: click.Context) -> None:
     "--allowed-origin", "allowed_origins", metavar="ORIGIN", multiple=True,
     help="The origin of a foreign web page that may read and write.",
 )  # fmt: skip
+@click.option("--broker-id", type=int, metavar="N", help="This broker's number in its cluster [1].")
+@click.option(
+    "--peer", "peers", metavar="N=HOST:PORT", multiple=True,
+    help="Another broker of the cluster and its Kafka port; repeat it for more.",
+)  # fmt: skip
 @click.option("--v2-dialect", metavar="NAME", help="Whose REST Proxy v2 clients are used to [confluent].")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Where clients of Kafka 0.7 look for brokers.")
 @click.option("--log-format", metavar="NAME", help="How logs are written: console or json [console].")
@@ -57,6 +62,8 @@ def serve(
     insecure: bool = False,
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
+    broker_id: int | None = None,
+    peers: tuple[str, ...] = (),
     v2_dialect: str | None = None,
     zookeeper: str | None = None,
     log_format: str | None = None,
@@ -78,6 +85,8 @@ def serve(
             insecure=insecure,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
+            broker_id=broker_id,
+            peers=peers,
             v2_dialect=v2_dialect,
             zookeeper=zookeeper,
             log_format=log_format,

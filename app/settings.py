@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from app.logs import FORMATS, LEVELS
 from app.proxy.dialect import DIALECTS
-from core.config import LISTENER_OPTIONS, Config, Endpoint
+from core.config import LISTENER_OPTIONS, MAX_BROKERS, Config, Endpoint, Peer
 from core.errors import BrokerError, StartupError
 from core.topic_config import parse_topic_config
 
@@ -87,6 +87,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Origins of other web pages that may read and write, such as `https://app.example.org`.",
     ),
     Setting(
+        "SLUICE_PEERS",
+        "--peer",
+        "none",
+        "The other brokers of the cluster as `2=host:9092`, with their Kafka ports; repeat the flag, or separate by "
+        "commas. This broker's own number is `--broker-id`.",
+    ),
+    Setting(
         "SLUICE_V2_DIALECT",
         "--v2-dialect",
         "confluent",
@@ -122,6 +129,8 @@ def load(
     insecure: bool = False,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    broker_id: int | None = None,
+    peers: Sequence[str] = (),
     v2_dialect: str | None = None,
     zookeeper: str | None = None,
     log_format: str | None = None,
@@ -146,6 +155,11 @@ def load(
     values["http_allowed_hosts"] = tuple(host.lower().rstrip(".") for host in hosts)
     origins = allowed_origins or split_list(environ.get("SLUICE_ALLOWED_ORIGINS", ""))
     values["http_allowed_origins"] = tuple(parse_origin(origin) for origin in origins)
+    if broker_id is not None:
+        values["broker_id"] = broker_id
+    others = peers or split_list(environ.get("SLUICE_PEERS", ""))
+    if others:
+        values["peers"] = parse_peers(others, int(str(values.get("broker_id", Config().broker_id))))
     dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
     if dialect:
         values["v2_dialect"] = parse_dialect(dialect)
@@ -292,6 +306,24 @@ def _distinct(endpoints: list[Endpoint]) -> tuple[Endpoint, ...]:
             if one.port and (one.host, one.port) == (other.host, other.port):
                 raise StartupError(f"Two listeners want the same address: {other} and {one}.")
     return tuple(endpoints)
+
+
+def parse_peers(texts: Iterable[str], broker_id: int) -> tuple[Peer, ...]:
+    """The other brokers from `id=host:port`, the ids being different and below 32. Raises StartupError."""
+    found: list[Peer] = []
+    for text in texts:
+        number, separator, where = text.partition("=")
+        if not separator or not (number.isascii() and number.isdigit()):
+            raise StartupError(f"The peer {text!r} is not like 2=127.0.0.1:9093.")
+        endpoint = _parse_endpoint(f"kafka://{where}", "peer", lowest_port=1)
+        found.append(Peer(int(number), endpoint.host, endpoint.port))
+    ids = [broker_id, *(peer.broker_id for peer in found)]
+    if len(set(ids)) < len(ids) or max(ids) >= MAX_BROKERS:
+        raise StartupError(
+            f"The brokers of a cluster have different ids from 0 to {MAX_BROKERS - 1}; these are "
+            f"{', '.join(map(str, ids))} (--broker-id is this one's own)."
+        )
+    return tuple(found)
 
 
 def parse_origin(text: str) -> str:

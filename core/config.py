@@ -11,6 +11,8 @@ from pathlib import Path
 
 KIB = 1024
 MIB = 1024 * 1024
+# Broker ids of a cluster are below it: the number of a leader epoch names its leader (core.replication.epochs).
+MAX_BROKERS = 32
 
 
 @dataclass(frozen=True, slots=True)

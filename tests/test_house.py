@@ -31,6 +31,10 @@ TESTED_IN: dict[str, str] = {
     "core/broker/batches.py": "tests/core/broker/test_records.py",
     "core/broker/broker.py": "tests/core/test_server.py",
     "core/broker/foreign_groups.py": "tests/app/native/test_foreign_groups.py",
+    "core/broker/cluster.py": "tests/core/replication/test_cluster_roles.py",
+    "core/broker/metadata_log.py": "tests/core/replication/test_metadata.py",
+    "core/broker/replicas.py": "tests/core/replication/test_cluster_roles.py",
+    "core/broker/roles.py": "tests/core/replication/test_cluster_roles.py",
     "core/broker/state.py": "tests/core/broker/test_topics.py",
     "core/coordinator/group_messages.py": "tests/core/coordinator/test_group.py",
     "core/coordinator/group_store.py": "tests/core/broker/test_group_store.py",
@@ -53,9 +57,15 @@ TESTED_IN: dict[str, str] = {
     "core/listeners/text/groups.py": "tests/core/listeners/text/test_transcript.py",
     "core/listeners/text/records.py": "tests/core/listeners/text/test_transcript.py",
     "core/listeners/zookeeper/session.py": "tests/core/listeners/zookeeper/test_registration.py",
+    "core/listeners/kafka/replica_fetch.py": "tests/core/replication/test_cluster_roles.py",
+    "core/log/replay.py": "tests/core/log/test_replica_log.py",
+    "core/metadata/changelog.py": "tests/core/replication/test_metadata.py",
     "core/metadata/models.py": "tests/core/metadata/test_store.py",
     "core/metadata/schema.py": "tests/core/metadata/test_store.py",
     "core/metadata/topics.py": "tests/core/metadata/test_store.py",
+    "core/replication/copies.py": "tests/core/replication/test_cluster_roles.py",
+    "core/replication/follower.py": "tests/core/replication/test_cluster_roles.py",
+    "core/replication/peer.py": "tests/core/replication/test_cluster_roles.py",
 }
 
 

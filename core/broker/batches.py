@@ -70,7 +70,7 @@ class BatchVerbs(TopicVerbs):
             if acks == -1 and config.min_insync_replicas > 1:
                 raise BrokerError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"min.insync.replicas of {topic_partition.topic!r} is {config.min_insync_replicas}; 1 is in sync.",
+                    f"min.insync.replicas of {topic_partition.topic!r} is {config.min_insync_replicas}, 1 is in sync",
                 )
         now = self.clock.wall_ms()
         limit = self.config.max_decompressed_bytes
@@ -176,15 +176,15 @@ class BatchVerbs(TopicVerbs):
 
     def _led(self, topic_partition: TopicPartition, leader_epoch: int = -1) -> Log:
         """The log of a partition that this broker leads, in the epoch that the client knows."""
-        log = self.log(topic_partition)
         copy = self.replicas.get(topic_partition) if self.replicas else None
         if copy is None:
+            log = self.log(topic_partition)
             self.check_leader_epoch(current_epoch(log), leader_epoch)
             return log
         self.check_leader_epoch(copy.replica.epoch, leader_epoch)
         if not copy.replica.leads:
             raise self.replicas.not_leader(copy)
-        return log
+        return copy.log
 
     def check_leader_epoch(self, current: int, epoch: int) -> None:
         """Refuse a client whose idea of the leader epoch is old or from the future (KIP-320); −1 is none."""
@@ -206,7 +206,14 @@ class BatchVerbs(TopicVerbs):
         if copy is None:
             one = (self.config.broker_id,)
             return PartitionInfo(
-                topic_partition, log.offsets, log.size, current_epoch(log), self.config.broker_id, one, one, True
+                topic_partition,
+                log.offsets,
+                log.size,
+                current_epoch(log),
+                self.config.broker_id,
+                one,
+                one,
+                True,
             )
         replica = copy.replica
         return PartitionInfo(

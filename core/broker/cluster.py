@@ -51,7 +51,11 @@ class Cluster:
     """The peers of one broker. `start` it once the logs are open; everything runs on the event loop."""
 
     def __init__(
-        self, state: BrokerState, *, before_cut: Callable[[int], Awaitable[None]], role_changed: Callable[[], None]
+        self,
+        state: BrokerState,
+        *,
+        before_cut: Callable[[int], Awaitable[None]],
+        role_changed: Callable[[], None],
     ) -> None:
         self._state = state
         self._config = state.config
@@ -143,8 +147,6 @@ class Cluster:
     def moved(self, copy: Copy) -> None:
         """See `Keeper.moved`."""
         self._replicas.moved(copy)
-        if copy.topic_partition == METADATA:
-            self._role_changed()
 
     def disowned(self, copy: Copy, leader: int) -> None:
         """See `Keeper.disowned`: from here on the others are asked who leads."""
@@ -285,7 +287,9 @@ class Cluster:
     def _lead_again(self, copy: Copy, now: float) -> None:
         """This broker led before it was restarted; if nobody knows of another leader, it goes on in a new epoch."""
         fresh = {
-            peer: state for peer, (at, state) in self._heard.get(copy, {}).items() if now - at <= _FRESH_SECONDS
+            peer: state
+            for peer, (at, state) in self._heard.get(copy, {}).items()
+            if now - at <= _FRESH_SECONDS
         }
         count = len(copy.replica.replicas)
         if 1 + len(fresh) < max(count // 2 + 1, needed_answers(count, self._replicas.needed(copy))):
@@ -329,7 +333,8 @@ class Cluster:
         """
         if copy in self._promoting:
             raise BrokerError(
-                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"A promotion of {copy.topic_partition} is under way."
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                f"A promotion of {copy.topic_partition} is under way.",
             )
         replica = copy.replica
         if replica.leads:
@@ -399,9 +404,7 @@ class Cluster:
                 return
             await asyncio.sleep(_CAUGHT_UP_POLL)
 
-    def _check(
-        self, copy: Copy, rivals: dict[int, State], answers: dict[int, State], unclean: bool
-    ) -> None:
+    def _check(self, copy: Copy, rivals: dict[int, State], answers: dict[int, State], unclean: bool) -> None:
         """Refuse a promotion that could lose what is committed. Raises ELIGIBLE_LEADERS_NOT_AVAILABLE."""
         if unclean:
             return

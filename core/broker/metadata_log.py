@@ -45,6 +45,8 @@ _APPLY_BYTES = 1024 * 1024
 # A change waits for its followers for as long as its broker leads: its fate must be known before the next one.
 _FOREVER = 86_400.0 * 365
 _RETRY_SECONDS = 0.2
+# Instead of the number of the next change: everything is to be repeated.
+_ANEW = -1
 # How MessagePack begins an array of two whose first element is the empty text: a whole database.
 _WHOLE_PREFIX = b"\x92\xa0"
 
@@ -66,11 +68,15 @@ class MetadataLog:
         self._begin, self._end, self._topics_changed = begin, end, topics_changed
         self._store: Store = state.store
         self._replicas: Replicas = state.replicas
-        # The epoch in which this broker serves; −1 while it does not.
+        # The epoch in which this broker serves; −1 while it does not. And that in which it may write: it does so
+        # before it serves.
         self.serving = -1
+        self._epoch = -1
         # The next change to be repeated.
         self._applied = 0
         self._news = asyncio.Event()
+        # One at a time repeats, or says that what was repeated does not count.
+        self._repeating = asyncio.Lock()
         self._closed = False
         # Where the newest whole database lies that this broker has written.
         self._last_whole = 0
@@ -84,14 +90,14 @@ class MetadataLog:
     def poke(self) -> None:
         """The role of the partition, or its high watermark, may have changed."""
         self._news.set()
-        if self.serving >= 0 and not self._leads:
+        if self._epoch >= 0 and not self._leads:
             # At once: the writer must not begin another transaction.
             self._store.ship = None
 
     @property
     def _leads(self) -> bool:
         replica = self._copy.replica
-        return replica.leads and (self.serving < 0 or self.serving == replica.epoch)
+        return replica.leads and (self._epoch < 0 or self._epoch == replica.epoch)
 
     async def run(self) -> None:
         """Follow the partition, or lead it, until cancelled."""
@@ -115,30 +121,31 @@ class MetadataLog:
 
     async def _step(self) -> None:
         replica = self._copy.replica
-        if self.serving >= 0 and not self._leads:
+        if self._epoch >= 0 and not self._leads:
             logger.warning("this broker no longer keeps topics, groups and offsets")
             self._store.ship = None
-            self.serving = -1
+            self._epoch = self.serving = -1
             await self._end()
             # Everything that was on its way is decided once the writer answers this.
             self._applied = await self._read_applied()
             self._state.metadata_version += 1
-        if self.serving >= 0:
+        if self._epoch >= 0:
             return
         await self._repeat()
         if replica.leads and replica.start <= replica.high_watermark <= self._applied and not self._closed:
             await self._serve(replica.epoch)
 
     async def _serve(self, epoch: int) -> None:
-        self.serving = epoch
+        self._epoch = epoch
         self._store.ship = self._ship
         try:
             await self._complete()
             await self._begin()
         except BaseException:
-            self.serving = -1
+            self._epoch = -1
             self._store.ship = None
             raise
+        self.serving = epoch
         self._state.metadata_version += 1
         logger.info("this broker keeps topics, groups and offsets now, in epoch %d", epoch)
 
@@ -146,15 +153,16 @@ class MetadataLog:
         """The first leader of a cluster gives what it had alone to the others."""
         if self._copy.log.offsets.log_end_offset == 0:
             await self._store.submit([own_topics(self._state.config.broker_id)], local=True)
+            await self._topics_changed()
             await self._store.submit([note_whole_database])
 
     async def shorten(self) -> None:
         """Begin the history with the whole database where it has become long. To be called once in a while."""
         log = self._copy.log
-        if self.serving < 0 or log.size < self._state.config.metadata_log_bytes:
+        if self._epoch < 0 or log.size < self._state.config.metadata_log_bytes:
             return
         await self._store.submit([note_whole_database])
-        if self.serving >= 0:
+        if self._epoch >= 0:
             log.roll()
             log.truncate_prefix(max(self._last_whole, log.offsets.log_start_offset))
             logger.info("metadata: the history begins at %d now", self._last_whole)
@@ -162,7 +170,7 @@ class MetadataLog:
     async def _ship(self, data: bytes) -> int:
         """Write a transaction to the partition; the number behind it, once it is committed there."""
         copy, state = self._copy, self._state
-        if not self._leads or self._closed or self.serving < 0:
+        if not self._leads or self._closed or self._epoch < 0:
             raise not_controller()
         epoch = self._replicas.leading(copy, 1)
         batch = build_batch([NewRecord(value=data)], now_ms=state.clock.wall_ms())
@@ -185,49 +193,72 @@ class MetadataLog:
         return end
 
     async def forget(self, end: int) -> None:
-        """The partition is about to be cut at `end`: what was repeated beyond must not stay."""
-        if self._applied > end:
-            start = self._copy.log.offsets.log_start_offset
-            logger.warning("metadata: %d changes were repeated and %d stay: all are repeated anew", self._applied, end)
-            await self._store.submit([clear, _applied_up_to(start)], local=True)
-            self._applied = start
-            await self._topics_changed()
-            self._news.set()
+        """The partition is about to be cut at `end`: what was repeated beyond it must not stay."""
+        async with self._repeating:
+            if self._applied > end:
+                logger.warning(
+                    "metadata: %d changes were repeated, %d stay: all are repeated anew", self._applied, end
+                )
+                await self._store.submit([_applied_up_to(_ANEW)], local=True)
+                self._applied = _ANEW
 
     # --- repeating -----------------------------------------------------------------------------------------
 
     async def _repeat(self) -> None:
         """Repeat what is committed and not in SQLite yet."""
-        log = self._copy.log
-        bounds = log.offsets
-        if self._applied > bounds.log_end_offset or self._applied < bounds.log_start_offset:
-            logger.warning(
-                "metadata: %d changes were repeated, the history has those from %d to %d: it is repeated anew",
-                self._applied, bounds.log_start_offset, bounds.log_end_offset,
-            )  # fmt: skip
-            await self._store.submit([clear, _applied_up_to(bounds.log_start_offset)], local=True)
-            self._applied = bounds.log_start_offset
-            await self._topics_changed()
-        while self._applied < self._copy.replica.high_watermark:
-            read = log.read(self._applied, _APPLY_BYTES, min_one=True)
-            if read.slice is None:
+        async with self._repeating:
+            bounds = self._copy.log.offsets
+            if not bounds.log_start_offset <= self._applied <= bounds.log_end_offset:
+                await self._repeat_anew()
                 return
-            data = read.slice.read()
-            effects: list[Any] = []
-            next_offset, topics = self._applied, False
-            for position, header in batches(data):
-                if header.last_offset < self._applied:
-                    continue
-                limit = self._state.config.max_frame_bytes
-                for record in read_records(data, position, header, max_bytes=limit):
-                    changes = decode_changes(record.value or b"")
-                    effects.append(apply_changes(changes))
-                    topics = topics or touch_topics(changes)
-                next_offset = header.next_offset
-            await self._store.submit([*effects, _applied_up_to(next_offset)], local=True)
-            self._applied = next_offset
-            if topics:
-                await self._topics_changed()
+            while self._applied < self._copy.replica.high_watermark:
+                effects, next_offset, topics = self._read(self._applied)
+                if next_offset == self._applied:
+                    return
+                await self._store.submit([*effects, _applied_up_to(next_offset)], local=True)
+                self._applied = next_offset
+                if topics:
+                    await self._topics_changed()
+
+    async def _repeat_anew(self) -> None:
+        """Forget everything and repeat the whole history, in one transaction.
+
+        Not before all is here that its leader began with: half a history would lack topics, and their logs would
+        be removed.
+        """
+        replica, log = self._copy.replica, self._copy.log
+        if replica.complete != replica.epoch or replica.high_watermark < replica.start:
+            return
+        effects: list[Any] = [clear]
+        offset = log.offsets.log_start_offset
+        while offset < replica.high_watermark:
+            some, next_offset, _ = self._read(offset)
+            if next_offset == offset:
+                break
+            effects += some
+            offset = next_offset
+        await self._store.submit([*effects, _applied_up_to(offset)], local=True)
+        self._applied = offset
+        await self._topics_changed()
+
+    def _read(self, offset: int) -> tuple[list[Any], int, bool]:
+        """Some changes from `offset` on as effects, the offset behind them, and whether they are about topics."""
+        read = self._copy.log.read(offset, _APPLY_BYTES, min_one=True)
+        if read.slice is None:
+            return [], offset, False
+        data = read.slice.read()
+        effects: list[Any] = []
+        topics = False
+        for position, header in batches(data):
+            if header.last_offset < offset:
+                continue
+            limit = self._state.config.max_frame_bytes
+            for record in read_records(data, position, header, max_bytes=limit):
+                changes = decode_changes(record.value or b"")
+                effects.append(apply_changes(changes))
+                topics = topics or touch_topics(changes)
+            offset = header.next_offset
+        return effects, offset, topics
 
     async def _read_applied(self) -> int:
         return int((await self._store.read(load_settings)).get(APPLIED, "0"))
@@ -235,4 +266,3 @@ class MetadataLog:
 
 def _applied_up_to(offset: int) -> Any:
     return put_setting(APPLIED, str(offset))
-

@@ -202,6 +202,8 @@ class Replicas:
         state.purgatory.notify(tp)
         if tp != METADATA:
             state.touch(tp.topic)
+        elif state.metadata is not None:
+            state.metadata.poke()
         waiting = self._acks.get(tp)
         if waiting:
             for ack in [ack for ack in waiting if ack.flushed and ack.end <= committed]:

@@ -125,7 +125,8 @@ class RoleVerbs(MergedVerbs):
             self.log(topic_partition)
         if copy is None or replica not in copy.replica.replicas or replica == self.config.broker_id:
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, f"Broker {replica} holds no copy of {topic_partition} to report of."
+                ErrorCode.INVALID_REQUEST,
+                f"Broker {replica} holds no copy of {topic_partition} to report of.",
             )
         self._progress(copy, replica, offset)
         return self.partition(topic_partition)
@@ -223,9 +224,7 @@ class RoleVerbs(MergedVerbs):
                 for partition in range(topic.partitions):
                     tp = TopicPartition(topic.name, partition)
                     known = high_watermarks.get(tp, 0)
-                    self.replicas.add(
-                        tp, topic.topic_id, topic.replicas, created=False, high_watermark=known
-                    )
+                    self.replicas.add(tp, topic.topic_id, topic.replicas, created=False, high_watermark=known)
         known = high_watermarks.get(METADATA, 0)
         return self.replicas.add(METADATA, METADATA_ID, brokers, created=False, high_watermark=known)
 

@@ -16,8 +16,8 @@ from core.clock import Clock
 from core.config import Config
 from core.coordinator.producer_id import ProducerIds
 from core.errors import BrokerError, ErrorCode
-from core.log.replica_log import ReplicaLog
 from core.log.manager import LogManager
+from core.log.replica_log import ReplicaLog
 from core.metadata.store import Store
 from core.metadata.topics import TopicRow
 from core.purgatory import Purgatory
@@ -54,7 +54,13 @@ class TopicInfo:
     def row(self) -> TopicRow:
         """The topic as it is stored."""
         return TopicRow(
-            self.name, self.topic_id, self.partitions, self.overrides, self.created_ms, self.version, self.replicas
+            self.name,
+            self.topic_id,
+            self.partitions,
+            self.overrides,
+            self.created_ms,
+            self.version,
+            self.replicas,
         )
 
 

@@ -111,7 +111,11 @@ class TopicVerbs(BrokerState):
         """The brokers that hold a new topic; empty where there is only this one."""
         brokers = (self.config.broker_id, *sorted(peer.broker_id for peer in self.config.peers))
         if replicas is not None:
-            if replicas[:1] != [brokers[0]] or len(set(replicas)) < len(replicas) or not {*replicas} <= {*brokers}:
+            if (
+                replicas[:1] != [brokers[0]]
+                or len(set(replicas)) < len(replicas)
+                or not {*replicas} <= {*brokers}
+            ):
                 raise BrokerError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"Replicas are different brokers out of {', '.join(map(str, brokers))}, the first one being "

@@ -196,6 +196,8 @@ class _Opening:
     def _find_end(self) -> None:
         epochs_known = self._epochs.load()
         if not self._segments:
+            # What is left of a cut at the very beginning: nothing was written in any of these epochs.
+            self._epochs.truncate_to(0)
             return
         if not (self._known.clean and self._end_is_whole()):
             epochs_known = self._recover(epochs_known)

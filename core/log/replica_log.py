@@ -158,8 +158,22 @@ class ReplicaLog(Log):
         return min(self._unflushed.offset, self._cutting)
 
     def begin_cut(self, offset: int) -> None:
-        """Step 0: what lies from `offset` on is promised to nobody any more. A checkpoint must follow."""
-        self._cutting = min(offset, self._cutting)
+        """Step 0: what lies from `offset` on is promised to nobody any more. A checkpoint must follow.
+
+        Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE where the place cannot be found.
+        """
+        with self._reading():
+            end = self._place(max(offset, self._start))[2] if offset < self._end else offset
+        self._cutting = min(end, self._cutting)
+
+    def _place(self, offset: int) -> tuple[int, int, int]:
+        """(segment, position, end of the log) of a cut at `offset`: in front of the batch that holds it."""
+        index = self._segments.index_of(offset)
+        segment = self._segments.all[index]
+        position = segment.locate(offset)
+        if position < segment.size:
+            return index, position, min(offset, segment.first_batch(position).base_offset)
+        return index, position, offset
 
     def truncate_to(self, offset: int) -> int:
         """Drop everything from `offset` on, after `begin_cut` and a checkpoint; the log's end.
@@ -200,13 +214,9 @@ class ReplicaLog(Log):
         self._cutting = NO_LIMIT
 
     def _truncate(self, offset: int) -> None:
+        index, position, end = self._place(offset)
         segments = self._segments.all
-        index = self._segments.index_of(offset)
         segment = segments[index]
-        position = segment.locate(offset)
-        end = offset
-        if position < segment.size:
-            end = min(offset, segment.first_batch(position).base_offset)
         self._snapshots.truncate_to(end)
         if position == 0:
             self._drop_from(index, end)
@@ -268,4 +278,3 @@ class ReplicaLog(Log):
             self._outdated = None
             return
         super().finish_flush(task, error)
-

@@ -153,6 +153,7 @@ class Segment:
         self.size = size
         self.cut_back()
         self.sealed = False
+        self.max_timestamp, self.max_timestamp_offset, self.since_entry = NO_TIMESTAMP, -1, 0
         self.load_until(end_offset)
 
     def flush_indexes(self) -> bool:

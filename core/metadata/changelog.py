@@ -27,7 +27,7 @@ APPLIED = "local.metadata.applied"
 LOCAL_PREFIX = "local."
 WHOLE = ""
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
-_OF_TOPICS = re.compile(r"\btopics\b", re.IGNORECASE)
+_OF_TOPICS = re.compile(r"\b(topics|settings)\b", re.IGNORECASE)
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[tuple[str, list[list[Any]]]])
 
@@ -126,7 +126,9 @@ def whole_database(connection: Connection) -> list[Change]:
         marks = ", ".join("?" * len(names))
         where = f" WHERE name NOT LIKE '{LOCAL_PREFIX}%'" if table.name == "settings" else ""
         order = "" if not table.dialect_options["sqlite"]["with_rowid"] else " ORDER BY rowid"
-        rows = connection.exec_driver_sql(f'SELECT {columns} FROM "{table.name}"{where}{order}').cursor.fetchall()
+        rows = connection.exec_driver_sql(
+            f'SELECT {columns} FROM "{table.name}"{where}{order}'
+        ).cursor.fetchall()
         if rows:
             changes.append((f'INSERT INTO "{table.name}" ({columns}) VALUES ({marks})', list(rows)))
     return changes

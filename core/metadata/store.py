@@ -147,6 +147,10 @@ class Store:
                 "Too many writes wait for the metadata store; try again.",
             )
         future: asyncio.Future[Any] = self._loop.create_future()
+        if self.ship is not None and not local:
+            # The writer may wait for other brokers, and with it all that comes behind.
+            late = self._loop.call_later(self.ship_timeout, _too_late, future)
+            future.add_done_callback(lambda _: late.cancel())
         self._jobs.put(_Job(future, effects, read, local))
         return future
 
@@ -209,26 +213,18 @@ class Store:
         with connection.begin():
             _execute(connection, jobs, recording)
             if recording is not None and (changes := recording.take()):
-                applied = self._replicate(jobs, changes)
+                applied = self._replicate(changes)
                 connection.execute(_SET_APPLIED, {"name": APPLIED, "value": str(applied)})
                 recording.take()
 
-    def _replicate(self, jobs: list[_Job], changes: list[Change]) -> int:
+    def _replicate(self, changes: list[Change]) -> int:
         """Give a transaction to the other brokers and wait until they have it, or never will."""
         ship, loop = self.ship, self._loop
         if ship is None or loop is None:
             raise _NotShippedError(not_controller())
         shipping = asyncio.run_coroutine_threadsafe(_awaited(ship, encode_changes(changes)), loop)
         try:
-            try:
-                return shipping.result(self.ship_timeout)
-            except TimeoutError:
-                late = BrokerError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    "Too few brokers are in sync to take the change; it may come later.",
-                )
-                loop.call_soon_threadsafe(_refuse, list(jobs), late)
-                return shipping.result()
+            return shipping.result()
         except BrokerError as error:
             raise _NotShippedError(error) from None
         except CancelledError:
@@ -254,10 +250,14 @@ async def _awaited(ship: Ship, data: bytes) -> int:
     return await ship(data)
 
 
-def _refuse(jobs: list[_Job], error: BrokerError) -> None:
-    for job in jobs:
-        if not job.future.done():
-            job.future.set_exception(error)
+def _too_late(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(
+            BrokerError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "Too few brokers are in sync to take the change; it may come later.",
+            )
+        )
 
 
 def _execute(connection: Connection, jobs: list[_Job], recording: RecordingConnection | None) -> None:

@@ -8,8 +8,10 @@ epoch led by two brokers, two histories would carry the same number, and nothing
 
 from __future__ import annotations
 
-# Broker ids of a cluster are below it. An int32 has room for 67 million promotions of a partition.
-STRIDE = 32
+from core.config import MAX_BROKERS
+
+# An int32 has room for 67 million promotions of a partition.
+STRIDE = MAX_BROKERS
 
 
 def leader_of(epoch: int) -> int:

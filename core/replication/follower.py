@@ -22,7 +22,13 @@ from core.config import Config, Peer
 from core.errors import BrokerError, ErrorCode
 from core.log.replica_log import ReplicaLog
 from core.protocol.apis import FETCH
-from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from core.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from core.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

@@ -75,6 +75,12 @@ class PeerConnection:
         async with self._lock:
             try:
                 async with asyncio.timeout((self._config.peer_timeout_ms + wait_ms) / 1000):
+                    if self._writer is not None:
+                        try:
+                            return await self._round_trip(request)
+                        except (OSError, EOFError):
+                            # The other one may have been restarted since; nothing that is asked does harm twice.
+                            self.close()
                     return await self._round_trip(request)
             except (OSError, EOFError, TimeoutError) as error:
                 self.close()
@@ -111,4 +117,3 @@ class PeerConnection:
         if writer is not None:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-

@@ -217,7 +217,9 @@ class Replica:
         late = {
             r
             for r, progress in self.followers.items()
-            if r in self.isr and now - progress.caught_up_at > self.lag and not self._idle(progress, log_end, now)
+            if r in self.isr
+            and now - progress.caught_up_at > self.lag
+            and not self._idle(progress, log_end, now)
         }
         if not late:
             return Moved()

@@ -17,7 +17,7 @@ from app.settings import (
     unknown_variables,
     variable_of,
 )
-from core.config import Config, Endpoint
+from core.config import Config, Endpoint, Peer
 from core.errors import StartupError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -184,7 +184,7 @@ def test_a_variable_that_means_nothing_is_pointed_out() -> None:
 def test_every_field_of_config_can_be_set() -> None:
     set_by_hand = {
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
-        "v2_dialect", "log_format", "log_level", "zookeeper",
+        "v2_dialect", "log_format", "log_level", "zookeeper", "peers",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
 
@@ -246,3 +246,18 @@ def test_a_0_7_listener_has_a_message_format() -> None:
 def test_an_option_that_a_listener_does_not_know_is_told(text: str, said: str) -> None:
     with pytest.raises(StartupError, match=said):
         parse_listener(text)
+
+
+def test_peers_are_brokers_with_other_numbers() -> None:
+    assert load({}).peers == ()
+    config = load({"SLUICE_PEERS": "2=127.0.0.1:9093, 3=[::1]:9094"}, broker_id=1)
+    assert config.peers == (Peer(2, "127.0.0.1", 9093), Peer(3, "::1", 9094))
+    assert load({"SLUICE_BROKER_ID": "7"}, peers=["2=h:1"]).broker_id == 7
+
+
+@pytest.mark.parametrize(
+    "peers", [["1=h:1"], ["2=h:1", "2=h:2"], ["32=h:1"], ["h:1"], ["x=h:1"], ["2=h"], ["2=h:0"], ["-2=h:1"]]
+)
+def test_peers_that_cannot_be_are_refused(peers: list[str]) -> None:
+    with pytest.raises(StartupError):
+        load({}, broker_id=1, peers=peers)

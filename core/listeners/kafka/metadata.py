@@ -192,9 +192,7 @@ def describe_topic_partitions(
     return response
 
 
-def _described(
-    broker: Broker, topic: TopicInfo, partitions: range
-) -> DescribeTopicPartitionsResponseTopic:
+def _described(broker: Broker, topic: TopicInfo, partitions: range) -> DescribeTopicPartitionsResponseTopic:
     placed = [(p, broker.placed(topic, p)) for p in partitions]
     return DescribeTopicPartitionsResponseTopic(
         0,

@@ -1,0 +1,243 @@
+"""Topics, groups, offsets and keys on several brokers: whoever is promoted has what was acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.broker.broker import Broker
+from core.broker.groups import Commit
+from core.broker.idempotency import KeyedRequest
+from core.broker.replicas import METADATA
+from core.clock import Clock
+from core.config import Config
+from core.errors import BrokerError, ErrorCode
+from core.metadata.changelog import (
+    apply_changes,
+    decode_changes,
+    encode_changes,
+    touch_topics,
+    whole_database,
+)
+from core.metadata.store import Store
+from core.metadata.topics import load_settings, put_setting
+from core.records.record import NewRecord
+from tests.core.replication.brokers import Brokers, until
+from tests.core.replication.test_cluster_roles import content, refused
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with Brokers(tmp_path) as brokers:
+        await brokers.create("t")
+        yield brokers
+
+
+async def commit(broker: Broker, offset: int, group: str = "g") -> ErrorCode:
+    (code,) = await broker.groups.commit(group, [Commit("t", 0, offset)])
+    return code
+
+
+def committed(broker: Broker, group: str = "g") -> int:
+    found = broker.groups.committed(group, "t", 0)
+    return -1 if found is None else found.offset
+
+
+async def tables(broker: Broker) -> dict[str, Any]:
+    """The database of a broker, without what is its own."""
+    return dict(await broker.store.read(whole_database))
+
+
+async def promote(brokers: Brokers, number: int) -> Broker:
+    await brokers[number].set_partition_role(METADATA, "leader")
+    return await brokers.serving(number)
+
+
+async def test_a_promoted_broker_has_what_was_committed(two: Brokers) -> None:
+    for offset in range(1, 6):
+        assert await commit(two[1], offset) is ErrorCode.NONE
+    await two.stop(1)
+    assert committed(await promote(two, 2)) == 5
+
+
+async def test_two_databases_are_the_same_after_all_kinds_of_changes(two: Brokers) -> None:
+    broker = two[1]
+    await commit(broker, 3)
+    await broker.create_topic("u", partitions=2)
+    await broker.alter_configs("u", {"retention.ms": "9"})
+    await broker.consumers.create("managed", "c1")
+    request = KeyedRequest("/p", "key", b"f" * 32)
+    await broker.idempotency.produce(
+        request, "t", [NewRecord(value=b"x")], acks=-1, render=lambda results: b"answer"
+    )
+    await broker.groups.delete("g")
+    await broker.delete_topic("u")
+    end = broker.partition(METADATA).offsets.log_end_offset
+    await until(lambda: two[2].metadata._applied == end)  # type: ignore[union-attr]
+    assert await tables(two[1]) == await tables(two[2])
+    assert content(two[1], METADATA) == content(two[2], METADATA)
+
+
+async def test_an_idempotency_key_is_known_to_the_promoted_broker(two: Brokers) -> None:
+    request = KeyedRequest("/p", "key", b"f" * 32)
+    new = [NewRecord(value=b"once")]
+    first = await two[1].idempotency.produce(request, "t", new, acks=-1, render=lambda results: b"answer")
+    await two[1].store.read(load_settings)  # the answer is stored behind the caller's back
+    assert not any((await two[2].lead_everything()).values())
+    await two.serving(2)
+    again = await two[2].idempotency.produce(request, "t", new, acks=-1, render=lambda results: b"other")
+    assert (first.answer, again.answer, again.replayed) == (b"answer", b"answer", True)
+
+
+async def test_other_brokers_send_to_the_one_that_keeps_them(two: Brokers) -> None:
+    assert two[2].metadata_leader == 1
+    assert await commit(two[2], 1) is ErrorCode.NOT_COORDINATOR
+    await refused(ErrorCode.NOT_CONTROLLER, two[2].store.submit([put_setting("a", "b")]))
+    await refused(ErrorCode.NOT_CONTROLLER, two[2].delete_topic("t"))
+
+
+async def test_without_the_other_broker_a_change_fails_in_time_and_may_come_later(tmp_path: Path) -> None:
+    async with Brokers(tmp_path, metadata_timeout_ms=200) as two:
+        await two.create("t")
+        await two.stop(2)
+        await refused(ErrorCode.REQUEST_TIMED_OUT, two[1].create_topic("u"))
+        assert await commit(two[1], 7) is not ErrorCode.NONE
+        await two.start(2)
+        await two.in_sync(METADATA)
+        await until(lambda: committed(two[1]) == 7 or two[1].groups, "the change to come to pass")
+        assert await commit(two[1], 8) is ErrorCode.NONE
+        await two.create("v")
+
+
+async def test_a_change_that_was_never_replicated_is_gone_with_its_leader(tmp_path: Path) -> None:
+    async with Brokers(tmp_path, metadata_timeout_ms=200) as two:
+        await two.create("t")
+        await two.stop(2)
+        await refused(ErrorCode.REQUEST_TIMED_OUT, two[1].create_topic("u"))
+        await two.stop(1)
+        await two.start(2)
+        await two[2].set_partition_role(METADATA, "leader")
+        await two.start(1)
+        await two.serving(2)
+        await two.create("v")
+        assert content(two[1], METADATA) == content(two[2], METADATA)
+        assert await tables(two[1]) == await tables(two[2])
+        assert [topic.name for topic in two[1].topics()] == ["t", "v"]
+
+
+async def test_a_broker_that_was_alone_gives_its_topics_and_groups_to_the_others(tmp_path: Path) -> None:
+    alone = Broker(Config(data_dir=tmp_path / "1"), Clock())
+    (tmp_path / "1").mkdir()
+    await alone.open()
+    await alone.create_topic("t", partitions=2)
+    await alone.produce("t", [NewRecord(value=b"old")], partition=1)
+    await commit(alone, 5)
+    cluster_id = alone.cluster_id
+    await alone.close()
+    async with Brokers(tmp_path) as two:
+        await until(lambda: two._knows(2, "t"))
+        assert (two[1].topic("t").replicas, two[1].cluster_id, two[2].cluster_id) == (
+            (1,),
+            cluster_id,
+            cluster_id,
+        )
+        assert committed(two[1]) == 5
+        await two.create("u")
+        await two[2].set_partition_role(METADATA, "leader")
+        assert committed(await two.serving(2)) == 5
+
+
+async def test_the_history_begins_anew_with_the_whole_database(tmp_path: Path) -> None:
+    async with Brokers(tmp_path, metadata_log_bytes=2000) as two:
+        await two.create("t")
+        for offset in range(30):
+            await commit(two[1], offset)
+        await two.stop(2)
+        metadata = two[1].metadata
+        assert metadata is not None
+        await two.start(2)
+        await two.in_sync(METADATA)
+        await metadata.shorten()
+        start, end, _ = two[1].partition(METADATA).offsets
+        assert start == end - 1 > 0
+        await commit(two[1], 99)
+        await until(lambda: two[2].metadata._applied == end + 1)  # type: ignore[union-attr]
+        assert await tables(two[1]) == await tables(two[2])
+        await two.stop(1)
+        assert committed(await promote(two, 2)) == 99
+
+
+async def test_what_an_unclean_promotion_has_dropped_is_dropped_everywhere(tmp_path: Path) -> None:
+    async with Brokers(tmp_path, metadata_min_insync_replicas=1, replica_lag_time_max_ms=300) as two:
+        await two.create("t")
+        await two.stop(2)
+        await until(lambda: two[1].partition(METADATA).isr == (1,))
+        await two[1].create_topic("gone", replication_factor=1)
+        await two.stop(1)
+        await two.start(2)
+        await refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, two[2].set_partition_role(METADATA, "leader"))
+        await two[2].set_partition_role(METADATA, "leader", unclean=True)
+        await two.serving(2)
+        await two[2].create_topic("new", replication_factor=1)
+        await two.start(1)
+        await until(lambda: two._knows(1, "new"))
+        assert [topic.name for topic in two[1].topics()] == ["new", "t"]
+        await until(lambda: two[1].metadata._applied == two[2].partition(METADATA).offsets.high_watermark)  # type: ignore[union-attr]
+        assert await tables(two[1]) == await tables(two[2])
+
+
+# --- changes as data ---------------------------------------------------------------------------------------
+
+
+async def test_changes_of_one_database_make_another_the_same(tmp_path: Path) -> None:
+    one, other = Store(tmp_path / "one.db", Clock()), Store(tmp_path / "other.db", Clock())
+    for store in (one, other):
+        store.replicated = True
+        await store.open(check=False)
+    shipped: list[bytes] = []
+
+    async def ship(data: bytes) -> int:
+        shipped.append(data)
+        return len(shipped)
+
+    one.ship = ship
+    try:
+        await one.submit([put_setting("a", "\0x"), put_setting("b", "é")])
+        await one.submit([put_setting("local.own", "1")], local=True)
+        assert len(shipped) == 1
+        for data in shipped:
+            assert decode_changes(encode_changes(decode_changes(data))) == decode_changes(data)
+            await other.submit([apply_changes(decode_changes(data))], local=True)
+        assert await one.read(whole_database) == await other.read(whole_database)
+        assert (await one.read(load_settings))["local.own"] == "1"
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_a_transaction_that_the_others_do_not_take_is_not_here_either(tmp_path: Path) -> None:
+    store = Store(tmp_path / "one.db", Clock())
+    store.replicated = True
+    await store.open(check=False)
+
+    async def ship(data: bytes) -> int:
+        raise BrokerError(ErrorCode.NOT_CONTROLLER, "no")
+
+    store.ship = ship
+    try:
+        await refused(ErrorCode.NOT_CONTROLLER, store.submit([put_setting("a", "1")]))
+        assert "a" not in await store.read(load_settings)
+        store.ship = None
+        await refused(ErrorCode.NOT_CONTROLLER, store.submit([put_setting("a", "1")]))
+        assert "a" not in await store.read(load_settings)
+    finally:
+        await store.close()
+
+
+def test_changes_of_topics_are_told_from_others() -> None:
+    assert touch_topics([('INSERT INTO "topics" VALUES (?)', [["t"]])])
+    assert touch_topics([("", [[]])])
+    assert not touch_topics([("DELETE FROM group_members WHERE group_id = ?", [["topics"]])])
