@@ -62,29 +62,32 @@ class BatchVerbs(TopicVerbs):
         """
         log = self.log(topic_partition)
         config = log.config
-        copy = self.replicas.get(topic_partition) if self.replicas else None
-        if copy is not None:
-            epoch = self.replicas.leading(copy, acks)
-        else:
-            epoch = current_epoch(log)
-            if acks == -1 and config.min_insync_replicas > 1:
-                raise BrokerError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"min.insync.replicas of {topic_partition.topic!r} is {config.min_insync_replicas}, 1 is in sync",
-                )
         now = self.clock.wall_ms()
         limit = self.config.max_decompressed_bytes
         if magic == MAGIC:
             checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit, built=built)
         else:
             checked = up_convert(records, config, now_ms=now, max_bytes=limit)
-        return self._append(log, topic_partition, checked)
+        return self._append(log, topic_partition, checked, acks)
 
     def append_checked(self, topic_partition: TopicPartition, checked: ProduceBatches) -> AppendResult:
         """Append batches that `core.records` has checked against the topic's rules; see `append`."""
-        return self._append(self.log(topic_partition), topic_partition, checked)
+        return self._append(self.log(topic_partition), topic_partition, checked, 1)
 
-    def _append(self, log: Log, topic_partition: TopicPartition, checked: ProduceBatches) -> AppendResult:
+    def _append(
+        self, log: Log, topic_partition: TopicPartition, checked: ProduceBatches, acks: int
+    ) -> AppendResult:
+        copy = self.replicas.get(topic_partition) if self.replicas else None
+        if copy is not None:
+            epoch = self.replicas.leading(copy, acks)
+        else:
+            epoch = current_epoch(log)
+            if acks == -1 and log.config.min_insync_replicas > 1:
+                raise BrokerError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"min.insync.replicas of {topic_partition.topic!r} is {log.config.min_insync_replicas}; "
+                    "1 is in sync.",
+                )
         if not checked.headers:  # an empty message set of old: Kafka answers offset −1 and no error
             return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
         result = log.append(checked.buffer, checked.headers, leader_epoch=epoch)
