@@ -21,6 +21,7 @@ HTTP_PORT = 8082
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 # Answers after which the same may be sent again: the disk refuses, or the broker is about to stop.
 AGAIN = {5, 6, 7, 56}
+INVALID_TIMESTAMP = 32
 HTTP_AGAIN = {409, 429, 500, 503, 504, 507}
 
 
@@ -90,12 +91,15 @@ class IdempotentProducer(KafkaProducer):
             producer_epoch=self._id[1],
             base_sequence=sequence,
         )
-        await self._until_answered(partition, bytes(records), values, sequence)
-        self._sequence[partition] = sequence + len(values)
+        if await self._until_answered(partition, bytes(records), values, sequence):
+            self._sequence[partition] = sequence + len(values)
+        else:
+            self._id, self._sequence = (-1, -1), {}
 
     async def _until_answered(
         self, partition: int, records: bytes, values: list[bytes], sequence: int
-    ) -> None:
+    ) -> bool:
+        """False when the batch can never be taken: the clock has gone back, and it is of the future now."""
         self.ledger.at_most_once.update(values)
         while True:
             try:
@@ -106,6 +110,8 @@ class IdempotentProducer(KafkaProducer):
             assert answer is not None
             if not answer.error_code:
                 break
+            if answer.error_code == INVALID_TIMESTAMP:
+                return False
             if answer.error_code not in AGAIN:
                 raise self.broken(
                     f"{self.topic}-{partition}: sequence {sequence} was refused with {answer.error_code}"
@@ -116,6 +122,7 @@ class IdempotentProducer(KafkaProducer):
         self.say(f"{self.topic}-{partition} @{answer.base_offset} {[v.decode() for v in values]}")
         self.acknowledge(partition, answer.base_offset, values, durable=True)
         self.did("idempotent produce")
+        return True
 
 
 class PlainProducer(KafkaProducer):
