@@ -21,6 +21,7 @@ HTTP_PORT = 8082
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 # Answers after which the same may be sent again: the disk refuses, or the broker is about to stop.
 AGAIN = {5, 6, 7, 56}
+# The clock has gone back twice while a batch was on its way: it is of the future now.
 INVALID_TIMESTAMP = 32
 HTTP_AGAIN = {409, 429, 500, 503, 504, 507}
 
@@ -99,7 +100,7 @@ class IdempotentProducer(KafkaProducer):
     async def _until_answered(
         self, partition: int, records: bytes, values: list[bytes], sequence: int
     ) -> bool:
-        """False when the batch can never be taken: the clock has gone back, and it is of the future now."""
+        """False when the batch can never be taken, for it is of the future."""
         self.ledger.at_most_once.update(values)
         while True:
             try:
@@ -146,7 +147,7 @@ class PlainProducer(KafkaProducer):
             return
         if answer.error_code:
             self.say(f"plain produce was refused with {answer.error_code}")
-            if answer.error_code not in AGAIN:
+            if answer.error_code not in AGAIN and answer.error_code != INVALID_TIMESTAMP:
                 raise self.broken(f"a good batch was refused with {answer.error_code}")
             return
         self.say(f"{self.topic}-{partition} @{answer.base_offset} acks={acks} {[v.decode() for v in values]}")
@@ -168,7 +169,7 @@ class KeyWriter(KafkaProducer):
         records = build_batch([NewRecord(key=key, value=value)], now_ms=self.world.machine.clock.wall_ms())
         answer = await self.send(partition, bytes(records), -1, self.chance.randint(3, 12))
         assert answer is not None
-        if answer.error_code and answer.error_code not in AGAIN:
+        if answer.error_code and answer.error_code not in AGAIN and answer.error_code != INVALID_TIMESTAMP:
             raise self.broken(f"a good batch was refused with {answer.error_code}")
         if not answer.error_code:
             self.ledger.acknowledged_keys.add((self.topic, key))
