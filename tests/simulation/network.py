@@ -125,6 +125,10 @@ class SimTransport(asyncio.Transport):
         """Bytes that the other end has not taken yet; never 0, so that nobody asks for a real socket."""
         return self._in_flight + 1
 
+    def can_write_eof(self) -> bool:
+        """asyncio: half of a connection cannot be closed here."""
+        return False
+
     def get_protocol(self) -> Any:
         """The protocol on this end."""
         return self.protocol
