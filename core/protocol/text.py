@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 VERSION: Final = b"V1"
 # The correlation id of an answer to what could not be read.
@@ -43,7 +43,6 @@ COMMITTED: Final = "committed=true"
 
 ACKS: Final = {b"acks=0": 0, b"acks=1": 1, b"acks=all": -1}
 ASSIGNORS: Final = ("round_robin", "range")
-ROLES: Final = ("leader", "follower")
 
 _NUMBER = re.compile(rb"-?[0-9]{1,19}")
 _LARGEST = 2**63 - 1
@@ -137,7 +136,7 @@ class SetPartitionRole(NamedTuple):
 
     topic: str
     partition: int
-    role: str
+    role: Literal["leader", "follower"]
 
 
 class Create(NamedTuple):
@@ -304,9 +303,11 @@ def _replica_fetch(args: bytes) -> ReplicaFetch:
 def _set_partition_role(args: bytes) -> SetPartitionRole:
     topic, partition, role = _words(args, 3)
     number = _number(partition, "partition")
-    if role.decode() not in ROLES:
-        raise LineError(f"the role must be leader or follower, not {_shown(role)}")
-    return SetPartitionRole(topic.decode(), number, role.decode())
+    if role == b"leader":
+        return SetPartitionRole(topic.decode(), number, "leader")
+    if role == b"follower":
+        return SetPartitionRole(topic.decode(), number, "follower")
+    raise LineError(f"the role must be leader or follower, not {_shown(role)}")
 
 
 def _create(args: bytes) -> Create:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from core.listeners.text import groups, records
+from core.listeners.text import groups, records, replication
 
 if TYPE_CHECKING:
     from core.listeners.text.door import TextSession
@@ -22,6 +22,8 @@ HANDLERS: dict[str, Handler] = {
     "LEAVE": groups.leave,
     "COMMIT": groups.commit,
     "OFFSET": groups.offset,
+    "REPLICA_FETCH": replication.replica_fetch,
+    "SET_PARTITION_ROLE": replication.set_partition_role,
     "CREATE": records.create,
     "TOPICS": records.topics,
     "HELP": records.show_usage,

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 async def produce(session: TextSession, command: text.Produce) -> str:
     """Write one message; the key decides the partition, as at every door."""
     record = NewRecord(command.key, command.value)
-    (done,) = await session.broker.produce(command.topic, [record], acks=command.acks)
+    (done,) = await session.broker.produce(
+        command.topic, [record], acks=command.acks, timeout_ms=session.broker.config.text_acks_timeout_ms
+    )
     if done.error is not None:
         raise done.error
     bounds = session.broker.partition(TopicPartition(command.topic, done.partition)).offsets
@@ -41,7 +43,7 @@ async def create(session: TextSession, command: text.Create) -> str:
     made = await session.broker.create_topic(
         command.topic, partitions=command.partitions, replication_factor=factor
     )
-    return text.created(made.name, made.partitions, 1)
+    return text.created(made.name, made.partitions, len(made.replicas))
 
 
 def topics(session: TextSession, command: text.Topics) -> str:
