@@ -64,6 +64,11 @@ def curl_path() -> str | None:
     return shutil.which("curl")
 
 
+def netcat_path() -> str | None:
+    """netcat as OpenBSD has it: others have no -N."""
+    return shutil.which("nc.openbsd")
+
+
 def chromium_path() -> str | None:
     """The Chromium browser, where it and the driver that belongs to it are installed."""
     return shutil.which("chromium") if shutil.which("chromedriver") else None
@@ -87,7 +92,7 @@ def java_path() -> str | None:
 
 
 CLIENTS = {
-    "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "chromium": chromium_path,
+    "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "netcat": netcat_path, "chromium": chromium_path,
     "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
     "zookeeper": zookeeper_path,

@@ -2,7 +2,7 @@
 """One command that tests everything: `python3 tests/run.py [--tests-only] [pytest arguments]`.
 
 It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
-fetches the clients that the tests drive (kcat and Chromium from the system's packages when root, kafkajs and the
+fetches the clients that the tests drive (kcat, netcat and Chromium from the system's packages when root, kafkajs and the
 tools of TypeScript through npm), runs every check that a machine can make, then pytest. With CI=true a missing
 client is a failure; on a machine where it cannot be installed its tests are skipped, and the summary says so.
 """
@@ -119,6 +119,11 @@ def install_curl() -> bool:
     return shutil.which("curl") is not None or apt_install("curl", "ca-certificates")
 
 
+def install_netcat() -> bool:
+    """netcat as OpenBSD has it, from the system's packages."""
+    return shutil.which("nc.openbsd") is not None or apt_install("netcat-openbsd")
+
+
 def install_chromium() -> bool:
     """A browser and its driver, from the system's packages, so that they fit each other."""
     if shutil.which("chromium") and shutil.which("chromedriver"):
@@ -206,6 +211,7 @@ def install_clients() -> None:
         for name, installer in (
             ("kcat", install_kcat),
             ("curl", install_curl),
+            ("netcat", install_netcat),
             ("chromium", install_chromium),
             ("kafkajs", install_kafkajs),
             ("zookeeper", install_zookeeper),
