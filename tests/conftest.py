@@ -92,8 +92,8 @@ def java_path() -> str | None:
 
 
 CLIENTS = {
-    "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "netcat": netcat_path, "chromium": chromium_path,
-    "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
+    "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "netcat": netcat_path,
+    "chromium": chromium_path, "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
     "zookeeper": zookeeper_path,
 }  # fmt: skip

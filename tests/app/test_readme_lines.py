@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,11 +22,9 @@ STARTS = re.findall(r"^sluice serve (--data-dir (\w+) .*)$", SECTION, re.MULTILI
 ROWS = [
     (row[0], row[1:]) for row in (block.split("\n# ") for block in re.split(r"\n(?!# )", SESSION.strip()))
 ]
+TYPING_SECONDS = 0.7
 
-pytestmark = [
-    pytest.mark.client("netcat"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.client("netcat")
 
 
 def free_ports(count: int) -> list[int]:
@@ -93,6 +92,8 @@ def test_the_ten_lines_say_what_they_are_answered(
         if b"|OK|" in answer:
             break
     for line, expected in ROWS:
+        # As a person would: a follower hears within half a second what is committed.
+        time.sleep(TYPING_SECONDS)
         assert sorted(typed(line, directory, addresses)) == sorted(expected), line
 
 
