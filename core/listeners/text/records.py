@@ -43,7 +43,7 @@ async def create(session: TextSession, command: text.Create) -> str:
     made = await session.broker.create_topic(
         command.topic, partitions=command.partitions, replication_factor=factor
     )
-    return text.created(made.name, made.partitions, len(made.replicas))
+    return text.created(made.name, made.partitions, max(len(made.replicas), 1))
 
 
 def topics(session: TextSession, command: text.Topics) -> str:
