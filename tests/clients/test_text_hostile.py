@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import socket
@@ -34,7 +35,7 @@ _ANSWER = re.compile(rb"V1\|[^\n]*\|(OK(\|[^|\n]*)?|ERR\|[A-Z_]+\|[^|\n]*)", re.
         b"\xff\xfe\xfd\n",
         b"||||||||\n",
         b"V1|\n",
-        b"GET / HTTP/1.1\r\n",
+        b"GET / HTTP\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n",
         struct.pack(">ihhih", 20, 18, 3, 1, -1) + b"\n",
         b"\xff\xfb\x01\xff\xfd\x03\n",
@@ -47,6 +48,17 @@ _ANSWER = re.compile(rb"V1\|[^\n]*\|(OK(\|[^|\n]*)?|ERR\|[A-Z_]+\|[^|\n]*)", re.
 def test_what_is_no_line_is_a_bad_request_of_nobody(broker: BrokerProcess, data: bytes) -> None:
     answer = read_answer(say(broker.text_address, data))
     assert (answer.correlation_id, answer.code) == ("0", "BAD_REQUEST")
+
+
+@pytest.mark.parametrize("first", [b"POST / HTTP/1.1\r\n", b"x /y HTTP/1.0\n", b"Host: 127.0.0.1\r\n"])
+def test_a_web_page_cannot_say_lines_through_a_browser(broker: BrokerProcess, first: bytes) -> None:
+    body = b"V1|1|CREATE|by-a-web-page\n"
+    with socket.create_connection(broker.text_address, timeout=30) as connection:
+        connection.sendall(first + b"\r\n" + body)
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.recv(65_536) == b""
+    with TextLine(broker.text_address) as line:
+        assert "by-a-web-page" not in line.ask("TOPICS")["topics"]
 
 
 def test_bytes_without_an_end_are_refused_and_the_connection_closed(broker: BrokerProcess) -> None:

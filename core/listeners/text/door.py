@@ -7,6 +7,7 @@ A connection remembers nothing between two lines, so a script may say each on a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Coroutine
 from types import CoroutineType
 from typing import Any
@@ -14,11 +15,13 @@ from typing import Any
 from core.broker.broker import Broker
 from core.config import Endpoint
 from core.errors import BrokerError
-from core.listeners.connection import Answer
+from core.listeners.connection import Answer, RefusedError
 from core.listeners.text.answer_errors import code_of, refusal
 from core.listeners.text.dispatch import HANDLERS
 from core.protocol import text
 
+# A web page can make a browser send a request to any port, with a body of its choice; none of its lines may count.
+_HTTP = re.compile(rb"[A-Z]+ [^ ]+ HTTP/[0-9]|host:", re.IGNORECASE)
 # What lines without a command that there is are counted under: their words are the client's invention.
 UNREADABLE = "unreadable"
 
@@ -65,6 +68,8 @@ class TextSession:
         try:
             request = text.parse(bytes(frame))
         except text.LineError as error:
+            if _HTTP.match(frame):
+                raise RefusedError("it speaks HTTP, and this port does not") from None
             line = text.refused(error.correlation_id, error.code, error.message)
             return self._answer(UNREADABLE, line, error.code)
         handler = HANDLERS.get(request.name)
