@@ -31,7 +31,7 @@ def main(context: click.Context) -> None:
 @click.option("--data-dir", metavar="DIR", help="Where logs and metadata are kept [./sluice-data].")
 @click.option(
     "--listener", "listeners", metavar="URL", multiple=True,
-    help="http://HOST:PORT or kafka://HOST:PORT; repeat it for more. Port 0 lets the system choose.",
+    help="http://HOST:PORT, or kafka://, kafka07:// or text://; repeat it for more. Port 0 lets the system choose.",
 )  # fmt: skip
 @click.option(
     "--advertised", metavar="URL", help="kafka://HOST:PORT that Kafka clients are told to connect to."
