@@ -31,6 +31,7 @@ _OURS = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_CONTROLLER,
         ErrorCode.GROUP_MAX_SIZE_REACHED,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.POLICY_VIOLATION,
