@@ -72,13 +72,8 @@ class TextSession:
                 raise RefusedError("it speaks HTTP, and this port does not") from None
             line = text.refused(error.correlation_id, error.code, error.message)
             return self._answer(UNREADABLE, line, error.code)
-        handler = HANDLERS.get(request.name)
-        if handler is None:
-            message = f"{request.name} is not served yet"
-            line = text.refused(request.correlation_id, text.UNKNOWN_COMMAND, message)
-            return self._answer(UNREADABLE, line, text.UNKNOWN_COMMAND)
         try:
-            payload = handler(self, request.command)
+            payload = HANDLERS[request.name](self, request.command)
         except BrokerError as error:
             return self._refuse(request, error)
         if type(payload) is CoroutineType:

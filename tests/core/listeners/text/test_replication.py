@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from core.broker.replicas import METADATA
 
 from core.broker.broker import Broker
+from core.broker.replicas import METADATA
 from core.clock import Clock
 from core.config import Config, Peer
 from core.errors import BrokerError
