@@ -1,4 +1,4 @@
-"""Which of the two decoders is used: the compiled one where numba is installed, the plain one else.
+"""Which of the two decoders is used: the compiled one where it can be had, the plain one else.
 
 They give the same; `SLUICE_SPARK_DECODER=plain` in the workers' environment chooses the plain one, to compare.
 """
@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from core.records.header import Buffer
 from pipeline.decode import plain
+from pipeline.decode.machine import kernel
+from pipeline.decode.native import NativeDecoder
 from pipeline.decode.walk import Found, Place
 
 ENVIRONMENT = "SLUICE_SPARK_DECODER"
@@ -47,11 +49,8 @@ def plain_batches(
 
 @cache
 def decoder() -> Decoder:
-    """The decoder of this process. numba is imported here, when the first range is read: it takes 0.3 s."""
+    """The decoder of this process, made when the first range is read."""
     if os.environ.get(ENVIRONMENT) == "plain":
         return plain_batches
-    try:
-        from pipeline.decode.native import record_batches
-    except ImportError:
-        return plain_batches
-    return record_batches
+    compiled = kernel()
+    return plain_batches if compiled is None else NativeDecoder(compiled)

@@ -9,10 +9,10 @@ One pass: the caller gives buffers that are large enough for any content (the co
 batches do), and says afterwards how much of them was used; pages that were never touched cost nothing. The first
 thing that is not right ends it with `MALFORMED`: `plain` then says what is wrong, in words.
 
-numba compiles this once per machine and keeps the code on disk. Arithmetic is in int64 throughout: numba turns a
-mixture of int64 and uint64 into floats. Inside, buffers are bare pointers: an array that is handed to a function is
-counted up and down atomically, which took two thirds of the time. So nothing checks an index for the program; every
-one is checked against the data's bounds by hand.
+numba compiles this; `machine` keeps the code, so that it is done once on each machine and numba need not be in every
+worker. Arithmetic is in int64 throughout: numba turns a mixture of int64 and uint64 into floats. Buffers are bare
+pointers: an array that is handed to a function is counted up and down atomically, which took two thirds of the time.
+So nothing checks an index for the program; every one is checked against the data's bounds by hand.
 """
 
 from __future__ import annotations
@@ -25,23 +25,32 @@ import numpy as np
 from numba.core import cgutils, types
 from numba.extending import intrinsic as _numba_intrinsic
 
+from pipeline.decode.layout import (
+    APPEND_TIME,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    BATCH_FIELDS,
+    DONE,
+    END,
+    HEADER_BYTES,
+    HEADER_NULLS,
+    HEADERS,
+    KEY_BYTES,
+    KEY_NULLS,
+    LAST_OFFSET,
+    MALFORMED,
+    NAME_BYTES,
+    NO_APPEND_TIME,
+    RECORD_COUNT,
+    ROWS,
+    START,
+    VALUE_BYTES,
+    VALUE_NULLS,
+)
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 intrinsic = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", _numba_intrinsic)
-
-DONE = 0
-MALFORMED = -1
-
-# Columns of the table that describes batches, one row each.
-START, END, BASE_OFFSET, LAST_OFFSET, BASE_TIMESTAMP, APPEND_TIME, RECORD_COUNT = range(7)
-BATCH_FIELDS = 7
-# Places of `used`: how much of each column's buffers is filled.
-ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, HEADER_BYTES, KEY_NULLS, VALUE_NULLS, HEADER_NULLS = range(
-    9
-)
-USED_FIELDS = 9
-NO_APPEND_TIME = -(2**63)
-"""What stands in APPEND_TIME where records have their own times."""
 
 _LOW_63_BITS = 0x7FFF_FFFF_FFFF_FFFF
 _MAX_MS = (2**63 - 1) // 1000
@@ -49,22 +58,8 @@ _MICRO = 1000
 
 
 def compiled(function: Function) -> Function:
-    """`function` compiled at its first call, and cached on disk where there is a place for it."""
-    try:
-        return cast("Function", numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError:
-        # No writable place for a cache, for instance out of a zip file: compiled anew in each process.
-        return cast("Function", numba.njit(nogil=True)(function))
-
-
-@intrinsic
-def _pointer(context: Any, array: Any) -> Any:
-    """The address of an array's data; the array must outlive it."""
-
-    def generate(target_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return target_context.make_array(array)(target_context, builder, arguments[0]).data
-
-    return types.CPointer(array.dtype)(array), generate  # type: ignore[no-untyped-call]
+    """`function` compiled when what uses it is."""
+    return cast("Function", numba.njit(nogil=True)(function))
 
 
 @intrinsic
@@ -191,34 +186,39 @@ def _batch(
     return DONE if position == batch_end else MALFORMED
 
 
-@compiled
-def decode(
-    data: Any, batches: Any, wanted: Any, fixed: Any, keys: Any, values: Any, headers: Any, used: Any
-) -> int:
-    """Decode the batches of the table `batches`, whose bytes lie in `data`; DONE or MALFORMED.
-
-    `wanted` is (first offset, end offset, key?, value?, headers?). `fixed` is (offsets, timestamps in µs, timestamp
-    types). A column of bytes is (ends int32, bytes, validity bytes): `keys`, `values`, and in `headers`, behind the
-    ends of each record's headers, names and values. `used` goes on where the last call left it.
-    """
-    header_ends, names, items = headers
-    fixed_at = (_pointer(fixed[0]), _pointer(fixed[1]), _pointer(fixed[2]))
-    keys_at = (_pointer(keys[0]), _pointer(keys[1]), _pointer(keys[2]))
-    values_at = (_pointer(values[0]), _pointer(values[1]), _pointer(values[2]))
-    names_at = (_pointer(names[0]), _pointer(names[1]), _pointer(names[2]))
-    items_at = (_pointer(items[0]), _pointer(items[1]), _pointer(items[2]))
-    headers_at = (_pointer(header_ends), names_at, items_at)
-    data_at, batches_at, wanted_at, used_at = (
-        _pointer(data),
-        _pointer(batches),
-        _pointer(wanted),
-        _pointer(used),
-    )
-    for number in range(len(batches)):
-        row = number * BATCH_FIELDS
-        if (
-            _batch(data_at, batches_at, row, wanted_at, fixed_at, keys_at, values_at, headers_at, used_at)
-            != DONE
-        ):
+def _decode(
+    data: Any, batches: Any, count: int, wanted: Any, offsets: Any, times: Any, time_types: Any, key_ends: Any,
+    keys: Any, key_valid: Any, value_ends: Any, values: Any, value_valid: Any, header_ends: Any, name_ends: Any,
+    names: Any, name_valid: Any, item_ends: Any, items: Any, item_valid: Any, used: Any,
+) -> int:  # fmt: skip
+    """Decode `count` batches; DONE or MALFORMED. `layout.POINTERS` says what the arguments are."""
+    fixed = (offsets, times, time_types)
+    key_column, value_column = (key_ends, keys, key_valid), (value_ends, values, value_valid)
+    headers = (header_ends, (name_ends, names, name_valid), (item_ends, items, item_valid))
+    for number in range(count):
+        at = number * BATCH_FIELDS
+        if _batch(data, batches, at, wanted, fixed, key_column, value_column, headers, used) != DONE:
             return MALFORMED
     return DONE
+
+
+def build() -> Any:
+    """The decoder as a C function of numba's: `address`, `native_name`, and the object code behind it. Takes 3 s."""
+    bytes_at, ints, longs = (types.CPointer(kind) for kind in (types.uint8, types.int32, types.int64))  # type: ignore[no-untyped-call]
+    column = (ints, bytes_at, bytes_at)
+    signature = types.int64(
+        bytes_at,
+        longs,
+        types.int64,
+        longs,
+        longs,
+        longs,
+        ints,
+        *column,
+        *column,
+        ints,
+        *column,
+        *column,
+        longs,
+    )
+    return numba.cfunc(signature)(_decode)

@@ -1,6 +1,6 @@
 """Records into Arrow columns by compiled code, without a Python object per record.
 
-Importing this needs numba. It gives what `plain` gives, row for row; what it does not read (old formats, malformed
+It gives what `plain` gives, row for row; what it does not read (old formats, malformed
 batches, header names that are not UTF-8) goes to `plain`.
 """
 
@@ -17,15 +17,16 @@ from core.records.batch import MAX_RECORDS, MIN_RECORD_SIZE, read_header, record
 from core.records.header import HEADER_SIZE, MAGIC, TIMESTAMP_TYPE_BIT, Buffer
 from pipeline import limits
 from pipeline.decode import columns as c
-from pipeline.decode import kernels as k
+from pipeline.decode import layout as k
 from pipeline.decode import plain
+from pipeline.decode.machine import Kernel
 from pipeline.decode.walk import Found, Place
 
 Array = Any
 
 
 class _Piece(NamedTuple):
-    """Batches whose records lie in one buffer, not compressed: rows of the table that `kernels.decode` takes."""
+    """Batches whose records lie in one buffer, not compressed: rows of the table that the kernel takes."""
 
     data: Buffer
     table: list[tuple[int, ...]]
@@ -61,30 +62,62 @@ class _Group:
         self.rows += one.record_count
 
 
-def record_batches(
-    data: Buffer, found: Sequence[Found], start: int, end: int, place: Place, columns: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
-    """The records with offsets in [start, end) of these batches, as Arrow batches of some MiB.
+class NativeDecoder:
+    """A `decoder.Decoder` on top of the compiled kernel."""
 
-    Raises CorruptDataError.
-    """
-    group = _Group()
-    for one in found:
-        if one.magic != MAGIC or not _plausible(one):
-            yield from _emit(group, data, start, end, place, columns)
-            group = _Group()
-            batch = plain.record_batch(plain.rows(data, [one], place), start, end, place, columns)
-            if batch is not None:
-                yield batch
-            continue
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def __call__(
+        self,
+        data: Buffer,
+        found: Sequence[Found],
+        start: int,
+        end: int,
+        place: Place,
+        columns: tuple[str, ...],
+        /,
+    ) -> Iterator[pa.RecordBatch]:
+        """The records with offsets in [start, end), as Arrow batches of some MiB. Raises CorruptDataError."""
+        group = _Group()
+        for one in found:
+            if one.magic != MAGIC or not _plausible(one):
+                yield from self._emit(group, data, start, end, place, columns)
+                group = _Group()
+                yield from _plainly(data, [one], start, end, place, columns)
+                continue
+            try:
+                group.add(data, one)
+            except BrokerError as error:
+                raise place.corrupt(one.base_offset, str(error)) from None
+            if group.bytes >= limits.ARROW_BYTES:
+                yield from self._emit(group, data, start, end, place, columns)
+                group = _Group()
+        yield from self._emit(group, data, start, end, place, columns)
+
+    def _emit(
+        self, group: _Group, data: Buffer, start: int, end: int, place: Place, columns: tuple[str, ...]
+    ) -> Iterator[pa.RecordBatch]:
+        if not group.rows:
+            return
+        out = _Columns(group, columns)
         try:
-            group.add(data, one)
-        except BrokerError as error:
-            raise place.corrupt(one.base_offset, str(error)) from None
-        if group.bytes >= limits.ARROW_BYTES:
-            yield from _emit(group, data, start, end, place, columns)
-            group = _Group()
-    yield from _emit(group, data, start, end, place, columns)
+            batch = out.record_batch(place) if out.decode(self._kernel, group, start, end) else None
+            malformed = batch is None and not out.empty
+        except pa.ArrowInvalid:
+            malformed = True
+        if malformed:
+            yield from _plainly(data, group.found, start, end, place, columns)
+        elif batch is not None:
+            yield batch
+
+
+def _plainly(
+    data: Buffer, found: list[Found], start: int, end: int, place: Place, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    batch = plain.record_batch(plain.rows(data, found, place), start, end, place, columns)
+    if batch is not None:
+        yield batch
 
 
 def _plausible(one: Found) -> bool:
@@ -93,29 +126,14 @@ def _plausible(one: Found) -> bool:
     return 0 <= one.record_count <= min(most // MIN_RECORD_SIZE, MAX_RECORDS)
 
 
-def _emit(
-    group: _Group, data: Buffer, start: int, end: int, place: Place, columns: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
-    if not group.rows:
-        return
-    out = _Columns(group, columns)
-    if out.decode(group, start, end):
-        try:
-            batch = out.record_batch(place)
-        except pa.ArrowInvalid:
-            batch = plain.record_batch(plain.rows(data, group.found, place), start, end, place, columns)
-    else:
-        batch = plain.record_batch(plain.rows(data, group.found, place), start, end, place, columns)
-    if batch is not None:
-        yield batch
-
-
 class _Columns:
     """The buffers of one Arrow batch, large enough for whatever the batches of a group hold."""
 
     def __init__(self, group: _Group, columns: tuple[str, ...]) -> None:
         rows, size = group.rows, group.bytes
         self.columns = columns
+        # Whether all was decoded and nothing was in the range.
+        self.empty = False
         self.used = np.zeros(k.USED_FIELDS, np.int64)
         self.fixed = (np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32))
         self.keys = _variable(rows, size, c.KEY in columns)
@@ -127,21 +145,20 @@ class _Columns:
         names, values = _variable(items, size, with_headers), _variable(items, size, with_headers)
         self.headers = (header_ends, names, values)
 
-    def decode(self, group: _Group, start: int, end: int) -> bool:
+    def decode(self, kernel: Kernel, group: _Group, start: int, end: int) -> bool:
         """Fill the buffers; false if there is something that the compiled code does not take."""
         wanted = np.array(
             [start, end, c.KEY in self.columns, c.VALUE in self.columns, c.HEADERS in self.columns], np.int64
         )
+        header_ends, names, items = self.headers
+        out = (*self.fixed, *self.keys, *self.values, header_ends, *names, *items, self.used)
+        addresses = [array.ctypes.data for array in (wanted, *out)]
         for piece in group.pieces:
             table = np.array(piece.table, np.int64)
             data = np.frombuffer(piece.data, np.uint8)
-            # Of one type whatever it comes from, or all would be compiled twice.
-            data.flags.writeable = False
-            result = k.decode(
-                data, table, wanted, self.fixed, self.keys, self.values, self.headers, self.used
-            )
-            if result != k.DONE:
+            if kernel(data.ctypes.data, table.ctypes.data, len(table), *addresses) != k.DONE:
                 return False
+        self.empty = not self.used[k.ROWS]
         return True
 
     def record_batch(self, place: Place) -> pa.RecordBatch | None:

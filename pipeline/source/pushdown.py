@@ -10,8 +10,8 @@ ever about what need not be read.
 Spark calls `pushFilters` only where `spark.sql.python.filterPushdown.enabled` is set, and fails every query of a
 reader that has the method where it is not. Hence two classes, and the option `pushdown`. Streams never have it.
 
-A trap of Spark 4.3: it keeps what was pushed down with the DataFrame, and a later query on the same DataFrame that has
-nothing to push down reads by the filters of the earlier one: rows are missing. Nothing here can see that. So
+A trap of Spark 4.3: it keeps what was pushed down with the DataFrame, and a later query on the same DataFrame that
+has nothing to push down reads by the filters of the earlier one: rows are missing. Nothing here can see that. So
 `pushdown` is off unless asked for, and whoever asks calls `load()` for each query.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -14,12 +14,14 @@ from core.records.message_set import encode_plain, wrap
 from core.records.record import NewRecord
 from pipeline.decode import columns as c
 from pipeline.decode.decoder import Decoder, plain_batches
-from pipeline.decode.native import record_batches as native_batches
+from pipeline.decode.machine import Kernel, kernel
+from pipeline.decode.native import NativeDecoder
 from pipeline.decode.walk import Place, walk
 from pipeline.wire.errors import CorruptDataError
 
 PLACE = Place("orders", 3)
 ALL = tuple(c.ARROW_TYPES)
+native_batches = NativeDecoder(cast("Kernel", kernel()))
 DECODERS: list[Decoder] = [plain_batches, native_batches]
 END = 2**62
 
