@@ -23,6 +23,11 @@ class Figure:
     samples: list[float] = field(default_factory=list)
 
     @property
+    def in_floors(self) -> float | None:
+        """How many times the least; None where that was not measured."""
+        return self.value / self.floor if self.floor else None
+
+    @property
     def holds(self) -> bool:
         """Whether the target is met; true where there is none."""
         return self.target is None or self.value <= self.target
@@ -35,11 +40,23 @@ class Case:
     name: str
     run: Callable[[int], list[Figure]]
     doc: str
+    # "kafka" or "rest" where it can load somebody else's server through that door; else None.
+    door: str | None = None
 
 
 def case(run: Callable[[int], list[Figure]]) -> Callable[[int], list[Figure]]:
     """Register a function as a case under its own name; its docstring says what is measured."""
-    CASES[run.__name__] = Case(run.__name__, run, (run.__doc__ or "").strip().partition("\n")[0])
+    return _register(run, None)
+
+
+def case_for_any(door: str) -> Callable[[Callable[[int], list[Figure]]], Callable[[int], list[Figure]]]:
+    """Register a case that can load any server through that door: "kafka" or "rest"."""
+    return lambda run: _register(run, door)
+
+
+def _register(run: Callable[[int], list[Figure]], door: str | None) -> Callable[[int], list[Figure]]:
+    doc = (run.__doc__ or "").strip().partition("\n")[0]
+    CASES[run.__name__] = Case(run.__name__, run, doc, door)
     return run
 
 

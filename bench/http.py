@@ -13,9 +13,10 @@ from multiprocessing.synchronize import Event
 from typing import Any
 
 from bench.bystander import Bystander, percentile
-from bench.case import Figure, case, least_of, median_of
+from bench.case import Figure, case, case_for_any, least_of, median_of
 from bench.http_yardstick import Stack, http_stack
 from bench.load import Connection
+from bench.peer import target
 from bench.server import CORES, broker, measured_cpu, touch_memory
 from tests.broker_process import BrokerProcess
 
@@ -24,10 +25,10 @@ CLIENTS = 8
 VALUE = "v" * 200
 
 
-def post(path: str, body: object) -> bytes:
+def post(path: str, body: object, media_type: str = "application/json") -> bytes:
     """A POST of JSON as bytes."""
     data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {media_type}\r\n"
     return head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data
 
 
@@ -39,8 +40,9 @@ def get(path: str) -> bytes:
 class Http:
     """One keep-alive connection to the HTTP door."""
 
-    def __init__(self, server: BrokerProcess | Stack) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.ports["http"]), timeout=60)
+    def __init__(self, server: BrokerProcess | Stack | tuple[str, int]) -> None:
+        address = server if isinstance(server, tuple) else ("127.0.0.1", server.ports["http"])
+        self.socket = socket.create_connection(address, timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
@@ -151,6 +153,40 @@ def http_get_100(repeats: int) -> list[Figure]:
         request = get("/api/v1/topics/bench/partitions/0/records?offset=0&limit=100")
         (samples,) = _per_request([(server, request)], 500, repeats)
     return [least_of("HTTP: GET 100 records", samples, "µs/request", 250)]
+
+
+@case_for_any("rest")
+def rest_post(repeats: int) -> list[Figure]:
+    """POST of 1 and of 100 records of 200 B over the REST Proxy v2 surface, beside uvicorn alone."""
+    figures = []
+    with target() as server, http_stack("bare") as bare:
+        server.create_topic()
+        for records, count in ((1, 1000), (100, 300)):
+            path = f"{server.rest_prefix}/topics/{server.topic}"
+            request = post(path, {"records": _records(records)}, "application/vnd.kafka.json.v2+json")
+            connection, least = Http(server.rest_address), _served(bare, request)
+            status, body = connection.call(request)
+            if status != 200 or b'"offset":' not in body:
+                raise RuntimeError(f"POST {path}: {status} {body[:500]!r}")
+            ours, floors = [], []
+            with server.together():
+                for _ in range(repeats):
+                    touch_memory(2 * count * len(request), len(request))
+                    with server.measured() as used:
+                        for _ in range(count):
+                            connection.call(request)
+                    ours.append(used[0] / count * MICRO)
+                    before = time.perf_counter_ns()
+                    with measured_cpu(bare) as used:
+                        for _ in range(count):
+                            least.call(request)
+                    wall = (time.perf_counter_ns() - before) / 1e9
+                    floors.append((wall if server.pid is None else used[0]) / count * MICRO)
+            connection.close()
+            least.close()
+            what = server.named(f"REST Proxy v2: POST {records} record{'s' * (records > 1)}")
+            figures.append(least_of(what, ours, "µs/request", floor=min(floors)))
+    return figures
 
 
 def _post_without_pause(port: int, request: bytes, clients: int, ready: Event, answered: Any) -> None:

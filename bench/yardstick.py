@@ -1,16 +1,19 @@
 """What the machine can do at all: the same bytes through the same kind of loop with no broker behind it.
 
-`python -m bench.yardstick echo|sink` is the child process: an echo, or a server that reads frames and answers
-100 bytes to each.
+`python -m bench.yardstick echo|sink|append|send` is the child process: an echo; a server that reads frames and
+answers 100 bytes to each; one that also appends them to a file, as `dd` would; one that answers each with a piece
+of a file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +22,7 @@ from typing import cast
 import uvloop
 
 from bench.case import Figure, case, least_of
-from bench.server import CORES, cpu_ns
+from bench.server import CORES, cpu_ns, touch_memory
 
 ANSWER = b"\0" * 100
 
@@ -61,6 +64,53 @@ class Sink(Echo):
             self.transport.write(ANSWER * answers)
 
 
+class Append(Sink):
+    """A sink that writes what comes to the end of a file."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open a file of its own, which is gone with the connection."""
+        super().connection_made(transport)
+        self.file = tempfile.TemporaryFile(prefix="sluice-bench-", buffering=0)  # noqa: SIM115
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Write, then answer."""
+        self.file.write(memoryview(self.buffer)[:nbytes])
+        super().buffer_updated(nbytes)
+
+
+class Send(Echo):
+    """Answers each frame, which says how long the answer is to be, with so many bytes of a file."""
+
+    PIECES = 100
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the size."""
+        super().connection_made(transport)
+        self.file = tempfile.TemporaryFile(prefix="sluice-bench-")  # noqa: SIM115
+        self.number = 0
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """One piece of the file after the other, as the socket takes them."""
+        for position in range(0, nbytes, 4):
+            (size,) = struct.unpack_from(">i", self.buffer, position)
+            if not self.number:
+                self.file.write(b"x" * (size * self.PIECES))
+                self.file.flush()
+            at = self.number % self.PIECES * size
+            self.number += 1
+            self._send(at, at + size)
+
+    def _send(self, position: int, end: int) -> None:
+        target = self.transport.get_extra_info("socket").fileno()
+        try:
+            while position < end and not self.transport.get_write_buffer_size():
+                position += os.sendfile(target, self.file.fileno(), position, end - position)
+        except BlockingIOError:
+            pass
+        if position < end:
+            self.transport.write(os.pread(self.file.fileno(), end - position, position))
+
+
 @contextmanager
 def _child(kind: str) -> Iterator[tuple[int, tuple[str, int]]]:
     process = subprocess.Popen([sys.executable, "-m", "bench.yardstick", kind], stdout=subprocess.PIPE)
@@ -80,19 +130,31 @@ def echo_server() -> Iterator[tuple[int, tuple[str, int]]]:
         yield found
 
 
-def sink_us(size: int, answer_size: int, count: int) -> float:
-    """Processor µs that the bare sink uses for one frame of `size` bytes: what no broker can go below."""
+def append_us(size: int, answer_size: int, count: int) -> float:
+    """Processor µs that a bare loop uses to take a frame of `size` bytes, append it to a file and answer."""
+    frame = struct.pack(">i", size) + b"\0" * size
+    return _least("append", [frame] * count, answer_size, touched=2 * size * count)
+
+
+def send_us(size: int, count: int) -> float:
+    """Processor µs that a bare loop uses to send `size` bytes of a file, two requests on their way."""
+    return _least("send", [struct.pack(">i", size)] * count, size, window=2)
+
+
+def _least(kind: str, frames: list[bytes], answer_size: int, *, touched: int = 0, window: int = 5) -> float:
     from bench.load import Connection
 
-    frame = struct.pack(">i", size) + b"\0" * size
     samples = []
-    with _child("sink") as (pid, address):
+    with _child(kind) as (pid, address):
         connection = Connection(address)
+        connection.stream(frames[:1], answer_size)
         for _ in range(4):
             with CORES.together(pid):
+                if touched:
+                    touch_memory(touched, len(frames[0]))
                 before = cpu_ns(pid)
-                connection.stream([frame] * count, answer_size)
-                samples.append((cpu_ns(pid) - before) / count / 1000)
+                connection.stream(frames, answer_size, window)
+                samples.append((cpu_ns(pid) - before) / len(frames) / 1000)
         connection.close()
     return min(samples)
 
@@ -117,7 +179,9 @@ def machine(repeats: int) -> list[Figure]:
 async def _serve(kind: str) -> None:
     loop = asyncio.get_running_loop()
     listener = socket.create_server(("127.0.0.1", 0))
-    await loop.create_server({"echo": Echo, "sink": Sink}[kind], sock=listener)
+    await loop.create_server(
+        {"echo": Echo, "sink": Sink, "append": Append, "send": Send}[kind], sock=listener
+    )
     print(listener.getsockname()[1], flush=True)
     await asyncio.Event().wait()
 

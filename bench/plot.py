@@ -1,0 +1,65 @@
+"""Pictures of results: what work costs against its target, and against a bare loop. Needs matplotlib (`[bench]`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def draw(files: Sequence[Path], results: Path, plots: Path) -> list[Path]:
+    """Draw result files, the newest of `results` if none is given, as SVG into `plots`; the files written.
+
+    Where several files have a figure, their bars stand beside each other, each under the name of its server.
+    """
+    chosen = list(files) or sorted(results.glob("*.json"))[-1:]
+    if not chosen:
+        raise SystemExit("There are no results yet: run `python -m bench all` first.")
+    runs = [json.loads(file.read_text()) for file in chosen]
+    names = [run.get("server", "sluice") for run in runs]
+    plots.mkdir(exist_ok=True)
+    drawn = []
+    for name, title, share in (
+        ("targets", "measured, in parts of the target (1 is the most it may be)", _of_target),
+        ("yardsticks", "measured, in parts of what a bare loop takes for the same bytes", _of_floor),
+    ):
+        values = [{f["what"].strip(): v for f in run["figures"] if (v := share(f))} for run in runs]
+        if any(values):
+            drawn.append(_bars(plots / f"{name}.svg", title, names, values))
+    return drawn
+
+
+def _of_target(figure: dict[str, Any]) -> float | None:
+    return figure["value"] / figure["target"] if figure["target"] else None
+
+
+def _of_floor(figure: dict[str, Any]) -> float | None:
+    return figure["value"] / figure["floor"] if figure["floor"] and figure["unit"] != "offsets/s" else None
+
+
+def _bars(file: Path, title: str, names: list[str], values: list[dict[str, float]]) -> Path:
+    import matplotlib
+
+    matplotlib.use("svg")
+    # The same picture for the same figures, or every run would be a change.
+    matplotlib.rcParams["svg.hashsalt"] = "sluice"
+    from matplotlib import pyplot
+
+    labels = list(dict.fromkeys(label for one in values for label in one))
+    height = 0.8 / len(values)
+    picture, axes = pyplot.subplots(figsize=(9, 0.6 + 0.3 * len(labels) * len(values)), layout="constrained")
+    for index, one in enumerate(values):
+        places = [labels.index(label) + index * height for label in one]
+        bars = axes.barh(places, list(one.values()), height, label=names[index])
+        axes.bar_label(bars, fmt="%.2g", padding=2, fontsize=7)
+    axes.set_yticks([i + height * (len(values) - 1) / 2 for i in range(len(labels))], labels, fontsize=7)
+    axes.invert_yaxis()
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_title(title, fontsize=9)
+    axes.margins(x=0.08)
+    if len(values) > 1:
+        axes.legend(fontsize=7)
+    picture.savefig(file, metadata={"Date": None})
+    pyplot.close(picture)
+    return file
