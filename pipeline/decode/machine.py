@@ -3,8 +3,8 @@
 numba with its LLVM takes 100 MB and a second of every process that it is in, and all it does here is to hand out
 three kilobytes of machine code. So the code is compiled once on each machine, by a process of its own, and kept in
 a file (an ELF object as LLVM writes it, 10 KB); a worker maps it, puts in the few addresses that the object leaves
-open, and calls it: 3 ms and no memory to speak of. Where that is not possible (another processor or object format, no place
-for the file, no permission to map code) numba compiles it inside the worker, which costs what it costs.
+open, and calls it: 3 ms and no memory to speak of. Where that is not possible (another processor or object format, no
+place for the file, no permission to map code) numba compiles it inside the worker, which costs what it costs.
 
 The file is believed only if it, and its directory, belong to this user and to nobody else's writing.
 """

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.sink.marks import HEADER
@@ -19,14 +17,14 @@ SECTION = README[README.index("## Spark\n") : README.index("## Jobs\n")]
 
 
 def test_the_readmes_read_write_and_stream_work_as_typed(
-    spark: SparkSession, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, topics: Topics, checkpoint: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     topics.create("hello")
     topics.create("users", partitions=3)
     topics.write("hello", ["Hello", "one more"])
     code = "\n".join(re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL))
-    exec(code.replace("127.0.0.1:9092", topics.broker.kafka), {"spark": spark})
+    code = code.replace("127.0.0.1:9092", topics.broker.kafka).replace("checkpoints/copier", checkpoint)
+    exec(code, {"spark": spark})
     written = [record for partition in range(3) for record in topics.records("users", partition)]
     assert sorted(record.value or b"" for record in written) == [b"Hello", b"one more", b'{"city":"Oslo"}']
     assert all(HEADER in dict(record.headers) for record in written)
