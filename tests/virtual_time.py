@@ -86,10 +86,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in virtual time."""
     original = Store._put
 
-    def put(store: Store, effects: Any, read: Any) -> Any:
+    def put(store: Store, effects: Any, read: Any, local: bool = False) -> Any:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        return loop.standing_still(original(store, effects, read))
+        return loop.standing_still(original(store, effects, read, local))
 
     Store._put = put  # type: ignore[method-assign]
     try:

@@ -101,16 +101,18 @@ class SimStore(Store):
     async def open(self, *, check: bool) -> None:
         """See `Store.open`."""
         self._loop = asyncio.get_running_loop()
-        self._engine = await self._loop.run_in_executor(None, store_module._open_engine, self._path, check)
+        self._engine = await self._loop.run_in_executor(
+            None, store_module._open_engine, self._path, check, False
+        )
         self._connection = self._engine.connect()
         self._waiting: list[Any] = []
         self._process = self.machine.process
         self._scheduled = False
 
-    def _put(self, effects: Any, read: Any) -> asyncio.Future[Any]:
+    def _put(self, effects: Any, read: Any, local: bool = False) -> asyncio.Future[Any]:
         assert self._loop is not None
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append(store_module._Job(future, effects, read))
+        self._waiting.append(store_module._Job(future, effects, read, local))
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_later(self.machine.loop.delay(), self._write)
@@ -126,7 +128,7 @@ class SimStore(Store):
             for job in jobs:
                 job.error = OSError(errno.ENOSPC, "the disk is full")
         else:
-            store_module._commit(self._connection, jobs)
+            self._commit(self._connection, jobs)
         self._loop.call_later(self.machine.loop.delay(), self._answer, jobs, 0.001)
 
     async def close(self) -> None:
