@@ -41,7 +41,7 @@ from app.requests import (
     Streamed,
     decode_path,
 )
-from app.traffic import CLIENT_GONE, Traffic
+from app.traffic import CLIENT_GONE, REFUSALS, Traffic
 from app.waiting import WAITING, Waiting
 from core.clock import Clock
 from core.config import Config
@@ -147,6 +147,7 @@ class Front:
         REQUEST_ID.set(request_id)
         request = Request(scope, receive, headers, self._config, self.in_flight)
         scope[WAITING] = self.waiting
+        scope[REFUSALS] = self._traffic.refusals
         sender = _Sender(send, request_id, scope.get("extensions"))
         if self._cors.open:
             sender.more = partial(self._cors.lines, headers.get(b"origin"))
@@ -353,6 +354,8 @@ def check_charset(parameters: bytes) -> None:
 def refusal(error: Problem | BrokerError, scope: Scope) -> Answer:
     """A refusal as the surface of that path renders it."""
     problem = error if isinstance(error, Problem) else from_broker(error)
+    if (refusals := scope.get(REFUSALS)) is not None:
+        refusals[problem.kind] += 1
     path = scope["path"]
     rendered = renderer_of(path)(problem, path)
     headers = tuple(

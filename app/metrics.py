@@ -142,6 +142,13 @@ class Metrics:
             statuses,
         )
         yield from _metered("sluice_http", "HTTP requests", ("method", "route"), meters, counted=False)
+        yield Family(
+            "counter",
+            "sluice_http_refusals",
+            "HTTP requests refused, by the type of problem (`/problems` lists them), or by a code of v2.",
+            ("problem",),
+            [((kind,), count) for kind, count in traffic.refusals.items()],
+        )
         yield _gauge("sluice_http_requests_in_progress", "HTTP requests under way.", traffic.in_progress)
         yield _gauge("sluice_http_connections", "Open HTTP connections.", self.http_connections())
         yield _gauge("sluice_http_inflight_bytes", "Bytes of bodies that are held.", self._http_bodies.held)

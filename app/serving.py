@@ -123,6 +123,9 @@ def announcement(config: Config, endpoints: Sequence[Endpoint]) -> str:
     lines += [f"  {_door(endpoint):6} {endpoint}" for endpoint in endpoints]
     http = next((e for e in endpoints if e.scheme == "http"), None)
     if http is not None:
+        lines.append(
+            f"Open {reachable(http)}/console in a browser; {reachable(http)}/docs describes the API."
+        )
         lines.append(f"Try: curl -d 'Hello' {reachable(http)}/api/v1/topics/hello/records")
     lines.append("Ctrl-C stops it.")
     return "\n".join(lines)

@@ -6,12 +6,15 @@ The keys are templates of routes and numbers of ours, never what a client has se
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import NamedTuple, Protocol
 
 from app.requests import Request
 from core.clock import Clock
 from core.counters import Meter, Meters
 
+# Where the front door puts the counts of refusals, for whoever refuses below it.
+REFUSALS = "sluice.refusals"
 # The route of a request that none takes, and the method of one that HTTP does not know.
 NO_ROUTE = "none"
 OTHER_METHOD = "other"
@@ -50,6 +53,8 @@ class Traffic:
 
     def __init__(self, clock: Clock) -> None:
         self.meters: Meters[tuple[str, str, int]] = Meters()
+        # Refusals by the type of their problem, or by the v2 code: names and numbers of ours.
+        self.refusals: Counter[str] = Counter()
         self.in_progress = 0
         self.visits: Visits | None = None
         self._clock = clock

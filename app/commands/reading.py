@@ -1,8 +1,6 @@
 """Records of a topic, from where one wants: a stream over all partitions, taken up again where it broke off.
 
-A stream begins at an end, a time, or a cursor. Where reading is to begin at offsets, the records from there up
-to now are read partition by partition; what comes after them follows from a cursor that was taken before, so
-that nothing is missed, and what both would give is given once.
+A stream begins at an end, a time, offsets, or a cursor.
 """
 
 from __future__ import annotations
@@ -11,27 +9,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-
-from app.commands.bounds import Bounds, bounds_of, offsets_at
+from app.commands.bounds import Bounds, offsets_at
 from app.commands.client import Client, topic_path
 from app.commands.errors import RefusedError, UnreachableError
 from app.commands.moments import Moment
-from app.commands.record_output import ReadRecord, decode_record, embedded, header_bytes
+from app.commands.record_output import ReadRecord, decode_record
 
 NDJSON = "application/x-ndjson"
 # The gateway lets a stream be silent for 15 s; what says nothing for three times as long is gone.
 SILENCE_SECONDS = 45.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
-PAGE_RECORDS = 1000
-
-
-class _Page(msgspec.Struct):
-    records: list[ReadRecord]
-    next_offset: int
-
-
-_decode_page = msgspec.json.Decoder(_Page).decode
 Chunk = list[ReadRecord]
 
 
@@ -85,35 +72,25 @@ class Reading:
         if cursor is not None:
             yield from self._stream(cursor=cursor, ends=ends)
         elif moment.kind in ("offset", "back"):
-            yield from self._from_offsets(moment, bounds)
+            yield from self._stream(begin=self._starts(moment, bounds), ends=ends)
         elif not self._wanted.follow:
             if moment.kind != "latest":
-                yield from self._stream(begin=moment.at, ends=ends)
+                yield from self._stream(begin={"from": moment.at}, ends=ends)
         elif moment.kind == "latest":
             # A cursor holds on to where the end was, whatever happens before the first record comes.
             yield from self._stream(cursor=self._cursor_at_end())
         else:
-            yield from self._stream(begin=moment.at)
+            yield from self._stream(begin={"from": moment.at})
 
     # --- from offsets --------------------------------------------------------------------------------------
 
-    def _from_offsets(self, moment: Moment, bounds: Mapping[int, Bounds]) -> Iterator[Chunk]:
-        cursor = None
-        if self._wanted.follow:
-            cursor = self._cursor_at_end()
-            # The cursor stands where the end was, or before the end as it is now.
-            bounds = bounds_of(self._client.get(self._path), bounds)
-        starts = offsets_at(self._client, self._wanted.topic, bounds, moment)
-        for partition, offset in starts.items():
-            yield from self._pages(
-                partition, self._within(partition, offset, bounds[partition]), bounds[partition]
-            )
-        if cursor is None:
-            return
-        for chunk in self._stream(cursor=cursor):
-            new = [r for r in chunk if r.partition not in bounds or r.offset >= bounds[r.partition].latest]
-            if new or not chunk:
-                yield new
+    def _starts(self, moment: Moment, bounds: Mapping[int, Bounds]) -> dict[str, str]:
+        """Where to begin in each partition, as the API's `offsets` has it."""
+        found = offsets_at(self._client, self._wanted.topic, bounds, moment)
+        starts = {p: self._within(p, offset, bounds[p]) for p, offset in found.items()}
+        # The others begin at their first record anyway.
+        late = {p: offset for p, offset in starts.items() if offset > bounds[p].earliest}
+        return {"offsets": ",".join(f"{p}:{offset}" for p, offset in late.items())} if late else {}
 
     def _within(self, partition: int, offset: int, bounds: Bounds) -> int:
         if offset < bounds.earliest:
@@ -126,21 +103,6 @@ class Reading:
             return bounds.latest
         return offset
 
-    def _pages(self, partition: int, offset: int, bounds: Bounds) -> Iterator[Chunk]:
-        while offset < bounds.latest:
-            # A filter may leave out any of them.
-            limit = PAGE_RECORDS if self._wanted.filters else min(PAGE_RECORDS, self._left or PAGE_RECORDS)
-            answer = self._client.send(
-                "GET",
-                f"{self._path}/partitions/{partition}/records",
-                params={"offset": offset, "limit": limit, "encoding": self._wanted.encoding},
-            )
-            page = _decode_page(answer.content)
-            if page.next_offset <= offset:
-                return
-            offset = page.next_offset
-            yield [r for r in page.records if r.offset < bounds.latest and _matches(r, self._wanted.filters)]
-
     # --- streams -------------------------------------------------------------------------------------------
 
     def _cursor_at_end(self) -> str:
@@ -152,7 +114,7 @@ class Reading:
     def _stream(
         self,
         *,
-        begin: str | None = None,
+        begin: Mapping[str, str] | None = None,
         cursor: str | None = None,
         ends: Mapping[int, int] | None = None,
     ) -> Iterator[Chunk]:
@@ -184,10 +146,10 @@ class Reading:
             time.sleep(max(wait, pause))
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _connection(self, begin: str | None) -> Iterator[Chunk]:
+    def _connection(self, begin: Mapping[str, str] | None) -> Iterator[Chunk]:
         params = self._wanted.parameters()
         if self.cursor is None:
-            params["from"] = begin
+            params |= begin or {}
         else:
             params["cursor"] = self.cursor
         params["limit"] = self._left
@@ -237,20 +199,3 @@ def _before(chunk: Chunk, ends: Mapping[int, int] | None, open_partitions: set[i
         if record.offset >= ends.get(record.partition, 0) - 1:
             open_partitions.discard(record.partition)
     return [r for r in chunk if r.offset < ends.get(r.partition, 0)]
-
-
-def _matches(record: ReadRecord, filters: Mapping[str, str]) -> bool:
-    """What the filters of the merged read say, for reads of one partition, which have none."""
-    for name, text in filters.items():
-        wanted = text.encode("utf-8", "surrogateescape")
-        key = embedded(record.key, record.key_encoding)
-        if name == "key":
-            matches = key == wanted
-        elif name == "key_prefix":
-            matches = key is not None and key.startswith(wanted)
-        else:
-            header = name.removeprefix("header.")
-            matches = any(h.name == header and header_bytes(h) == wanted for h in record.headers)
-        if not matches:
-            return False
-    return True

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
+from app.native.consumer_schemas import ConsumerState
 from app.native.schemas import Offset, Partition, Shape
 
 Generation = Annotated[StrictInt, Field(ge=0, lt=2**31)]
@@ -65,13 +66,27 @@ class GroupMember(BaseModel):
     assignment: str = Field(description="Its assignment, in base64.")
 
 
+class GroupConsumer(BaseModel):
+    """A managed consumer of a group; `…/consumers/{name}` tells all of it."""
+
+    name: str
+    state: str = Field(json_schema_extra={"enum": list(get_args(ConsumerState))})
+    member_id: str | None = Field(description="The member that it is, while the group has it as one.")
+    topics: list[str] | None = Field(description="What it subscribes to by name.")
+    pattern: str | None
+    partitions: list[AssignedPartition] = Field(description="What it owns.")
+
+
 class GroupDetail(GroupSummary):
-    """A group with its members."""
+    """A group with its members, and the managed consumers that stand behind some of them."""
 
     generation_id: int
     leader_id: str | None
     protocol: str | None = Field(description="The protocol that the members have elected.")
     members: list[GroupMember]
+    consumers: list[GroupConsumer] = Field(
+        default=[], description="Managed consumers; those with partitions of their own choice are no members."
+    )
 
 
 class MemberToTakeOver(Shape):

@@ -14,6 +14,7 @@ from app.native.group_schemas import (
     AssignedPartition,
     BytePosition,
     CommittedPosition,
+    GroupConsumer,
     GroupDetail,
     GroupLag,
     GroupMember,
@@ -33,6 +34,7 @@ from app.native.schemas import PATH_NAME
 from app.native.topics import TopicName, page_token_of, read_page_token
 from app.requests import invalid_parameter
 from core.broker.broker import Broker
+from core.broker.consumer_messages import ConsumerInfo
 from core.broker.foreign_groups import ZOOKEEPER, ForeignGroup
 from core.broker.group_positions import Target
 from core.broker.groups import (
@@ -111,6 +113,7 @@ async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
         leader_id=view.leader_id or None,
         protocol=view.protocol or None,
         members=[_member(member, known=bool(view.protocol)) for member in view.members],
+        consumers=[_consumer(info) for info in broker.consumers.of_group(group)],
     )
 
 
@@ -262,6 +265,17 @@ def _foreign_detail(group: ForeignGroup) -> GroupDetail:
 def _summary(group: GroupListing) -> GroupSummary:
     return GroupSummary(
         group_id=group.group_id, state=group.state, type=group.group_type, protocol_type=group.protocol_type
+    )
+
+
+def _consumer(info: ConsumerInfo) -> GroupConsumer:
+    return GroupConsumer(
+        name=info.name,
+        state=info.state,
+        member_id=info.member_id or None,
+        topics=list(info.subscription.topics) or None,
+        pattern=info.subscription.pattern,
+        partitions=[AssignedPartition(topic=p.topic, partition=p.partition) for p in info.partitions],
     )
 
 

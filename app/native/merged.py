@@ -20,7 +20,7 @@ from app.native.cursor import Cursor, CursorError, Position, read_cursor
 from app.native.fanout import RANGE_RECORDS, Fanout, Feed, ReadFaultError
 from app.native.filters import PARAMETERS as FILTER_PARAMETERS
 from app.native.filters import read_filter
-from app.native.records import parse_moment
+from app.native.records import MAX_OFFSET, parse_moment
 from app.native.stream_forms import NDJSON, SSE, StreamForm
 from app.native.streams import Listener, Streams, behind_fault, fault_problem, offset_at
 from app.requests import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
@@ -41,7 +41,7 @@ FORMS: dict[bytes, StreamForm] = {
 }
 OFFERED = (JSON, *FORMS)
 PARAMETERS = (
-    "cursor", "from", "partitions", "wait_ms", "limit", "max_bytes", "encoding", "last_event_id",
+    "cursor", "from", "offsets", "partitions", "wait_ms", "limit", "max_bytes", "encoding", "last_event_id",
     *FILTER_PARAMETERS,
 )  # fmt: skip
 # What a page may say, and a stream not; what makes no sense for a stream of events that connects again by itself.
@@ -52,6 +52,9 @@ _SEARCHES = 8
 _NO_CACHE = ((b"cache-control", b"no-store"), (b"vary", b"accept"))
 # A proxy that collects answers before it passes them on (nginx does) would hold a stream back for ever.
 _STREAM_HEADERS = (*_NO_CACHE, (b"x-accel-buffering", b"no"))
+
+
+_STANDS = {"cursor": "the cursor stands at", "offsets": "what was asked for is"}
 
 
 class Gap(NamedTuple):
@@ -86,7 +89,7 @@ class MergedRoutes:
         cursor, resumed = self._cursor(request, query, info, media_type != JSON)
         feed = self._feed(query, info, cursor)
         position = cursor.position if cursor is not None else await self._beginning(feed, query)
-        gap = self._gap(feed, position)
+        gap = self._gap(feed, position, "offsets" if "offsets" in query and cursor is None else "cursor")
         if gap is not None:
             # A browser shows its page no refusal of a reconnect: there the stream itself tells of a gap.
             if not resumed:
@@ -113,8 +116,9 @@ class MergedRoutes:
         """The cursor to go on from, and whether it is a reconnect's. The newest wins: the header is the browser's
         own, what stands in the URL it repeats for ever."""
         name, text = "cursor", query.get("cursor")
-        if text is not None and "from" in query:
-            raise invalid_parameter("from", "Give a cursor or from, not both.")
+        for other in ("from", "offsets"):
+            if text is not None and other in query:
+                raise invalid_parameter(other, f"Give a cursor or {other}, not both.")
         if stream:
             if "last_event_id" in query:
                 name, text = "last_event_id", query["last_event_id"]
@@ -151,6 +155,22 @@ class MergedRoutes:
         return Feed(info, partitions, self._readers[encoding], encoding, read_filter(query))
 
     async def _beginning(self, feed: Feed, query: Mapping[str, str]) -> Position:
+        """Where to begin: in the partitions that `offsets` names there, in the others at `from`."""
+        position = await self._from(feed, query)
+        if "offsets" not in query:
+            return position
+        starts = list(position.offsets)
+        index_of = {feed.number(index): index for index in range(len(starts))}
+        wanted = read_offsets(query["offsets"], self._config.max_partitions_per_topic)
+        for partition, offset in wanted.items():
+            if partition not in index_of:
+                # Refuses one that is not there; else it was left out of `partitions`.
+                self._broker().bounds(feed.topic, (partition,))
+                raise invalid_parameter("offsets", f"Partition {partition} is not among `partitions`.")
+            starts[index_of[partition]] = offset
+        return Position(tuple(starts))
+
+    async def _from(self, feed: Feed, query: Mapping[str, str]) -> Position:
         """The position that `from` means; the earliest when it is not there."""
         text = query.get("from", "earliest")
         broker = self._broker()
@@ -176,7 +196,7 @@ class MergedRoutes:
         partitions = range(info.partitions) if feed.partitions is None else feed.partitions
         return self._broker().bounds(feed.topic, partitions)
 
-    def _gap(self, feed: Feed, position: Position) -> Gap | None:
+    def _gap(self, feed: Feed, position: Position, parameter: str) -> Gap | None:
         """What is wrong when partitions do not have what a position asks for: 410 below, 416 above."""
         bounds = self._bounds(feed)
         outside = [
@@ -204,13 +224,13 @@ class MergedRoutes:
         ]
         problem = Problem(
             slug_of(code),
-            f"Partition {feed.number(first[0])} has offsets from {first[2]} up to {first[3]}; the cursor stands at "
+            f"Partition {feed.number(first[0])} has offsets from {first[2]} up to {first[3]}; {_STANDS[parameter]} "
             f"{first[1]}. Go on with the cursor in this document; what lies between is "
             + ("no longer there." if gone else "not there."),
             status=410 if gone else 416,
             code=code,
             errors=[
-                field_error("This partition does not have that offset.", parameter="cursor", **w)
+                field_error("This partition does not have that offset.", parameter=parameter, **w)
                 for w in where
             ],
             extra={**where[0], "next_cursor": feed.writer.text(behind).decode()},
@@ -294,6 +314,23 @@ class MergedRoutes:
         finally:
             watch.close()
         return texts, position
+
+
+def read_offsets(text: str, limit: int) -> dict[int, int]:
+    """The offsets in `0:17,2:4` by partition. Raises Problem."""
+    pairs = text.split(",")
+    if len(pairs) > limit:
+        raise invalid_parameter("offsets", f"A topic has at most {limit} partitions; these are more.")
+    found: dict[int, int] = {}
+    for pair in pairs:
+        partition, colon, offset = pair.partition(":")
+        if not colon:
+            raise invalid_parameter("offsets", f"offsets are like 0:17,2:4; {pair[:40]!r} has no colon.")
+        number = whole_number("offsets", partition, 0, 2**31 - 1)
+        if number in found:
+            raise invalid_parameter("offsets", f"Partition {number} stands there twice.")
+        found[number] = whole_number("offsets", offset, 0, MAX_OFFSET)
+    return found
 
 
 def read_partitions(text: str, limit: int) -> tuple[int, ...]:

@@ -91,6 +91,12 @@ def _where_parameters() -> list[dict[str, Any]]:
             "since 1970 or ISO 8601), that is at the first record of each partition that is not older.",
         ),
         parameter(
+            "offsets", "query", _text(pattern=r"^[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*$"),
+            "Where to begin without a cursor in some partitions, like `0:17,2:4`: partition 0 at offset 17, "
+            "partition 2 at 4; the others at `from`. 410 below the start of a partition, 416 above its end, each "
+            "with a `next_cursor`.",
+        ),
+        parameter(
             "partitions", "query", _text(pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"),
             "Only these partitions, like `0,2,5-7`; without it all, also those that the topic gets later.",
         ),

@@ -21,6 +21,7 @@ from app.proxy.produce import ProduceRoutes
 from app.proxy.records import PartitionReadRoutes
 from app.proxy.topics import TopicRoutes
 from app.requests import Answer, Request
+from app.traffic import REFUSALS
 from core.errors import BrokerError
 
 ROOTS = frozenset({"", "brokers", "topics", "consumers"})
@@ -104,12 +105,16 @@ class ProxySurface:
         headers: tuple[tuple[bytes, bytes], ...] = ()
         if isinstance(error, ProxyError):
             status, code, message = error.status, error.error_code, error.message
+            kind = f"v2-{code}"
         else:
             problem = as_problem(error)
             status, code, message = problem.status, code_of(problem), problem.detail
             headers = tuple(
                 (name.encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items()
             )
+            kind = problem.kind
+        if (refusals := request.scope.get(REFUSALS)) is not None:
+            refusals[kind] += 1
         choices = accept_of(request.headers.get(b"accept", b"")).choices
         media_type = choices[0][0] if choices else JSON
         return Answer(status, body_of(self._dialect.code(code, status), message), media_type, headers)

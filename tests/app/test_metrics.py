@@ -92,6 +92,33 @@ async def test_a_request_over_http_moves_its_counters(http: httpx.AsyncClient, t
     assert rise("sluice_sqlite_commit_duration_seconds_count") >= 1  # the topic
 
 
+async def test_refusals_are_counted_by_the_type_of_their_problem(
+    http: httpx.AsyncClient, app: Application
+) -> None:
+    calls = {
+        "unknown-topic-or-partition": ("GET", "/api/v1/topics/nothing/partitions/0/records", {}),
+        "invalid-request": ("PUT", "/api/v1/topics/t", {"json": {"partitions": "many"}}),
+        "malformed-request": ("POST", "/api/v1/topics/t/records", {"content": b"{", "headers": JSON}),
+        "not-found": ("GET", "/nothing/here", {}),
+        "foreign-origin": ("POST", "/topics/t", {"json": {}, "headers": {"origin": "http://evil.example"}}),
+        "unsupported-media-type": (
+            "POST",
+            "/topics/t",
+            {"content": b"x", "headers": {"content-type": "text/x"}},
+        ),
+        "v2-40403": ("GET", "/topics/nothing", {}),
+    }
+    before = await read(http)
+    for method, path, more in calls.values():
+        assert (await http.request(method, path, **more)).status_code >= 400
+    after = await read(http)
+    moved = {}
+    for (name, labels), count in after.items():
+        if name == "sluice_http_refusals_total" and count != before.get((name, labels), 0):
+            moved[dict(labels)["problem"]] = count - before.get((name, labels), 0)
+    assert moved == dict.fromkeys(calls, 1)
+
+
 async def test_a_request_over_the_kafka_door_moves_its_counters(
     http: httpx.AsyncClient, producer: AIOKafkaProducer, topic: str
 ) -> None:

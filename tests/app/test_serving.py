@@ -245,6 +245,8 @@ def test_a_wildcard_is_reached_by_loopback() -> None:
     endpoints = [Endpoint("http", "0.0.0.0", 80), Endpoint("http", "::", 81)]
     assert [str(reachable(e)) for e in endpoints] == ["http://127.0.0.1:80", "http://[::1]:81"]
     assert "curl -d 'Hello' http://127.0.0.1:80/" in announcement(Config(), endpoints)
+    assert "http://127.0.0.1:80/console" in announcement(Config(), endpoints)
+    assert "http://127.0.0.1:80/docs" in announcement(Config(), endpoints)
     assert "curl" not in announcement(Config(), [Endpoint("kafka", "::1", 1)])
 
 

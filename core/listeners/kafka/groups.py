@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from core.broker.groups import GroupView, JoinReply, JoinRequest, Leaver, SyncRequest
@@ -33,6 +34,9 @@ from core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespons
 if TYPE_CHECKING:
     from core.listeners.kafka.door import KafkaSession
 
+log = logging.getLogger(__name__)
+# Letters of a member's reason to leave that are logged: Kafka's clients send up to 255.
+_REASON = 255
 # Kinds of keys that FindCoordinator asks for: a group's and a transactional producer's.
 _COORDINATED = (0, 1)
 # KIP-430: READ, DELETE, DESCRIBE, for someone who may do everything.
@@ -133,6 +137,11 @@ async def leave_group(session: KafkaSession, request: LeaveGroupRequest) -> Leav
     """Members leave; old clients leave alone and hear one error."""
     many = traits.leave_names_many(session.version)
     leavers = [Leaver(m.member_id, m.group_instance_id) for m in request.members]
+    for member in request.members:
+        if member.reason:
+            log.debug(
+                "group %r: member %r leaves: %r", request.group_id, member.member_id, member.reason[:_REASON]
+            )
     try:
         replies = await session.broker.groups.leave(
             request.group_id, leavers if many else [Leaver(request.member_id)]

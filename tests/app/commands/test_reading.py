@@ -121,25 +121,25 @@ def test_without_following_what_comes_meanwhile_is_left_out(fake: FakeGateway, c
     assert "wait_ms=0" in _query(fake, 0)
 
 
-def test_following_from_an_offset_joins_pages_and_stream_without_a_seam(
-    fake: FakeGateway, client: Client
-) -> None:
-    detail = {"name": "t", "partition_details": [{"partition": 0, "earliest": 0, "latest": 5}]}
-    fake.will_answer(
-        Reply(200, {"records": [], "next_cursor": "at3", "caught_up": True}),
-        Reply(200, detail),
-        Reply(200, {"records": [_record(2), _record(3)], "next_offset": 4}),
-        Reply(200, {"records": [_record(4), _record(5)], "next_offset": 6}),
-        _lines(_record(3), _record(4), _record(5), _record(6)),
-    )
-    reading = Reading(client, Wanted("t", follow=True), lambda _: None)
-    assert _read(reading, Moment("offset", 2), 5, {0: Bounds(0, 3)}) == [2, 3, 4, 5, 6]
-    assert "cursor=at3" in _query(fake, 4)
+@pytest.mark.parametrize("follow", [True, False])
+def test_reading_begins_at_offsets_in_one_stream(fake: FakeGateway, client: Client, follow: bool) -> None:
+    notes: list[str] = []
+    fake.will_answer(_lines(_record(17), _record(18)))
+    reading = Reading(client, Wanted("t", follow=follow, limit=2), notes.append)
+    bounds = {0: Bounds(0, 19), 1: Bounds(20, 30), 2: Bounds(0, 5)}
+    assert _read(reading, Moment("offset", 17), 2, bounds) == [17, 18]
+    # What is below a start begins there anyway; what is above an end begins there.
+    assert "offsets=0%3A17%2C2%3A5" in _query(fake, 0)
+    assert [note.split(";")[0] for note in notes] == [
+        "Partition 1 begins at offset 20", "Partition 2 ends at offset 5"
+    ]  # fmt: skip
 
 
-def test_a_page_that_leads_nowhere_is_not_asked_for_ever(fake: FakeGateway, client: Client) -> None:
-    fake.will_answer(Reply(200, {"records": [], "next_offset": 2}))
-    assert _read(Reading(client, Wanted("t"), lambda _: None), Moment("offset", 2), 1) == []
+def test_some_records_before_the_end_are_counted_in_each_partition(fake: FakeGateway, client: Client) -> None:
+    fake.will_answer(_lines(_record(18)))
+    reading = Reading(client, Wanted("t", limit=1), lambda _: None)
+    _read(reading, Moment("back", 2), 1, {0: Bounds(0, 20), 1: Bounds(0, 1)})
+    assert "offsets=0%3A18" in _query(fake, 0) and "1%3A" not in _query(fake, 0)
 
 
 def test_a_limit_is_what_is_left_after_a_break(fake: FakeGateway, client: Client) -> None:

@@ -243,3 +243,22 @@ async def test_positions_are_forgotten_where_nobody_reads(
     assert len((await http.get(f"{G}/{topic}/offsets")).json()["offsets"]) == 1
     assert (await http.delete(f"{G}/{topic}/offsets/{topic}")).status_code == 204
     assert (await http.get(f"{G}/{topic}/offsets")).json()["offsets"] == []
+
+
+async def test_a_group_shows_its_managed_consumers_beside_its_members(
+    http: httpx.AsyncClient, topic: str
+) -> None:
+    await http.put(f"/api/v1/topics/{topic}", json={"partitions": 2})
+    url = f"/api/v1/groups/{topic}"
+    for body in (
+        {"name": "one", "topics": [topic]},
+        {"name": "own", "assignments": [{"topic": topic, "partition": 1}]},
+    ):
+        assert (await http.post(f"{url}/consumers", json=body)).status_code == 201
+    assert (await http.post(f"{url}/consumers/one:poll", json={"wait_ms": 5000})).status_code == 200
+    group = (await http.get(url)).json()
+    one, own = group["consumers"]
+    assert (one["name"], one["state"], one["topics"]) == ("one", "stable", [topic])
+    assert [member["member_id"] for member in group["members"]] == [one["member_id"]]
+    assert sorted(p["partition"] for p in one["partitions"]) == [0, 1]
+    assert (own["name"], own["state"], own["member_id"], own["topics"]) == ("own", "assigned", None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,17 @@ async def test_members_leave_one_by_one_or_together(client: Client, version: int
     assert again.error_code == (0 if version >= 3 else unknown)
     nameless = await client.ask(LEAVE, version, LeaveGroupRequest("", one, [MemberIdentity(one)]))
     assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+async def test_the_reason_of_one_who_leaves_is_logged_for_those_who_look(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "core.listeners.kafka.groups")
+    one = await member(client)
+    why = MemberIdentity(one, reason="the consumer\nis being closed" + "!" * 1000)
+    assert (await client.ask(LEAVE, 5, LeaveGroupRequest("g", members=[why]))).error_code == 0
+    (told,) = [record.getMessage() for record in caplog.records if "leaves" in record.getMessage()]
+    assert repr(one) in told and "the consumer\\nis being closed!!" in told and len(told) < 400
 
 
 @pytest.mark.parametrize("version", versions(DESCRIBE))
