@@ -103,9 +103,11 @@ class Config:
     # --- produce and fetch ---------------------------------------------------------------------------------
     # Kafka's fetch.max.bytes on the broker: one answer never carries more record bytes (one batch excepted).
     fetch_max_bytes: int = 55 * MIB
-    # Stored bytes that one fetch of an old version converts on the event loop, a few milliseconds of work; the
-    # rest goes to a thread.
+    # Bytes that one produce or fetch of an old version converts on the event loop, a few milliseconds of work; more,
+    # and what is compressed, goes to a thread.
     convert_on_loop_bytes: int = 256 * KIB
+    # Threads that convert. Most of it is Python, of which one runs at a time; each holds `max_decompressed_bytes`.
+    convert_threads: int = 1
     # No long poll waits longer, whatever it asks for.
     max_wait_ms: int = 300_000
     # Waiting fetches and polls over all doors; one more is answered at once with what there is.

@@ -13,8 +13,6 @@ from core.errors import BrokerError, ErrorCode
 from core.log.log import Log
 from core.log.old_offsets import segment_offsets
 from core.log.producer_state import ProducerState
-from core.records.conversion import up_convert
-from core.records.header import MAGIC
 from core.records.validation import ProduceBatches, validate_produce
 from core.types import AppendResult, LogRead, TimestampOffset, TopicPartition
 
@@ -49,25 +47,25 @@ class BatchVerbs(TopicVerbs):
         records: memoryview,
         *,
         acks: int = 1,
-        magic: int = MAGIC,
         built: bool = False,
+        converted: ProduceBatches | None = None,
     ) -> AppendResult:
         """Append the record batches of one produce request to one partition; the offsets they got.
 
         `records` may lie in a receive buffer: offsets are written into it, and nothing keeps it; `built` says that
-        they are a batch that this process has just built. The result
-        is in the page cache (it survives the death of the process); `durable` says when it is on disk.
+        they are a batch that this process has just built. `converted` is what a message set of old has become, and
+        is appended in their place. The result is in the page cache (it survives the death of the process);
+        `durable` says when it is on disk.
         Raises CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, NOT_ENOUGH_REPLICAS,
         NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
         """
         log = self.log(topic_partition)
         config = log.config
+        if converted is not None:
+            return self._append(log, topic_partition, converted, acks)
         now = self.clock.wall_ms()
         limit = self.config.max_decompressed_bytes
-        if magic == MAGIC:
-            checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit, built=built)
-        else:
-            checked = up_convert(records, config, now_ms=now, max_bytes=limit)
+        checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit, built=built)
         return self._append(log, topic_partition, checked, acks)
 
     def append_checked(self, topic_partition: TopicPartition, checked: ProduceBatches) -> AppendResult:

@@ -37,7 +37,9 @@ NO_LIMIT = 2**62
 _RECORD_OVERHEAD = 36
 
 
-def up_convert(buffer: Buffer, config: TopicConfig, *, now_ms: int, max_bytes: int) -> ProduceBatches:
+def up_convert(
+    buffer: Buffer, config: TopicConfig, *, now_ms: int, max_bytes: int, open_wrappers: bool = True
+) -> ProduceBatches:
     """The message set of a Produce v0–2 as batches of magic 2, checked against the rules of the topic.
 
     Neighbours without a wrapper become one batch, or as many as max.message.bytes asks for: it was a limit for
@@ -45,7 +47,7 @@ def up_convert(buffer: Buffer, config: TopicConfig, *, now_ms: int, max_bytes: i
     `max_bytes` bounds what wrappers may decompress to. Raises what `parse_message_set` raises, and BrokerError
     MESSAGE_TOO_LARGE, INVALID_TIMESTAMP and INVALID_RECORD as `validate_produce` does.
     """
-    groups = parse_message_set(buffer, max_bytes=max_bytes)
+    groups = parse_message_set(buffer, max_bytes=max_bytes, open_wrappers=open_wrappers)
     return batches_of(groups, len(buffer), config, now_ms=now_ms)
 
 

@@ -43,6 +43,8 @@ LAST_LEGACY_MAGIC = 1
 # 300 bytes once it is read. 1 MB of uncompressed messages are 40,000 at most.
 MAX_MESSAGES = 200_000
 _MAX_DEPTH = 3
+# Offset, size, CRC, magic, attributes, two lengths.
+_LEAST_MESSAGE = 26
 
 # Offset and size, which the size does not count.
 ENTRY_OVERHEAD = 12
@@ -56,6 +58,10 @@ _BODY_OF_MAGIC_1 = Struct(">bbq")
 _PADDING = bytes(_FRONT_1.size)
 
 
+class WrapperError(Exception):
+    """A compressed message where none is to be opened."""
+
+
 class MessageGroup(NamedTuple):
     """What belongs together in a set: the messages of one wrapper, or neighbours without one.
 
@@ -67,19 +73,24 @@ class MessageGroup(NamedTuple):
     messages: list[MessageFields]
 
 
-def parse_message_set(buffer: Buffer, *, max_bytes: int) -> list[MessageGroup]:
+def parse_message_set(buffer: Buffer, *, max_bytes: int, open_wrappers: bool = True) -> list[MessageGroup]:
     """All messages of a set, with their absolute offsets, checked down to the inner checksums.
 
     `max_bytes` bounds what all wrappers together may decompress to. Raises BrokerError CORRUPT_MESSAGE for a set
     that is cut off or damaged; INVALID_RECORD beyond `max_bytes` or `MAX_MESSAGES`, for an empty wrapper, and for
-    another magic inside; UNSUPPORTED_COMPRESSION_TYPE for a codec that these formats do not have.
+    another magic inside; UNSUPPORTED_COMPRESSION_TYPE for a codec that these formats do not have. WrapperError at
+    the first compressed message, without `open_wrappers`.
     """
     opener = _Opener(max_bytes)
     groups: list[MessageGroup] = []
     run: MessageGroup | None = None
+    # A smaller buffer cannot hold so many; then nobody counts.
+    room = MAX_MESSAGES if len(buffer) > MAX_MESSAGES * _LEAST_MESSAGE else 0
     for offset, magic, attributes, timestamp, key, value in _walk(buffer):
         timestamp_type = LOG_APPEND_TIME if magic and attributes & TIMESTAMP_TYPE_BIT else 0
         if attributes & CODEC_MASK:
+            if not open_wrappers:
+                raise WrapperError
             messages = opener.open(offset, magic, attributes, timestamp, value, depth=1)
             groups.append(MessageGroup(attributes & CODEC_MASK, timestamp_type, messages))
             run = None
@@ -88,6 +99,8 @@ def parse_message_set(buffer: Buffer, *, max_bytes: int) -> list[MessageGroup]:
             run = MessageGroup(0, timestamp_type, [])
             groups.append(run)
         run.messages.append((offset, timestamp, key, value))
+        if room and len(run.messages) > room:
+            raise _invalid(f"it holds more than {MAX_MESSAGES} messages")
     return groups
 
 

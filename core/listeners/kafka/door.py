@@ -23,6 +23,7 @@ from core.listeners.kafka.answer_errors import Codes, error_codes_of
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer
+from core.listeners.kafka.old_produce import Conversions
 from core.listeners.kafka.versions import protocol_versions
 from core.protocol.apis import API_VERSIONS, EXCHANGE_KEY
 from core.protocol.codec import decode_request, encode_response
@@ -61,8 +62,9 @@ class KafkaDoor:
         self.fetch_sessions = FetchSessions(broker.config.max_fetch_sessions, broker.clock)
         self._cached: dict[tuple[object, ...], list[Piece]] = {}
         self._cached_version = -1
-        # Topics being created on behalf of a client that has been answered already.
-        self.tasks: set[asyncio.Task[None]] = set()
+        # Work that goes on though its client is answered, or gone: topics being created, sets being converted.
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.conversions = Conversions(broker.config.convert_threads)
         self.counters = broker.counters
         self.requests = broker.counters.requests
         self.codes = _Codes()

@@ -28,7 +28,7 @@ class _Fetch:
         self.request = request
         self.fetch_session = fetch_session
         self.by_id = names_topics_by_id(1, session.version)
-        self.old_format = OldFormat(session.broker, session.version)
+        self.old_format = OldFormat(session.broker, session.door.conversions, session.version)
         # They are cut after conversion, so the first batch of every partition must come.
         self.min_one_each = fetch_cuts_every_partition(session.version)
         self.partitions: list[SessionPartition] = list(fetch_session.partitions.values())

@@ -6,13 +6,13 @@ conversion is bytes in, bytes out; so a large one runs in a thread, and the even
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from struct import Struct
 
 from core.broker.batches import Fetched, FetchRead
 from core.broker.broker import Broker
 from core.errors import BrokerError
+from core.listeners.kafka.old_produce import Conversions
 from core.protocol.traits import fetch_cuts_every_partition, fetch_magic, knows_zstd
 from core.records.batch import batches
 from core.records.conversion import down_convert, without_zstd
@@ -27,8 +27,9 @@ _ENTRY = Struct(">qi")
 class OldFormat:
     """The format of one Fetch request, and how much of its answer has been converted so far."""
 
-    def __init__(self, broker: Broker, version: int) -> None:
+    def __init__(self, broker: Broker, conversions: Conversions, version: int) -> None:
         self.broker = broker
+        self._conversions = conversions
         self.magic = fetch_magic(version)
         self.cuts_first = fetch_cuts_every_partition(version)
         self.needed = self.magic < MAGIC or not knows_zstd(1, version)
@@ -64,18 +65,19 @@ class OldFormat:
 
     async def _slice(self, stored: FileSlice, offset: int, wanted: int) -> tuple[bytes, int]:
         config = self.broker.config
-        work = partial(_convert, stored, self.magic, offset, wanted, config.max_decompressed_bytes)
+        convert = partial(_convert, self.magic, offset, wanted, config.max_decompressed_bytes)
         self._converted += stored.length
         if self._converted <= config.convert_on_loop_bytes:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(None, work)
+            data = stored.read()
+            if not any(header.codec for _, header in batches(data)):
+                return convert(data)
+        return await self._conversions.run(lambda: convert(stored.read()))
 
 
 def _convert(
-    stored: FileSlice, magic: int, offset: int, wanted: int, max_decompressed_bytes: int
+    magic: int, offset: int, wanted: int, max_decompressed_bytes: int, data: bytes
 ) -> tuple[bytes, int]:
     """The converted batches, and the offset behind those that were read."""
-    data = stored.read()
     if magic == MAGIC:
         return without_zstd(data, max_bytes=max_decompressed_bytes), offset
     converted = down_convert(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from core.errors import BrokerError, ErrorCode
 from core.listeners.connection import RefusedError
 from core.listeners.kafka.handler import Handler, NoAnswer, table
+from core.listeners.kafka.old_produce import OldSets
 from core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from core.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -20,6 +22,7 @@ from core.protocol.messages.produce import (
 )
 from core.protocol.traits import knows_zstd, names_topics_by_id, produce_magic
 from core.records.batch import carries_zstd
+from core.records.header import MAGIC
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,14 +39,41 @@ def produce(session: KafkaSession, request: ProduceRequest) -> Any:
     Errors stand per partition. acks=0 has no answer; where it fails the connection closes, which is the only
     way to tell such a client.
     """
-    magic = produce_magic(session.version)
+    if produce_magic(session.version) == MAGIC:
+        return _append_all(session, request, None)
+    sets = OldSets(session.broker, request)
+    if not sets.slow:
+        return _append_all(session, request, sets)
+    return _after_conversion(session, request, sets)
+
+
+async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets: OldSets) -> Any:
+    """What has been read from the socket is written, also when its client has gone meanwhile (acks=0)."""
+
+    async def work() -> Any:
+        await sets.finish(session.door.conversions)
+        answer = _append_all(session, request, sets)
+        return await answer if isawaitable(answer) else answer
+
+    task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work())
+    tasks = session.door.tasks
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    # If nobody is left to be told of a failure, it is no failure of ours.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return await asyncio.shield(task)
+
+
+def _append_all(session: KafkaSession, request: ProduceRequest, sets: OldSets | None) -> Any:
+    """The answer, or a coroutine that waits for the disk. `sets` has what is to be appended in place of the
+    request's own bytes, which are gone by now if it was slow."""
     waiting: list[Waiting] = []
     responses = []
     failed: PartitionProduceResponse | None = None
     for topic in request.topic_data:
         answers = []
         for data in topic.partition_data:
-            answer = _append(session, request, topic, data, magic, waiting)
+            answer = _append(session, request, topic, data, sets, waiting)
             answers.append(answer)
             if answer.error_code:
                 failed = answer
@@ -61,7 +91,7 @@ def _append(
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
-    magic: int,
+    sets: OldSets | None,
     waiting: list[Waiting],
 ) -> PartitionProduceResponse:
     broker = session.broker
@@ -72,12 +102,13 @@ def _append(
             name = broker.topic_name(topic.topic_id)
         if data.records is None:
             raise BrokerError(ErrorCode.INVALID_RECORD, "There are no records for this partition.")
-        if not knows_zstd(0, session.version) and carries_zstd(data.records):
+        if sets is None and not knows_zstd(0, session.version) and carries_zstd(data.records):
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7; compress otherwise."
             )
         address = TopicPartition(name, data.index)
-        done = broker.append(address, data.records, acks=request.acks, magic=magic)
+        converted = None if sets is None else sets.of(data)
+        done = broker.append(address, data.records, acks=request.acks, converted=converted)
         answer = PartitionProduceResponse(
             data.index, 0, done.base_offset, done.log_append_time, done.log_start_offset
         )

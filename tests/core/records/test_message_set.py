@@ -17,6 +17,7 @@ from core.records.compression import compress
 from core.records.message_set import (
     MAX_MESSAGES,
     MessageFields,
+    WrapperError,
     encode_message,
     encode_plain,
     parse_message_set,
@@ -134,6 +135,13 @@ def test_wrappers_too_deep_in_one_another_are_refused() -> None:
     assert error is not None and error.code is ErrorCode.INVALID_RECORD
 
 
+def test_wrappers_are_not_opened_unless_they_may_be() -> None:
+    one = encode_message(0, 0, 0, -1, None, b"v")
+    assert len(parse_message_set(one, max_bytes=100, open_wrappers=False)) == 1
+    with pytest.raises(WrapperError):
+        parse_message_set(one + wrap(0, 1, 0, 0, -1, one), max_bytes=100, open_wrappers=False)
+
+
 def test_an_empty_set_has_no_messages() -> None:
     assert parse(b"") == []
 
@@ -208,9 +216,10 @@ def test_one_limit_holds_over_all_wrappers(codec: int) -> None:
     assert error is not None and error.code is ErrorCode.INVALID_RECORD
 
 
-def test_more_messages_than_the_limit_are_refused() -> None:
-    tiny = encode_message(0, 0, 0, -1, None, None)
-    data = wrap(0, 1, 0, 0, -1, tiny * (MAX_MESSAGES + 1))
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_more_messages_than_the_limit_are_refused(wrapped: bool) -> None:
+    tiny = encode_message(0, 0, 0, -1, None, None) * (MAX_MESSAGES + 1)
+    data = wrap(0, 1, 0, 0, -1, tiny) if wrapped else tiny
     error = refusal(lambda: parse_message_set(data, max_bytes=2**30))
     assert error is not None and error.code is ErrorCode.INVALID_RECORD
     assert str(MAX_MESSAGES) in error.message
