@@ -1,5 +1,5 @@
 """The errors that the protocol guides list, per API: each is provoked in the versions they describe, or stands in
-`NEVER` with the reason why this broker has no occasion for it.
+`NEVER` with the reason why a broker that stands alone has no occasion for it.
 
 The guides leave Produce's list as "TODO"; here it is what their table of codes says of produce requests.
 """
@@ -53,13 +53,13 @@ GUIDE: dict[int, set[int]] = {
 NEVER: dict[int, str] = {
     -1: "a failure that nobody foresaw closes the connection, with a line in the log",
     4: "a message of negative size is corrupt, as Kafka says since 0.8",
-    6: "one broker leads every partition",
-    7: "nothing is waited for but the disk",
-    9: "nothing is replicated to another broker",
+    6: "alone it leads every partition; in a cluster it is the replication's answer",
+    7: "alone it waits for the disk only; in a cluster it is the replication's answer",
+    9: "a replica that is not there is no reason to keep a partition from a client",
     14: "groups are there before the port is open",
     15: "the one broker coordinates every group; while it closes its connections end",
     16: "the one broker coordinates every group",
-    20: "min.insync.replicas is checked before the append",
+    20: "alone it is checked before the append; in a cluster it is the replication's answer",
     28: "oversized metadata is 12, and no other size is refused",
     29: "there are no rights yet",
     30: "there are no rights yet",
