@@ -33,7 +33,7 @@ from core.records.header import (
     read_header,
 )
 from core.records.record import LOG_APPEND_TIME, NewRecord, Record
-from core.records.record_codec import RecordFields, decode_records, encode_records
+from core.records.record_codec import RecordFields, decode_records, encode_of_one_time, encode_records
 
 __all__ = [
     "HEADER",
@@ -143,30 +143,23 @@ def build_batch(
     """
     if not records:
         raise BrokerError(ErrorCode.INVALID_RECORD, "A batch needs at least one record.")
-    fields: list[RecordFields]
     if all([record.timestamp is None for record in records]):  # noqa: C419 (a third of the time)
-        fields = [(delta, now_ms, r.key, r.value, r.headers) for delta, r in enumerate(records)]
-        latest = now_ms
+        first = latest = now_ms
+        buffer = encode_of_one_time(now_ms, records)
     else:
         times = [now_ms if record.timestamp is None else record.timestamp for record in records]
-        fields = [(i, times[i], r.key, r.value, r.headers) for i, r in enumerate(records)]
-        latest = max(times)
-    header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=0,
-        leader_epoch=-1,
-        magic=MAGIC,
-        crc=0,
-        attributes=(TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0),
-        last_offset_delta=len(fields) - 1,
-        base_timestamp=fields[0][1],
-        max_timestamp=latest,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=len(fields),
-    )
-    return encode_batch(header, fields, codec)
+        first, latest = times[0], max(times)
+        buffer = encode_records(
+            first, [(i, times[i], r.key, r.value, r.headers) for i, r in enumerate(records)]
+        )
+    count = len(records)
+    attributes = (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0)
+    # A BatchHeader, but for the time that its constructor takes.
+    header = (
+        base_offset, 0, -1, MAGIC, 0, attributes, count - 1, first, latest, producer_id, producer_epoch,
+        base_sequence, count,
+    )  # fmt: skip
+    return _seal(header, count, buffer, codec)
 
 
 def encode_batch(header: BatchHeader, records: Sequence[RecordFields], codec: int) -> bytearray:
@@ -293,7 +286,7 @@ def _decompressed(buffer: Buffer, position: int, header: BatchHeader, max_bytes:
     return decompress(codec, body, max_bytes) if codec and body else body
 
 
-def _seal(header: BatchHeader, count: int, buffer: bytearray, codec: int) -> bytearray:
+def _seal(header: tuple[int, ...], count: int, buffer: bytearray, codec: int) -> bytearray:
     """Compress what lies behind the first 61 bytes of `buffer`, and write the header over these.
 
     Length, magic, checksum, codec and record count are written as they are now, not as `header` has them.

@@ -21,7 +21,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from core.records.header import CODEC_MASK, HEADER_SIZE, BatchHeader, Buffer
-from core.records.record import NO_TIMESTAMP, Record
+from core.records.record import NO_TIMESTAMP, NewRecord, Record
 from core.records.record_codec_pure import (
     RecordFields,
     cannot_decode,
@@ -42,6 +42,7 @@ _BASE_TIMESTAMP = Struct(">q")
 _BASE_TIMESTAMP_AT = 27
 # The builder refuses records above its batch size; ours is never the limit (max.message.bytes is).
 _NO_SIZE_LIMIT = 2**62
+_NO_HEADERS: list[object] = []
 
 
 class Extension(NamedTuple):
@@ -68,6 +69,29 @@ def extension() -> Extension | None:
     return Extension(default_records.DefaultRecordBatchBuilder, batch, CorruptRecordException)
 
 
+def encode_of_one_time(timestamp: int, records: Sequence[NewRecord]) -> bytearray:
+    """`encode_records` for records that follow each other and all get the same time, as most over HTTP do.
+
+    Without a tuple for each it takes a fifth less.
+    """
+    compiled = extension()
+    if compiled is None or timestamp == NO_TIMESTAMP:
+        fields = [(i, timestamp, r.key, r.value, r.headers) for i, r in enumerate(records)]
+        return encode_records(timestamp, fields)
+    builder = compiled.builder(2, 0, 0, -1, -1, -1, _NO_SIZE_LIMIT)
+    append = builder.append
+    try:
+        for offset_delta, record in enumerate(records):
+            headers = record.headers
+            append(
+                offset_delta, timestamp, record.key, record.value, list(headers) if headers else _NO_HEADERS
+            )
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise cannot_encode(error) from None
+    body: bytearray = builder.build()
+    return body
+
+
 def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> bytearray:
     """The record bytes of a batch, uncompressed, behind 61 bytes for the header that the caller writes.
 
@@ -80,7 +104,6 @@ def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> byte
     records = records if isinstance(records, (list, tuple)) else list(records)
     builder = compiled.builder(2, 0, 0, -1, -1, -1, _NO_SIZE_LIMIT)
     append = builder.append
-    no_headers: list[object] = []
     # Deltas count from the first record's time. Where that is not the base, one more stands in front that is only
     # there to set it, and is cut off in the end.
     extra = None
@@ -88,7 +111,7 @@ def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> byte
         if records and records[0][1] != base_timestamp:
             extra = append(0, base_timestamp, None, None, [])
         for offset_delta, timestamp, key, value, headers in records:
-            append(offset_delta, timestamp, key, value, list(headers) if headers else no_headers)
+            append(offset_delta, timestamp, key, value, list(headers) if headers else _NO_HEADERS)
     except (UnicodeEncodeError, OverflowError) as error:
         raise cannot_encode(error) from None
     body: bytearray = builder.build()

@@ -7,10 +7,11 @@ from aiokafka.record.default_records import _DefaultRecordBatchPy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.errors import BrokerError, ErrorCode
 from core.records import record_codec
 from core.records.batch import build_batch, read_header
 from core.records.record import NewRecord
-from core.records.record_codec import decode_records, encode_records
+from core.records.record_codec import decode_records, encode_of_one_time, encode_records
 from core.records.record_codec_pure import RecordFields, decode_records_pure, encode_records_pure
 from tests.core.records.samples import NOW, headers, payloads, record_lists, refusal, simple_batch
 
@@ -94,3 +95,18 @@ def test_without_the_extension_batches_are_the_same(monkeypatch: pytest.MonkeyPa
     assert build_batch(records, now_ms=NOW) == with_extension
     header = read_header(with_extension)
     assert len(list(decode_records(header, with_extension[61:], 0, ALL))) == 2
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0, 1_738_324_800_000])
+def test_records_of_one_time_are_encoded_as_any_others(timestamp: int) -> None:
+    records = [
+        NewRecord(b"k", b"v"),
+        NewRecord(None, b""),
+        NewRecord(b"", None, (("h", b"1"), ("h", None))),
+        NewRecord(value=b"x" * 300),
+    ]
+    fields = [(i, timestamp, r.key, r.value, r.headers) for i, r in enumerate(records)]
+    assert encode_of_one_time(timestamp, records)[61:] == encode_records(timestamp, fields)[61:]
+    with pytest.raises(BrokerError) as refused:
+        encode_of_one_time(timestamp, [NewRecord(headers=(("\ud800", b""),))])
+    assert refused.value.code is ErrorCode.INVALID_RECORD
