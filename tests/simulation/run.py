@@ -23,6 +23,7 @@ from tests.simulation.lines import LineMember, LineWriter
 from tests.simulation.loop import SimLoop
 from tests.simulation.machine import Machine
 from tests.simulation.members import ManagedConsumer, Member
+from tests.simulation.old_client import OLD_PORT, OLD_TOPIC, OldClient
 from tests.simulation.producers import IdempotentProducer, KeyWriter, PlainProducer, RestProducer
 from tests.simulation.readers import Reader, fetch, values_of
 from tests.simulation.streams import KafkaStream
@@ -31,7 +32,7 @@ from tests.simulation.world import FINISH_SECONDS, KAFKA_PORT, TEXT_PORT, Client
 CREATE_TOPICS, LIST_OFFSETS = 19, 2
 # Virtual seconds under faults; then peace, and the final reckoning.
 SECONDS = 25.0
-PARTITIONS = {"idem": 2, "rest": 2, "plain": 2, "compact": 1}
+PARTITIONS = {"idem": 2, "rest": 2, "plain": 2, "compact": 1, OLD_TOPIC: 1}
 CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("idem", IdempotentProducer, 2),
     ("plain", PlainProducer, 1),
@@ -42,6 +43,7 @@ CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("managed", ManagedConsumer, 2),
     ("line", LineWriter, 1),
     ("linemember", LineMember, 3),
+    ("old", OldClient, 1),
     ("vandal", Vandal, 1),
     ("trimmer", Trimmer, 1),
 )
@@ -120,6 +122,7 @@ async def _run(loop: SimLoop, seed: int, data_dir: Path, seconds: float, outcome
             Endpoint("http", "127.0.0.1", 8082),
             Endpoint("kafka", "127.0.0.1", KAFKA_PORT),
             Endpoint("text", "127.0.0.1", TEXT_PORT),
+            Endpoint("kafka07", "127.0.0.1", OLD_PORT, (("magic", "1"),)),
         ),
         group_initial_rebalance_delay_ms=chance.choice((0, 500, 3000)),
         checkpoint_interval_ms=chance.choice((1000, 10_000)),
