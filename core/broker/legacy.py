@@ -153,6 +153,8 @@ class LegacyTopics:
         """What one segment has from `address` on; empty if the frontier had to move on without finding messages."""
         if address < view.frontier.address:
             task = self._begin(view.begin_reading, address, limit, max_size)
+            if task is None:
+                return b""
             await self._run(task)
             view.finish_reading(task)
             if not task.chunk and address < view.frontier.address:
@@ -164,6 +166,8 @@ class LegacyTopics:
             if address != view.frontier.address or view.complete():
                 return b""  # somebody else was faster
             task = self._begin(view.begin_reading, address, limit, max_size)
+            if task is None:
+                return b""
             await self._run(task)
             view.finish_reading(task)
         return task.chunk

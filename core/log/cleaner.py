@@ -131,7 +131,7 @@ class CleanerPass:
         dirty = dirty_segments(log, self.cleaned_offset, self._now_ms)
         if not dirty:
             return
-        yield from self._measure(dirty[-1])
+        yield from self._measure(dirty[-1].base_offset)
         end_offset = yield from self._map(dirty)
         keep = set(log.producers.last_offsets().values())
         for group in _groups(log, end_offset):
@@ -139,17 +139,19 @@ class CleanerPass:
                 return
         self.cleaned_offset = end_offset
 
-    def _measure(self, last: Segment) -> Generator[Chore | None, OSError | None, None]:
-        """Let the addresses of Kafka 0.7 be known up to the end of a segment, where the log has any."""
-        for view in self._context.legacy.existing(self._log):
-            while not view.covers(last):
-                task = view.begin_measuring(self._context.config.legacy_slice_bytes)
-                if task is None:
-                    break
-                error = yield task
-                if error is not None:
-                    raise error
-                view.finish_measuring(task)
+    def _measure(self, until: int) -> Generator[Chore | None, OSError | None, None]:
+        """Let the addresses of Kafka 0.7 be known up to the segment that begins at `until`, where the log has any."""
+        log, limit = self._log, self._context.config.legacy_slice_bytes
+        for view in self._context.legacy.existing(log):
+            for segment in [s for s in log.segments.all if s.base_offset <= until]:
+                while not view.covers(segment):
+                    task = view.begin_measuring(limit)
+                    if task is None:
+                        return
+                    error = yield task
+                    if error is not None:
+                        raise error
+                    view.finish_measuring(task)
 
     # --- map -----------------------------------------------------------------------------------------------
 

@@ -53,9 +53,10 @@ def decode_bases(data: bytes) -> Bases:
 
 
 def read_bases(directory: str, base_offsets: set[int], magic: int) -> dict[int, int]:
-    """The base addresses that are known of the segments that begin at `base_offsets`, from the file or sidecars.
+    """The base addresses that are known of the segments that begin at `base_offsets`.
 
-    Raises OSError.
+    From the file; from the sidecars as well if it does not tell where the first segment begins: from there on all
+    can be found again. Raises OSError.
     """
     known: dict[int, int] = {}
     data = files.read_whole(bases_path(directory))
@@ -64,7 +65,8 @@ def read_bases(directory: str, base_offsets: set[int], magic: int) -> dict[int, 
             known = decode_bases(data).get(magic, {})
         except ValueError:
             known = {}
-    for base_offset in base_offsets - known.keys():
+    lost = min(base_offsets) not in known
+    for base_offset in base_offsets - known.keys() if lost else ():
         found = read_base(sidecar_path(file_stem(directory, base_offset), magic))
         if found is not None and found[:2] == (magic, base_offset):
             known[base_offset] = found[2]

@@ -22,6 +22,7 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import takewhile
 
 from core.log.files import FilePool, modified
 from core.log.legacy_bases import read_bases, write_bases
@@ -67,7 +68,8 @@ class AddressView:
                 )  # fmt: skip
             self._bases = {first.base_offset: anew}
             self._write_bases()
-        self._enter(first)
+        # Whether the sidecars of the segments before are all there is looked at when somebody wants them.
+        self._enter([*takewhile(lambda s: s.base_offset in self._bases, segments)][-1])
 
     # --- frontier ------------------------------------------------------------------------------------------
 
@@ -130,8 +132,18 @@ class AddressView:
         return self.frontier.address
 
     def covers(self, segment: Segment) -> bool:
-        """Whether the frontier lies behind a segment."""
-        return self.segment.base_offset > segment.base_offset
+        """Whether the frontier lies behind a segment. It goes back to one whose sidecar is not whole."""
+        if self.segment.base_offset <= segment.base_offset:
+            return False
+        index = self._index(segment)
+        try:
+            whole = index.last.position == segment.size
+        except ValueError:
+            whole = False
+        if not whole:
+            logger.warning("%s is not whole; its segment is measured again", index.path)
+            self._enter(segment)
+        return whole or self.segment.base_offset > segment.base_offset
 
     def end_of(self, segment: Segment) -> Entry:
         """Where the segment behind a covered one begins."""
@@ -205,19 +217,23 @@ class AddressView:
     ) -> Place:
         return Place(segment.log.reading(), start, segment.size, self.magic, self._max_bytes, ahead, tail)
 
-    def begin_reading(self, wanted: int, limit: int, max_size: int) -> Reading:
-        """A read from the address `wanted`, which is below the frontier's, or the frontier's own. Raises OSError."""
+    def begin_reading(self, wanted: int, limit: int, max_size: int) -> Reading | None:
+        """A read from the address `wanted`, which is the frontier's at most; None if the frontier had to go back.
+
+        Raises OSError.
+        """
         segment = self._segment_at(wanted)
+        if segment is not self.segment and not self.covers(segment):
+            return None
         index = self._index(segment)
         try:
-            i = index.search(wanted, 2)
-            start, ahead = (
-                index.entry(i),
-                index.entries(i + 1, min(index.search(wanted + limit, 2) + 2, i + _AHEAD)),
-            )
+            i, end = index.search(wanted, 2), index.search(wanted + limit, 2) + 2
+            start, ahead = index.entry(i), index.entries(i + 1, min(end, i + _AHEAD))
         except ValueError as error:
             self._mend(segment, index, error)
-            return self.begin_reading(wanted, limit, max_size)
+            return None
+        if end > i + _AHEAD:
+            limit = ahead[-1].address - wanted
         if segment is self.segment:
             if self.frontier.address <= wanted:
                 start, ahead = self.frontier, []
@@ -271,6 +287,8 @@ class AddressView:
         segments = self.log.segments
         segment = segments.all[segments.index_of(offset)]
         if self.frontier.offset < offset or segment.base_offset > self.segment.base_offset:
+            return None
+        if segment is not self.segment and not self.covers(segment):
             return None
         index = self._index(segment)
         try:

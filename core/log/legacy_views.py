@@ -72,7 +72,7 @@ class LegacyViews:
             return []
         from core.log.legacy_carry import Carrier
 
-        if not all(view.covers(group[-1]) for view in views):
+        if not all(view.covers(segment) for view in views for segment in group):
             return None
         return [Carrier(self._pool, view, group, self._max_bytes) for view in views]
 

@@ -38,6 +38,8 @@ def read_at(view: AddressView, address: int, size: int = 1 << 20, limit: int | N
         if address == view.frontier.address and view.complete():
             return b""
         task = view.begin_reading(address, min(size, limit or size), size)
+        if task is None:
+            continue
         task.run()
         view.finish_reading(task)
         if task.chunk:

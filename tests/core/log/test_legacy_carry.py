@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.log import legacy_view
 from core.log.cleaner import CleanerPass
 from core.log.log import Log
 from core.records.legacy_messages import OVERHEAD, encode_legacy_message, parse_legacy_messages
@@ -116,6 +117,22 @@ def test_both_formats_are_carried_and_an_untouched_one_is_not(tmp_path: Path) ->
     fill(log, written)
     clean(other, log)
     assert not [path for path in other.directory.iterdir() if "legacy" in path.name]
+
+
+@MAGICS
+def test_holes_beyond_what_one_read_takes_along_are_met_by_the_next(
+    tmp_path: Path, magic: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(legacy_view, "_AHEAD", 2)
+    shelf = compacted(tmp_path, segment_bytes=20_000)
+    log = shelf.open()
+    written = [(b"k%d" % (i % 50 if i % 3 else i), b"value %d" % i) for i in range(900)]
+    fill(log, written)
+    measure(view_of(shelf, log, magic))
+    clean(shelf, log)
+    first = view_of(shelf, log, magic).index_of(log.segments.all[0])
+    assert first.count > 50
+    assert_addresses_hold(shelf, log, written, magic)
 
 
 def test_a_client_that_comes_during_compaction_stops_it_until_the_next_pass(tmp_path: Path) -> None:
