@@ -79,6 +79,7 @@ class Metrics:
         families = [
             *self._kafka(),
             *self._text(),
+            *self._legacy(),
             *self._http(),
             *self._storage(),
             *self._state(),
@@ -119,6 +120,17 @@ class Metrics:
         yield from _metered("sluice_text", "requests of the line protocol", ("command",), lines)
         errors: Samples = [(key, count) for key, count in counters.line_errors.items()]
         yield Family("counter", "sluice_text_errors", "Refused lines.", ("command", "code"), errors)
+
+    def _legacy(self) -> Iterator[Family | Timing]:
+        counters = self._broker.counters
+        if not counters.legacy:
+            return
+        requests: Meterings = [((name,), meter) for name, meter in counters.legacy.items()]
+        yield from _metered("sluice_kafka07", "requests of Kafka 0.7", ("request",), requests)
+        errors: Samples = [(key, count) for key, count in counters.legacy_errors.items()]
+        yield Family(
+            "counter", "sluice_kafka07_errors", "Error codes in answers.", ("request", "error"), errors
+        )
 
     def _api(self, key: int) -> str:
         name = self._api_names.get(key)

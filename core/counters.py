@@ -82,6 +82,9 @@ class Counters:
         # The same of the line protocol, by command and by the words of its codes.
         self.lines: Meters[str] = Meters()
         self.line_errors: Tally[tuple[str, str]] = Tally()
+        # The same of Kafka 0.7, by the names of its requests and errors.
+        self.legacy: Meters[str] = Meters()
+        self.legacy_errors: Tally[tuple[str, str]] = Tally()
         # fsyncs of logs; `failed_fsyncs` of them failed.
         self.fsyncs = Meter()
         self.failed_fsyncs = 0

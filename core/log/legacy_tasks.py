@@ -12,7 +12,6 @@ compaction has left is as long as ever, see `core.records.legacy_messages`.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import zlib
 from bisect import bisect_left
@@ -24,6 +23,7 @@ from core.errors import BrokerError
 from core.log.damage import find_batch
 from core.log.files import OpenFile
 from core.log.legacy_index import INTERVAL, Entry
+from core.log.segment import REPORTS
 from core.records.header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader
 from core.records.legacy_messages import OVERHEAD, filler_part, legacy_payloads
 
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     """Where a walk goes: an open segment, from an entry on, up to a position; and the entries on its way.
 
     `tail` is the address at which the next segment begins, None where that is not known. `max_bytes` bounds what
-    one batch may decompress to.
+    one batch may decompress to. `unseen` takes the offsets of batches that cannot be read, and why.
     """
 
     file: OpenFile
@@ -45,6 +45,7 @@ class Place(NamedTuple):
     end: int
     magic: int
     max_bytes: int
+    unseen: list[tuple[int, str]]
     ahead: Sequence[Entry] = ()
     tail: int | None = None
 
@@ -82,8 +83,13 @@ def walk(place: Place) -> Iterator[Batch]:
             window, start, at = os.pread(fd, max(size, min(WINDOW, end - position)), position), position, 0
         offsets: Sequence[int] = ()
         payloads: list[bytes] = []
-        with contextlib.suppress(BrokerError):
+        try:
             offsets, payloads = legacy_payloads(window, at, header, place.max_bytes)
+        except BrokerError as error:
+            if at + size > len(window):  # the file was cut meanwhile
+                return
+            if len(place.unseen) < REPORTS:
+                place.unseen.append((header.base_offset, error.message))
         yield Batch(position, position + size, header, offsets, payloads)
         minimum = header.next_offset
         position += size

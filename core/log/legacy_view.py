@@ -29,7 +29,7 @@ from core.log.legacy_bases import read_bases, write_bases
 from core.log.legacy_index import AddressIndex, Entry
 from core.log.legacy_tasks import Locating, Measuring, Place, Reading
 from core.log.log import Log
-from core.log.segment import Segment
+from core.log.segment import REPORTS, Segment
 from core.records.header import HEADER, HEADER_SIZE, MAGIC
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,7 @@ class AddressView:
         self._indexes: dict[int, AddressIndex] = {}
         # Those with entries that wait for the disk.
         self._waiting: set[AddressIndex] = set()
+        self._reported: set[int] = set()
         # The log's start offset and its address, once somebody has asked.
         self._start: tuple[int, int] | None = None
         segments = log.segments.all
@@ -159,6 +160,7 @@ class AddressView:
 
     def finish_measuring(self, task: Measuring) -> None:
         """Take the outcome of a task that began at the frontier; no effect if the log was changed meanwhile."""
+        self._report(task.place)
         self._move(task.place.start, task.entries, task.reached)
 
     def _move(self, start: Entry, entries: Sequence[Entry], reached: Entry) -> None:
@@ -215,7 +217,16 @@ class AddressView:
     def _place(
         self, segment: Segment, start: Entry, ahead: Sequence[Entry] = (), tail: int | None = None
     ) -> Place:
-        return Place(segment.log.reading(), start, segment.size, self.magic, self._max_bytes, ahead, tail)
+        return Place(segment.log.reading(), start, segment.size, self.magic, self._max_bytes, [], ahead, tail)
+
+    def _report(self, place: Place) -> None:
+        """Say once of a batch that 0.7 does not see it."""
+        for offset, why in place.unseen:
+            if offset not in self._reported and len(self._reported) < REPORTS:
+                self._reported.add(offset)
+                logger.error(
+                    "%s: 0.7 does not see the batch at offset %d: %s", self.log.topic_partition, offset, why
+                )
 
     def begin_reading(self, wanted: int, limit: int, max_size: int) -> Reading | None:
         """A read from the address `wanted`, which is the frontier's at most; None if the frontier had to go back.
@@ -244,6 +255,7 @@ class AddressView:
 
     def finish_reading(self, task: Reading) -> None:
         """Take what a read has measured beyond the frontier."""
+        self._report(task.place)
         if task.frontier is not None and task.reached is not None:
             self._move(task.frontier, task.entries, task.reached)
 

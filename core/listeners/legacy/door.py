@@ -30,6 +30,7 @@ from core.protocol.legacy import (
 )
 from core.protocol.primitives import ProtocolError
 from core.records.message_set import MessageGroup
+from core.types import FileSlice
 
 _CODES = {
     ErrorCode.OFFSET_OUT_OF_RANGE: LegacyError.OFFSET_OUT_OF_RANGE,
@@ -54,15 +55,17 @@ class LegacyDoor:
 
     def session(self) -> LegacySession:
         """See `Door.session`."""
-        return LegacySession(self.topics, self.broker.config.legacy_fetch_max_bytes)
+        return LegacySession(self)
 
 
 class LegacySession:
     """One connection. It remembers nothing from one request to the next."""
 
-    def __init__(self, topics: LegacyTopics, fetch_limit: int) -> None:
-        self._topics = topics
-        self._fetch_limit = fetch_limit
+    def __init__(self, door: LegacyDoor) -> None:
+        self._topics = door.topics
+        self._fetch_limit = door.broker.config.legacy_fetch_max_bytes
+        self._counters = door.broker.counters
+        self._now = door.broker.clock.monotonic
 
     def connected(self, peer_host: str, local_host: str) -> None:
         """See `Session.connected`."""
@@ -72,17 +75,35 @@ class LegacySession:
 
     def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
         """See `Session.handle`."""
+        started, received = self._now(), len(frame) + 4
         try:
             request = decode_request(frame)
         except ProtocolError as error:
             raise RefusedError(f"malformed request: {error}") from None
-        if request.produces:
-            return self._produce(request.produces)
         if request.offsets is not None:
-            return self._offsets(request.offsets)
-        if request.type is RequestType.MULTIPRODUCE:
-            return None
-        return self._fetch(request)
+            later = self._offsets(request.offsets)
+        elif request.fetches or request.type is RequestType.MULTIFETCH:
+            later = self._fetch(request)
+        else:
+            unfinished = self._produce(request.produces)
+            if unfinished is None:
+                self._counters.legacy[request.type.name].note(self._now() - started, received)
+                return None
+            later = unfinished
+        return self._counted(request.type.name, started, received, later)
+
+    async def _counted(
+        self, name: str, started: float, received: int, later: Coroutine[Any, Any, Answer]
+    ) -> Answer:
+        answer = await later
+        sent = sum(len(piece) for piece in answer or () if not isinstance(piece, FileSlice))
+        self._counters.legacy[name].note(self._now() - started, received, sent)
+        return answer
+
+    def _code(self, error: BrokerError, request: RequestType) -> LegacyError:
+        code = _CODES.get(error.code, LegacyError.UNKNOWN)
+        self._counters.legacy_errors[request.name, code.name] += 1
+        return code
 
     # --- produce -------------------------------------------------------------------------------------------
 
@@ -133,24 +154,25 @@ class LegacySession:
 
     async def _fetch(self, request: LegacyRequest) -> Answer:
         if request.type is RequestType.FETCH:
-            return list(encode_fetch_answer(await self._part(request.fetches[0], self._fetch_limit)))
+            one = await self._part(request.type, request.fetches[0], self._fetch_limit)
+            return list(encode_fetch_answer(one))
         answers = []
         left = self._fetch_limit
         for part in request.fetches:
             # Beyond the limit parts are empty, as at the end of a log: their clients come again.
-            answer = await self._part(part, left) if left else FetchAnswer(LegacyError.NONE)
+            answer = await self._part(request.type, part, left) if left else FetchAnswer(LegacyError.NONE)
             answers.append(answer)
             left = max(left - len(answer.messages), 0)
         return list(encode_multifetch_answer(answers))
 
-    async def _part(self, part: FetchPart, limit: int) -> FetchAnswer:
+    async def _part(self, kind: RequestType, part: FetchPart, limit: int) -> FetchAnswer:
         try:
             return FetchAnswer(LegacyError.NONE, await self._topics.fetch(*part, limit))
         except BrokerError as error:
-            return FetchAnswer(_CODES.get(error.code, LegacyError.UNKNOWN))
+            return FetchAnswer(self._code(error, kind))
 
     async def _offsets(self, question: OffsetsQuestion) -> Answer:
         try:
             return list(encode_offsets_answer(LegacyError.NONE, await self._topics.offsets(*question)))
         except BrokerError as error:
-            return list(encode_offsets_answer(_CODES.get(error.code, LegacyError.UNKNOWN), ()))
+            return list(encode_offsets_answer(self._code(error, RequestType.OFFSETS), ()))

@@ -258,3 +258,22 @@ async def test_the_default_of_a_listener_is_magic_1(serve: Serve) -> None:
     assert str(server.endpoints[0]).endswith("?magic=0")
     assert Config().listeners[0].options == ()
     assert {load.scheme for load in server.load()} == {"kafka07"}
+
+
+async def test_requests_and_errors_are_counted_by_their_names(serve: Serve) -> None:
+    server = await serve()
+    async with OldClient(port(server)) as client:
+        await client.produce("t", b"x")
+        await client.fetch("t", 0)
+        await client.fetch("t", 12)
+        await client.offsets("t", -1)
+        await client.ask(frame(2, b"\0\1" + fetch("t", 0, partition=4)[6:]))
+    counters = server.broker.counters
+    assert {name: meter.count for name, meter in counters.legacy.items()} == {
+        "PRODUCE": 1, "FETCH": 3, "OFFSETS": 1, "MULTIFETCH": 1,
+    }  # fmt: skip
+    assert dict(counters.legacy_errors) == {
+        ("FETCH", "OFFSET_OUT_OF_RANGE"): 1,
+        ("MULTIFETCH", "WRONG_PARTITION"): 1,
+    }
+    assert counters.legacy["FETCH"].bytes_out == (4 + 2) * 3 + 11
