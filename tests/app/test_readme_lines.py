@@ -18,6 +18,7 @@ README = (ROOT / "README.md").read_text()
 SECTION = README[README.index("## Lines, for people with netcat") : README.index("## The command line")]
 (SESSION,) = re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)
 STARTS = re.findall(r"^sluice serve (--data-dir (\w+) .*)$", SECTION, re.MULTILINE)
+EXPORTS = re.findall(r"^export (\w+)=(\w+)$", SECTION, re.MULTILINE)
 # What is typed, and what comes back: the lines behind it that begin with `# `.
 ROWS = [
     (row[0], row[1:]) for row in (block.split("\n# ") for block in re.split(r"\n(?!# )", SESSION.strip()))
@@ -59,7 +60,7 @@ def brokers(
         process = started[name] = BrokerProcess(
             directory / name,
             options=peer.split(),
-            environment={"SLUICE_TEXT_ACKS_TIMEOUT_MS": "2000"},
+            environment=dict(EXPORTS),
             schemes=("text",),
         )
         process.ports = ports
