@@ -23,6 +23,7 @@ import bench.lake
 import bench.legacy
 import bench.records
 import bench.size
+import bench.spark
 import bench.streams
 import bench.text
 import bench.yardstick  # noqa: F401  (importing a module registers its cases)

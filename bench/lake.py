@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bench.case import Figure, case
 from bench.load import PRODUCE, PRODUCE_VERSION, Connection, framed
 from bench.server import broker
-from bench.spark import PARTITIONS, RECORDS, TOPIC, at_least, fill, session, yardstick_rate
+from bench.spark import PARTITIONS, RECORDS, TOPIC, at_least, fill, session, yardstick
 from core.protocol.messages.create_topics import CreatableTopic
 from core.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from core.records.batch import build_batch
@@ -117,7 +117,7 @@ def spark_export(repeats: int) -> list[Figure]:
     """Spark, local[2]: the export job, 4 M records of 100 B into our own Parquet table, exactly once."""
     with broker() as server, session(2) as spark:
         records = fill(server, RECORDS)
-        yard = yardstick_rate(server)
+        yard = yardstick(server).rate
         rates = _rates(spark, server, records, repeats)
         return [
             at_least("Spark export, topic → Parquet", rates, "s/M rows", 0.5),

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.case import Figure, case, median_of
 from bench.load import PRODUCE, PRODUCE_VERSION, Connection, batch_of, framed
@@ -33,8 +33,10 @@ RECORDS = 4_000_000
 BATCH_BYTES, BATCH_RECORDS = 16_000, 145
 MEGA = 1e6
 YARDSTICK_RECORDS = 400_000
-MICRO_BATCHES = 40
+MOST_REPEATS = 5
+MICRO_BATCHES, WARM_BATCHES = 40, 5
 WORKER_JOBS = 50
+MIB = 1024 * 1024
 
 
 def fill(server: BrokerProcess, records: int = RECORDS) -> int:
@@ -68,6 +70,7 @@ def session(cores: int) -> Iterator[SparkSession]:
         builder = SparkSession.builder.master(f"local[{cores}]")
         for key, value in {
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "2g",
             "spark.log.level": "ERROR",
@@ -88,21 +91,29 @@ def frame(spark: SparkSession, server: BrokerProcess, **options: Any) -> DataFra
     return spark.read.format("sluice").options(**options).load()
 
 
-def scan_rates(
+class Scan(NamedTuple):
+    """One scan: million rows a second, and processor seconds for a million rows, the broker's left out."""
+
+    rate: float
+    cpu: float
+
+
+def scans(
     spark: SparkSession, server: BrokerProcess, records: int, repeats: int, **options: Any
-) -> list[float]:
-    """Million rows a second from the topic to nowhere, once the workers are warm."""
-    rates = []
+) -> list[Scan]:
+    """The topic to nowhere, once the workers are warm."""
+    found = []
     for repeat in range(repeats + 2):
-        start = time.perf_counter()
+        start, used = time.perf_counter(), spark_cpu(server)
         frame(spark, server, **options).write.format("noop").mode("overwrite").save()
+        wall, used = time.perf_counter() - start, spark_cpu(server) - used
         if repeat > 1:
-            rates.append(records / (time.perf_counter() - start) / MEGA)
-    return rates
+            found.append(Scan(records / wall / MEGA, used / (records / MEGA)))
+    return found
 
 
-def yardstick_rate(server: BrokerProcess) -> float:
-    """Million rows a second through confluent-kafka into Arrow, in one process, without Spark."""
+def yardstick(server: BrokerProcess) -> Scan:
+    """The same through confluent-kafka into Arrow, in one process, without Spark."""
     import pyarrow as pa
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
@@ -111,7 +122,7 @@ def yardstick_rate(server: BrokerProcess) -> float:
     )
     consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
     rows = len(consumer.consume(10_000, 10))
-    rows, start = 0, time.perf_counter()
+    rows, start, used = 0, time.perf_counter(), time.process_time()
     while rows < YARDSTICK_RECORDS:
         messages = consumer.consume(10_000, 10)
         batch = pa.record_batch(
@@ -128,50 +139,127 @@ def yardstick_rate(server: BrokerProcess) -> float:
             }
         )
         rows += batch.num_rows
-    rate = rows / (time.perf_counter() - start) / MEGA
+    wall, used = time.perf_counter() - start, time.process_time() - used
     consumer.close()
-    return rate
+    return Scan(rows / wall / MEGA, used / (rows / MEGA))
 
 
 def at_least(what: str, samples: list[float], unit: str, target: float) -> Figure:
-    """A figure that should be high: given as what one million rows take, so that less is better."""
+    """Rates that should be high, given as what one million rows take, so that less is better."""
     return median_of(what, [1 / sample for sample in samples], unit, 1 / target)
 
 
-def worker_bytes() -> list[int]:
-    """Resident memory of each Python worker that this process's Spark has forked."""
-    parents: dict[int, list[int]] = {}
-    names: dict[int, str] = {}
+def processes() -> dict[int, tuple[int, str, float]]:
+    """Every process below this one: parent, command line, processor seconds with those of its dead children."""
+    found: dict[int, tuple[int, str, float]] = {}
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit():
             try:
-                stat = (directory / "stat").read_text()
-                names[int(directory.name)] = (directory / "cmdline").read_text().replace("\0", " ")
+                fields = (directory / "stat").read_text().rpartition(")")[2].split()
+                command = (directory / "cmdline").read_text().replace("\0", " ")
             except OSError:
                 continue
-            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(directory.name))
-    found, line = [], list(parents.get(os.getpid(), []))
+            ticks = sum(int(field) for field in fields[11:15])
+            found[int(directory.name)] = (int(fields[1]), command, ticks / os.sysconf("SC_CLK_TCK"))
+    below, line = {os.getpid()}, [os.getpid()]
     while line:
         pid = line.pop()
-        children = parents.get(pid, [])
+        children = [one for one, (parent, *_) in found.items() if parent == pid]
+        below.update(children)
         line += children
-        if "pyspark.daemon" in names.get(pid, "") and not children:
+    return {pid: found[pid] for pid in below if pid in found}
+
+
+def spark_cpu(server: BrokerProcess) -> float:
+    """Processor seconds that Spark has used so far: its JVM and its Python processes."""
+    return sum(cpu for pid, (_, _, cpu) in processes().items() if pid not in (os.getpid(), server.pid))
+
+
+def worker_bytes() -> list[int]:
+    """Resident memory of each Python process that Spark has forked, the largest first."""
+    alive = processes()
+    parents = {parent for parent, *_ in alive.values()}
+    found = []
+    for pid, (_, command, _) in alive.items():
+        if "pyspark.daemon" in command and pid not in parents:
             status = Path(f"/proc/{pid}/status").read_text()
             found.append(int(status.partition("VmRSS:")[2].split()[0]) * 1024)
-    return found
+    return sorted(found, reverse=True)
 
 
 @case
 def spark_scan(repeats: int) -> list[Figure]:
     """Spark, local[2]: the topic of 4 M records to nowhere, over the wire and out of segment files."""
+    figures = []
     with broker() as server, session(2) as spark:
         records = fill(server)
-        yard = yardstick_rate(server)
-        figures = []
         for transport, target in (("wire", 1.5), ("segments", 2.5)):
-            rates = scan_rates(spark, server, records, min(repeats, 5), transport=transport)
-            figures.append(at_least(f"Spark scan, {transport}", rates, "s/M rows", target))
-            figures.append(
-                at_least(f"the same in yardsticks of {yard:.2f} M/s", [r / yard for r in rates], "x⁻¹", 4)
-            )
-        return figures
+            yard = yardstick(server)
+            found = scans(spark, server, records, min(repeats, MOST_REPEATS), transport=transport)
+            name = f"Spark scan, {transport}"
+            figures += [
+                median_of(name, [1 / one.rate for one in found], "s/M rows", 1 / target),
+                median_of(
+                    f"{name}: share of the yardstick's time",
+                    [yard.rate / one.rate for one in found],
+                    "x",
+                    0.25,
+                ),
+                median_of(f"{name}: processor time", [one.cpu for one in found], "s/M rows", floor=yard.cpu),
+            ]
+    return figures
+
+
+@case
+def spark_curve(repeats: int) -> list[Figure]:
+    """Spark: tasks × cores, the same scan over the wire."""
+    figures = []
+    with broker() as server:
+        records = fill(server, RECORDS // 4)
+        for cores in (1, 2):
+            with session(cores) as spark:
+                for tasks in (1, 4, 16):
+                    options = {"maxTasks": 1} if tasks == 1 else {"minPartitions": tasks}
+                    found = scans(spark, server, records, min(repeats, MOST_REPEATS), **options)
+                    what = f"Spark scan, local[{cores}], {tasks} tasks"
+                    figures.append(median_of(what, [1 / one.rate for one in found], "s/M rows"))
+    return figures
+
+
+@case
+def spark_batch(repeats: int) -> list[Figure]:
+    """Spark: micro-batches of 4 partitions to nowhere, one after the other."""
+    with broker() as server, session(2) as spark, tempfile.TemporaryDirectory() as checkpoint:
+        fill(server, PARTITIONS * BATCH_RECORDS * (MICRO_BATCHES + WARM_BATCHES))
+        options = {"kafka.bootstrap.servers": server.kafka, "subscribe": TOPIC, "startingOffsets": "earliest"}
+        stream = spark.readStream.format("sluice").options(**options)
+        query = (
+            stream.option("maxOffsetsPerTrigger", PARTITIONS * BATCH_RECORDS)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        durations = [
+            one.durationMs["triggerExecution"] / 1000 for one in query.recentProgress if one.numInputRows
+        ]
+    durations = sorted(durations[WARM_BATCHES:])
+    p95 = durations[int(len(durations) * 0.95)]
+    return [Figure("Spark micro-batch to nowhere, p95", p95, "s", 0.4, samples=durations)]
+
+
+@case
+def spark_worker(repeats: int) -> list[Figure]:
+    """Spark: resident memory of a worker after 5 jobs and after 50."""
+    with broker() as server, session(2) as spark:
+        fill(server, RECORDS // 40)
+        sizes = []
+        for _ in range(WORKER_JOBS):
+            frame(spark, server).write.format("noop").mode("overwrite").save()
+            sizes.append(worker_bytes()[0] / MIB)
+    return [
+        Figure("Spark worker, resident, after 50 jobs", sizes[-1], "MiB", 150),
+        Figure("the same, growth since the fifth job", sizes[-1] - sizes[4], "MiB", 5),
+    ]

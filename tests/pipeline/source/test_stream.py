@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from typing import Any
 
 import pytest
@@ -115,3 +116,13 @@ def test_a_truncated_topic_fails_the_query_or_is_read_from_where_it_begins_now(
             run(writer)
     else:
         assert run(writer)[1].offsets == {0: list(range(15, 20))}
+
+
+def test_progress_is_committed_to_a_group_a_batch_late_for_all_who_look_at_lag(
+    spark: SparkSession, topics: Topics, checkpoint: str
+) -> None:
+    name = topics.create("lag", partitions=2)
+    topics.fill(name, 50, partitions=2)
+    run(stream(spark, topics, name, checkpoint, commitGroup="job", maxOffsetsPerTrigger=60))
+    lag = json.loads(urllib.request.urlopen(f"{topics.broker.http}/api/v1/groups/job/lag").read())
+    assert lag["total_lag"] == 40
