@@ -59,7 +59,7 @@ def settings(master: str, scratch: Path, extra: Mapping[str, str]) -> dict[str, 
     return {**ours, **extra}
 
 
-def _sweep(parent: Path) -> None:
+def sweep(parent: Path) -> None:
     """Remove scratch directories whose process is gone: killed jobs cannot tidy up after themselves."""
     for left in parent.glob("run-*"):
         pid = left.name.split("-")[1]
@@ -89,7 +89,7 @@ def session(name: str, master: str, state: Path, extra: Mapping[str, str]) -> It
     """
     parent = (state / "scratch").absolute()
     parent.mkdir(parents=True, exist_ok=True)
-    _sweep(parent)
+    sweep(parent)
     scratch = Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=parent))
     (scratch / "log4j2.properties").write_text(_LOG4J)
     prepare_environment()

@@ -1,0 +1,41 @@
+"""What a job's session leaves behind, and what its workers are told. (That it works is shown by the kill loop.)"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobs.session import package_root, prepare_environment, settings, sweep
+from tests.broker_process import ROOT
+
+
+def test_scratch_of_dead_processes_is_swept_and_that_of_living_ones_is_not(tmp_path: Path) -> None:
+    dead, alive, foreign = (
+        tmp_path / f"run-{2**22 + 1}-x",
+        tmp_path / f"run-{os.getpid()}-y",
+        tmp_path / "other",
+    )
+    for directory in (dead, alive, foreign):
+        (directory / "deep").mkdir(parents=True)
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.name, foreign.name])
+
+
+def test_workers_run_this_python_with_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"/first{os.pathsep}{ROOT}")
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "python3")
+    prepare_environment()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "/first"]
+    assert package_root() == ROOT
+
+
+def test_what_the_user_sets_wins(tmp_path: Path) -> None:
+    found = settings("spark://host:7077", tmp_path, {"spark.ui.enabled": "true"})
+    assert found["spark.ui.enabled"] == "true"
+    assert "spark.driver.host" not in found
+    assert settings("local[2]", tmp_path, {})["spark.driver.bindAddress"] == "127.0.0.1"
