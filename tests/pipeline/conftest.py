@@ -14,6 +14,17 @@ from tests.broker_process import ROOT, BrokerProcess
 from tests.pipeline.topics import Topics
 
 
+# A query on a machine that others share may take a minute; the first one of a session starts a JVM as well.
+SPARK_SECONDS = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that needs the session may take its time."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SPARK_SECONDS))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session: two cores, no UI, errors only. Whatever Spark drops goes to a directory of its own.

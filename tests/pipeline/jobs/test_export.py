@@ -230,6 +230,9 @@ def test_partitioned_by_a_field_with_odd_characters(jobs: Runner, topics: Topics
     for table in (pq.read_table(jobs.path("parquet")), DeltaTable(jobs.path("delta")).to_pyarrow_table()):
         found = {row["_offset"]: row["city"] for row in table.to_pylist()}
         assert found == dict(enumerate(cities))
+    for kind in ("parquet", "delta"):
+        verified = jobs.run("verify", lake=jobs.path(kind), format=kind, complete=True)
+        assert (verified.rows, verified.problems) == (len(cities), [])
 
 
 @pytest.mark.parametrize(
