@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from tests.broker_process import ROOT, BrokerProcess
 from tests.pipeline.topics import Topics
 
-
 # A query on a machine that others share may take a minute; the first one of a session starts a JVM as well.
 SPARK_SECONDS = 600
 
