@@ -42,7 +42,7 @@ _ALSO: dict[str, tuple[int, ...]] = {
     "getGroupOffsets": (404, 503),
     "getGroupLag": (404, 503),
     "deleteGroup": (404, 409),
-    "takeOverGroup": (409,),
+    "takeOverGroup": (404, 409),
     "setGroupOffsets": (404, 409),
     "resetGroupOffsets": (404, 409),
     "deleteGroupTopicOffsets": (404, 409),
