@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.broker_process import ROOT, BrokerProcess
+from tests.conftest import java_path
 from tests.pipeline.topics import Topics
 
 # A query on a machine that others share may take a minute; the first one of a session starts a JVM as well.
@@ -31,6 +32,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     Spark finds the source by its short name because the repository is on the workers' path, as it is after
     `pip install`. Tests may set SQL settings, if they put them back.
     """
+    if java_path() is None:
+        say = "Java is not installed: `python3 tests/run.py` installs it, as root"
+        if os.environ.get("CI") == "true":
+            pytest.fail(say, pytrace=False)
+        pytest.skip(say)
     work = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -39,6 +45,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2]")
         .appName("sluice-tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")

@@ -46,6 +46,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+@pytest.mark.client("java")
 @pytest.mark.timeout((KILLS + 1) * CHILD_SECONDS)
 def test_a_query_that_is_killed_again_and_again_reads_every_record_and_replays_batches_as_they_were(
     topics: Topics, tmp_path: Path
@@ -90,6 +91,7 @@ def test_a_batch_whose_commit_was_lost_is_read_again_with_the_same_rows(
     assert second.batches == {2: first.batches[2], 3: {0: list(range(100, 110))}}
 
 
+@pytest.mark.client("java")
 @pytest.mark.timeout(CHILD_SECONDS + 60)
 def test_an_executor_that_is_killed_in_mid_query_costs_no_row(topics: Topics, tmp_path: Path) -> None:
     name = topics.create("executors", partitions=2)
