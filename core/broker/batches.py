@@ -173,9 +173,9 @@ class BatchVerbs(TopicVerbs):
         return fetched
 
     def _fetchable(self, read: FetchRead) -> Log:
-        return self._led(read.topic_partition, read.leader_epoch)
+        return self.led_log(read.topic_partition, read.leader_epoch)
 
-    def _led(self, topic_partition: TopicPartition, leader_epoch: int = -1) -> Log:
+    def led_log(self, topic_partition: TopicPartition, leader_epoch: int = -1) -> Log:
         """The log of a partition that this broker leads, in the epoch that the client knows."""
         copy = self.replicas.get(topic_partition) if self.replicas else None
         if copy is None:
@@ -235,7 +235,7 @@ class BatchVerbs(TopicVerbs):
 
         Offset −1 where no record is that young. Raises UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH.
         """
-        log = self._led(topic_partition, leader_epoch)
+        log = self.led_log(topic_partition, leader_epoch)
         if timestamp == LATEST:
             self._check_settled(topic_partition)
             return log.latest()
@@ -254,7 +254,7 @@ class BatchVerbs(TopicVerbs):
         self, topic_partition: TopicPartition, epoch: int, current_epoch: int = -1
     ) -> tuple[int, int]:
         """(epoch, end offset) of the largest leader epoch up to `epoch`; (−1, −1) if there is none."""
-        return self._led(topic_partition, current_epoch).end_offset_for_epoch(epoch)
+        return self.led_log(topic_partition, current_epoch).end_offset_for_epoch(epoch)
 
     def _check_settled(self, topic_partition: TopicPartition) -> None:
         """A new leader does not know yet how far the old one had shown its log (KIP-207)."""
@@ -287,7 +287,7 @@ class BatchVerbs(TopicVerbs):
 
         Raises OFFSET_OUT_OF_RANGE above the high watermark. Durable when it returns.
         """
-        log = self._led(topic_partition)
+        log = self.led_log(topic_partition)
         bounds = log.offsets
         target = bounds.high_watermark if before_offset == -1 else before_offset
         if not 0 <= target <= bounds.high_watermark:

@@ -221,7 +221,7 @@ class LegacyTopics:
     async def _view(self, target: TopicPartition) -> AddressView:
         while True:
             try:
-                return self._broker.logs.legacy.of(self._broker.log(target), self.magic)
+                return self._broker.logs.legacy.of(self._broker.led_log(target), self.magic)
             except BlockingIOError:
                 await asyncio.sleep(_HELD_SECONDS)
             except OSError as error:

@@ -123,9 +123,21 @@ class AddressView:
         return bool(magic == MAGIC and base_offset <= entry.offset <= base_offset + delta)
 
     def complete(self) -> bool:
-        """Whether the address of every record that is there is known."""
+        """Whether the address of every record that may be read is known."""
         self._settle()
-        return self.frontier.position >= self.segment.size
+        return self.frontier.position >= self._readable(self.segment)
+
+    def _readable(self, segment: Segment) -> int:
+        """Where a segment ends for readers: with replicas, at the high watermark."""
+        _, high, end = self.log.offsets
+        if high >= end:
+            return segment.size
+        if high <= segment.base_offset:
+            return 0
+        following = self._following(segment)
+        return (
+            segment.size if following is not None and following.base_offset <= high else segment.locate(high)
+        )
 
     @property
     def end_address(self) -> int:
@@ -217,7 +229,8 @@ class AddressView:
     def _place(
         self, segment: Segment, start: Entry, ahead: Sequence[Entry] = (), tail: int | None = None
     ) -> Place:
-        return Place(segment.log.reading(), start, segment.size, self.magic, self._max_bytes, [], ahead, tail)
+        end = self._readable(segment)
+        return Place(segment.log.reading(), start, end, self.magic, self._max_bytes, [], ahead, tail)
 
     def _report(self, place: Place) -> None:
         """Say once of a batch that 0.7 does not see it."""
@@ -366,21 +379,23 @@ class AddressView:
             self._enter(segments.all[segments.index_of(group[0].base_offset)])
 
     def truncated(self, offset: int) -> None:
-        """The log ends at `offset` now. Raises OSError."""
+        """The log ends at `offset` now, and segments may be others than before. Raises OSError."""
         self._start = None
-        present = {s.base_offset for s in self.log.segments.all}
-        for base_offset in self._indexes.keys() - present:
+        for base_offset in [*self._indexes]:
             self._forget(base_offset)
-        if self.frontier.offset <= offset and self.segment.base_offset in present:
-            # Another one, so that a task under way, which may have read what is gone, has no effect.
-            self.frontier = Entry(*self.frontier)
-            return
         segments = self.log.segments
         segment = segments.all[segments.index_of(offset)]
-        index = self._index(segment)
-        index.cut(index.search(offset, 0) + 1)
+        anew = segment is segments.all[0]
+        if anew:
+            # A log that has begun anew goes on above all addresses that were given out.
+            self._bases.setdefault(segment.base_offset, self.frontier.address)
         self._write_bases()
-        self._enter(segment)
+        if anew or segment.base_offset <= self.segment.base_offset:
+            index = self._index(segment)
+            index.cut(index.search(offset, 0) + 1)
+            self._enter(segment)
+        else:
+            self._enter(self.segment)
 
     def index_of(self, segment: Segment) -> AddressIndex:
         """The entries of a segment."""

@@ -7,6 +7,7 @@ behind are not even loaded.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from core.log.legacy_view import AddressView
     from core.log.log import Log
     from core.log.segment import Segment
+
+logger = logging.getLogger(__name__)
 
 # The file that says that a partition has addresses; `core.log.legacy_bases` writes it.
 LEGACY_ADDRESSES = "legacy-addresses"
@@ -89,6 +92,14 @@ class LegacyViews:
     def release(self, log: Log) -> None:
         """The compacted segment is in its place, or will not be."""
         self._held.discard(log)
+
+    def truncated(self, log: Log) -> None:
+        """A log was cut at its new end. Entries that cannot be cut off are found wrong when they are read."""
+        try:
+            for view in self.existing(log):
+                view.truncated(log.offsets.log_end_offset)
+        except OSError as error:
+            logger.warning("%s: its 0.7 addresses could not be cut: %s", log.topic_partition, error.strerror)
 
     def forget(self, log: Log) -> None:
         """The log is closed."""

@@ -261,6 +261,7 @@ class ReplicaLog(Log):
         self._unflushed = unflushed
         # An fsync under way speaks of the log before the cut.
         self._outdated = self._flushing
+        self._context.legacy.truncated(self)
         self._note_dirty(self._end - unflushed.offset)
 
     # --- flush ---------------------------------------------------------------------------------------------

@@ -287,15 +287,48 @@ def test_damaged_batches_are_passed_by_and_told_once(
     ]
 
 
-def test_a_truncated_log_forgets_the_addresses_behind_its_end(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    log = fill(shelf, [b"p" * 900] * 200, step=1)
+@pytest.mark.parametrize("measured", [None, 0, 60_000])
+@pytest.mark.parametrize("end", [100, 61, 60, 1, 0])
+def test_a_log_that_is_cut_and_goes_on_has_the_addresses_of_one_that_was_never_longer(
+    tmp_path: Path, measured: int | None, end: int
+) -> None:
+    shelf = Shelf(tmp_path, segment_bytes=60_000)
+    payloads: list[bytes | None] = [b"%d" % i * 400 for i in range(200)]
+    log = fill(shelf, payloads, step=1)
     flush(log)
+    measure(view_of(shelf, log), until=measured)
+    log.begin_cut(end)
+    assert log.truncate_to(end) == end
+    others: list[bytes | None] = [b"another %d" % i * 50 for i in range(60)]
+    for other in others:
+        append(log, records(other), epoch=1)
+    expected = old_log(1, [*payloads[:end], *others])
+    assert read_from(view_of(shelf, log), 0) == expected
+    log = shelf.reopen_cleanly(log)
+    assert read_from(view_of(shelf, log), 0) == expected
+
+
+def test_a_log_that_begins_anew_goes_on_above_the_addresses_that_were_given_out(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, segment_bytes=2000)
+    log = fill(shelf, PAYLOADS)
     view = view_of(shelf, log)
     measure(view)
-    view.truncated(100)
-    assert view.frontier.offset <= 100
-    assert view.frontier.address == len(old_log(1, [b"p" * 900])) * view.frontier.offset
+    end = view.end_address
+    log.start_at(5000)
+    assert start_of(view) == end
+    append(log, records(b"new"))
+    assert read_from(view, end) == old_log(1, [b"new"])
+
+
+def test_nothing_is_seen_from_the_high_watermark_on(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, segment_bytes=2000)
+    log = fill(shelf, PAYLOADS, step=1)
+    view = view_of(shelf, log)
+    for visible in (0, 1, 7, 100, 205):
+        log.visible = visible
+        assert read_from(view, 0) == old_log(1, PAYLOADS[:visible])
+        measure(view)
+        assert view.complete() and view.end_address == len(old_log(1, PAYLOADS[:visible]))
 
 
 def test_the_sidecars_are_those_that_segments_know() -> None:
