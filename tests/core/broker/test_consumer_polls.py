@@ -470,7 +470,7 @@ def test_a_full_disk_refuses_polls_and_acks_and_nothing_is_lost(
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as broken:
-            broken.setattr("core.metadata.store._transaction", full)
+            broken.setattr("core.metadata.store.Store._transaction", full)
             with pytest.raises(BrokerError):
                 await w.poll(ack=first.token)
             assert w.committed() == {} and w.info().token == first.token

@@ -98,7 +98,7 @@ async def test_what_could_not_be_stored_is_stored_with_the_next_write(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("core.metadata.store._transaction", full)
+        broken.setattr("core.metadata.store.Store._transaction", full)
         writing = store.progress(consumer)
         if gone:
             writing.cancel()
