@@ -36,8 +36,11 @@ class Topics:
         return {"kafka.bootstrap.servers": self.broker.kafka}
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> str:
-        """Make a topic; settings with underscores for dots. Answers its name."""
-        self.wire.create_topic(name, partitions, **configs)
+        """Make a topic; settings with underscores for dots. Answers its name.
+
+        Nothing is ever too old, unless a test says so: many write records with fixed times of years ago.
+        """
+        self.wire.create_topic(name, partitions, **{"retention_ms": "-1", **configs})
         return name
 
     def write(
