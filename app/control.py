@@ -19,7 +19,7 @@ from app.docs import routes as docs
 from app.errors import Problem
 from app.front import refusal
 from app.gateway import Gateway
-from app.native import cluster, consumers, groups, members, topics
+from app.native import cluster, consumers, groups, members, roles, topics
 from app.requests import Answer
 from app.validation_errors import problem_of_http_error, problem_of_validation
 from app.version import VERSION
@@ -51,6 +51,7 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
     app.include_router(docs.router)
     app.include_router(cluster.router, prefix=NATIVE_PREFIX, dependencies=strict)
     app.include_router(topics.router, prefix=NATIVE_PREFIX, dependencies=strict)
+    app.include_router(roles.router, prefix=NATIVE_PREFIX, dependencies=strict)
     app.include_router(groups.router, prefix=NATIVE_PREFIX, dependencies=strict)
     app.include_router(members.router, prefix=NATIVE_PREFIX, dependencies=strict)
     app.include_router(consumers.router, prefix=NATIVE_PREFIX, dependencies=strict)

@@ -53,8 +53,8 @@ async def get_cluster(request: Request, gateway: GatewayDep, broker: BrokerDep) 
     topics = broker.topics(include_internal=True)
     return Cluster(
         cluster_id=broker.cluster_id,
-        controller_id=gateway.config.broker_id,
-        brokers=[_this_broker(gateway, request)],
+        controller_id=broker.metadata_leader,
+        brokers=_brokers(gateway, request),
         topics=len(topics),
         partitions=sum(topic.partitions for topic in topics),
     )
@@ -63,7 +63,7 @@ async def get_cluster(request: Request, gateway: GatewayDep, broker: BrokerDep) 
 @router.get("/brokers", operation_id="listBrokers")
 async def list_brokers(request: Request, gateway: GatewayDep) -> Brokers:
     """The brokers, with the address for Kafka clients."""
-    return Brokers(items=[_this_broker(gateway, request)])
+    return Brokers(items=_brokers(gateway, request))
 
 
 @router.get("/protocol-versions", operation_id="getProtocolVersions")
@@ -84,6 +84,20 @@ async def get_protocol_versions(gateway: GatewayDep) -> ProtocolVersions:
             for api in gateway.protocol_versions()
         ]
     )
+
+
+def _brokers(gateway: Gateway, request: Request) -> list[BrokerDetail]:
+    """This broker and its peers, of which only the Kafka port is known."""
+    peers = [
+        BrokerDetail(
+            broker_id=peer.broker_id,
+            kafka=str(endpoint).partition("://")[2],
+            listeners=[str(endpoint)],
+        )
+        for peer in gateway.config.peers
+        for endpoint in (Endpoint("kafka", peer.host, peer.port),)
+    ]
+    return sorted([_this_broker(gateway, request), *peers], key=lambda one: one.broker_id)
 
 
 def _this_broker(gateway: Gateway, request: Request) -> BrokerDetail:

@@ -332,8 +332,9 @@ def _compare(info: TopicInfo, wanted: TopicToCreate, configs: Mapping[str, str |
                 f"It has {info.partitions} partitions, not {wanted.partitions}.", pointer="#/partitions"
             )
         )
-    if wanted.replication_factor not in (None, -1, 1):
-        errors.append(field_error("Its replication factor is 1.", pointer="#/replication_factor"))
+    factor = max(len(info.replicas), 1)
+    if wanted.replication_factor not in (None, -1, factor):
+        errors.append(field_error(f"Its replication factor is {factor}.", pointer="#/replication_factor"))
     if wanted.configs is not None:
         ours = {name: value for name, value in configs.items() if value is not None}
         for name in sorted(ours.keys() | info.overrides.keys()):

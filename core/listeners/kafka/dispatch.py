@@ -10,6 +10,7 @@ from core.listeners.kafka import (
     metadata,
     offsets,
     produce,
+    roles,
     topics,
     versions,
 )
@@ -17,6 +18,6 @@ from core.listeners.kafka.handler import Handler
 
 HANDLERS: dict[int, Handler] = {
     key: handler
-    for module in (produce, fetch, offsets, metadata, topics, configs, groups, group_offsets, versions)
+    for module in (produce, fetch, offsets, metadata, topics, roles, configs, groups, group_offsets, versions)
     for key, handler in module.HANDLERS.items()
 }

@@ -1,0 +1,107 @@
+"""Who leads a partition: looked at and changed, by a person who knows which broker is alive."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field, StrictBool
+
+from app.dependencies import BrokerDep
+from app.native.schemas import Shape
+from app.native.topics import TopicName
+from core.broker.state import PartitionInfo
+from core.types import TopicPartition
+
+router = APIRouter(tags=["cluster"])
+
+PartitionNumber = Annotated[int, Path(description="The partition's number, from 0.", ge=0, lt=2**31)]
+_UNCLEAN = "Also where something that was acknowledged could get lost."
+
+
+class RoleWanted(Shape):
+    """What this broker shall be to a partition."""
+
+    role: Literal["leader", "follower"]
+    unclean: StrictBool = Field(False, description=_UNCLEAN)
+
+
+class LeadWanted(Shape):
+    """How this broker shall take over."""
+
+    unclean: StrictBool = Field(False, description=_UNCLEAN)
+
+
+class PartitionRole(BaseModel):
+    """Who leads a partition and who copies it, by broker ids, as this broker knows it.
+
+    `leader` is null where nobody is known to lead. `in_sync` is complete on the leader alone.
+    """
+
+    topic: str
+    partition: int
+    role: Literal["leader", "follower"]
+    leader: int | None
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    high_watermark: int
+    log_end_offset: int
+
+
+class RoleRefused(BaseModel):
+    """A partition that this broker may not lead, and why."""
+
+    topic: str
+    partition: int
+    detail: str
+
+
+class Led(BaseModel):
+    """What came of the wish to lead everything: how many partitions this broker leads now, and which it may not."""
+
+    leads: int
+    refused: list[RoleRefused]
+
+
+def _shown(info: PartitionInfo) -> PartitionRole:
+    return PartitionRole(
+        topic=info.topic_partition.topic,
+        partition=info.topic_partition.partition,
+        role=info.role,
+        leader=info.leader if info.leader >= 0 else None,
+        leader_epoch=info.leader_epoch,
+        replicas=list(info.replicas),
+        in_sync=list(info.isr),
+        high_watermark=info.offsets.high_watermark,
+        log_end_offset=info.offsets.log_end_offset,
+    )
+
+
+@router.get("/topics/{topic}/partitions/{partition}/role", operation_id="getPartitionRole")
+async def get_partition_role(
+    broker: BrokerDep, topic: TopicName, partition: PartitionNumber
+) -> PartitionRole:
+    """Who leads the partition, who copies it, and what is committed."""
+    return _shown(broker.partition(TopicPartition(topic, partition)))
+
+
+@router.post("/topics/{topic}/partitions/{partition}:role", operation_id="setPartitionRole")
+async def set_partition_role(
+    broker: BrokerDep, topic: TopicName, partition: PartitionNumber, wanted: RoleWanted
+) -> PartitionRole:
+    """Let this broker lead the partition, or stop leading it."""
+    address = TopicPartition(topic, partition)
+    return _shown(await broker.set_partition_role(address, wanted.role, unclean=wanted.unclean))
+
+
+@router.post("/cluster:lead", operation_id="leadEverything")
+async def lead_everything(broker: BrokerDep, wanted: LeadWanted) -> Led:
+    """Let this broker lead all that it holds a copy of, metadata included."""
+    done = await broker.lead_everything(unclean=wanted.unclean)
+    refused = [
+        RoleRefused(topic=tp.topic, partition=tp.partition, detail=error.message)
+        for tp, error in sorted(done.items())
+        if error is not None
+    ]
+    return Led(leads=sum(copy.replica.leads for copy in broker.replicas), refused=refused)

@@ -1,0 +1,62 @@
+"""ElectLeaders: the broker that is asked leads, in a new epoch. Nobody else is elected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.handler import Handler, table
+from core.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from core.listeners.kafka.door import KafkaSession
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+async def elect_leaders(session: KafkaSession, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Let this broker lead some partitions, or all that it holds copies of (null).
+
+    The preferred leader of a partition, its first replica, must be asked itself: PREFERRED_LEADER_NOT_AVAILABLE
+    says that this broker is not the one. An unclean election takes any replica. ELECTION_NOT_NEEDED: it leads.
+    """
+    broker = session.broker
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    wanted = [
+        TopicPartition(topic.topic, partition)
+        for topic in request.topic_partitions or ()
+        for partition in topic.partitions
+    ]
+    if request.topic_partitions is None:
+        wanted = [copy.topic_partition for copy in broker.replicas]
+    results: dict[str, ReplicaElectionResult] = {}
+    for tp in wanted:
+        topic = results.setdefault(tp.topic, ReplicaElectionResult(tp.topic, []))
+        try:
+            await _elect(session, tp, request.election_type == _UNCLEAN)
+            topic.partition_result.append(PartitionResult(tp.partition))
+        except BrokerError as error:
+            topic.partition_result.append(PartitionResult(tp.partition, error.code, error.message))
+    return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+async def _elect(session: KafkaSession, tp: TopicPartition, unclean: bool) -> None:
+    info = session.broker.partition(tp)
+    if info.leads:
+        raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED, f"This broker leads {tp} already.")
+    if not unclean and info.replicas[0] != session.broker.config.broker_id:
+        raise BrokerError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"The preferred leader of {tp} is broker {info.replicas[0]}; send the request there.",
+        )
+    await session.broker.set_partition_role(tp, "leader", unclean=unclean)
+
+
+HANDLERS = table(Handler(43, elect_leaders))
