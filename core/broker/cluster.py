@@ -244,13 +244,15 @@ class Cluster:
                 logger.exception("talking to broker %d", peer)
 
     async def _tell(self, peer: int) -> None:
-        """Say which partitions this broker has begun to lead, to a replica that does not fetch them yet."""
+        """Say which partitions this broker leads, to a replica that does not fetch them, or not any more: it may know
+        of a newer leader."""
+        now = self._state.clock.monotonic()
         news = [
             (copy, copy.replica.epoch, copy.replica.start)
             for copy in self._replicas
             if copy.replica.leads
             and (progress := copy.replica.followers.get(peer)) is not None
-            and not progress.heard
+            and (not progress.heard or now - progress.asked_at > copy.replica.lag)
         ]
         for start in range(0, len(news), MAX_ITEMS):
             for copy, state in (await self._ask(peer, Kind.BEGIN, news[start : start + MAX_ITEMS])).items():

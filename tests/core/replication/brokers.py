@@ -126,12 +126,13 @@ class Brokers:
         return True
 
     def leader(self, tp: TopicPartition = METADATA) -> Broker | None:
-        """The broker that leads a partition, if one does."""
+        """The broker that leads a partition, if one does; of several that believe it, the one that is right."""
+        found: dict[int, Broker] = {}
         for server in self.servers.values():
             copy = server.broker.replicas.get(tp)
             if copy is not None and copy.replica.leads:
-                return server.broker
-        return None
+                found[copy.replica.epoch] = server.broker
+        return found[max(found)] if found else None
 
     async def in_sync(self, tp: TopicPartition, count: int | None = None) -> None:
         """Wait until so many replicas are in sync, all that run if not said, and have heard so."""
