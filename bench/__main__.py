@@ -22,6 +22,7 @@ import bench.http
 import bench.lake
 import bench.legacy
 import bench.records
+import bench.replication
 import bench.size
 import bench.spark
 import bench.streams

@@ -66,6 +66,7 @@ TESTED_IN: dict[str, str] = {
     "core/replication/copies.py": "tests/core/replication/test_cluster_roles.py",
     "core/replication/follower.py": "tests/core/replication/test_cluster_roles.py",
     "core/replication/peer.py": "tests/core/replication/test_cluster_roles.py",
+    "core/replication/wire.py": "tests/core/replication/test_faults.py",
 }
 
 

@@ -6,7 +6,6 @@ It is opened when it is first needed and again after it broke; whoever asks mean
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from struct import Struct
 from typing import Any
 
@@ -16,12 +15,11 @@ from core.protocol.codec import decode_response, encode_request
 from core.protocol.header import decode_response_header, encode_request_header
 from core.protocol.primitives import ProtocolError
 from core.replication.exchange import Answer, Question, decode_answer, encode
+from core.replication.wire import FrameProtocol
 
 _SIZE = Struct(">i")
 _CORRELATION = Struct(">i")
 _HEADER = Struct(">hhih")
-# Bytes that wait in memory before the socket is left alone.
-_READ_LIMIT = 1024 * 1024
 
 
 class PeerError(Exception):
@@ -35,15 +33,14 @@ class PeerConnection:
         self.peer = peer
         self._config = config
         self._lock = asyncio.Lock()
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._protocol: FrameProtocol | None = None
         self._correlation = 0
         self._client_id = f"sluice-replica-{config.broker_id}"
 
     async def request(self, key: int, version: int, message: Any, *, wait_ms: int = 0) -> Any:
         """Send a request of the Kafka protocol and give the response; `wait_ms` is what the other may take longer.
 
-        Raises PeerError.
+        Records in it are good until the next request. Raises PeerError.
         """
         header = encode_request_header(key, version, 0, self._client_id)
         frame = await self._ask(header + encode_request(key, version, message), wait_ms)
@@ -60,22 +57,22 @@ class PeerConnection:
         header = _HEADER.pack(EXCHANGE_KEY, 0, 0, len(name)) + name
         frame = await self._ask(header + encode(question), 0)
         try:
-            return decode_answer(memoryview(frame)[4:])
+            return decode_answer(frame[4:])
         except ValueError as error:
             self.close()
             raise PeerError(f"broker {self.peer.broker_id} sent a malformed answer: {error}") from None
 
     def close(self) -> None:
         """Let the connection go; the next question opens another one."""
-        if self._writer is not None:
-            self._writer.close()
-        self._reader = self._writer = None
+        if self._protocol is not None and self._protocol.transport is not None:
+            self._protocol.transport.close()
+        self._protocol = None
 
-    async def _ask(self, request: bytes, wait_ms: int) -> bytes:
+    async def _ask(self, request: bytes, wait_ms: int) -> memoryview:
         async with self._lock:
             try:
                 async with asyncio.timeout((self._config.peer_timeout_ms + wait_ms) / 1000):
-                    if self._writer is not None:
+                    if self._protocol is not None:
                         try:
                             return await self._round_trip(request)
                         except (OSError, EOFError):
@@ -93,27 +90,21 @@ class PeerConnection:
                 self.close()
                 raise
 
-    async def _round_trip(self, request: bytes) -> bytes:
-        if self._reader is None or self._writer is None:
-            self._reader, self._writer = await asyncio.open_connection(
-                self.peer.host, self.peer.port, limit=_READ_LIMIT
+    async def _round_trip(self, request: bytes) -> memoryview:
+        if self._protocol is None:
+            _, self._protocol = await asyncio.get_running_loop().create_connection(
+                lambda: FrameProtocol(self._config.max_frame_bytes), self.peer.host, self.peer.port
             )
         self._correlation = (self._correlation + 1) & 0x7FFF_FFFF
         correlation = _CORRELATION.pack(self._correlation)
         # Behind key and version, four bytes each request of Kafka has there.
-        self._writer.write(b"".join([_SIZE.pack(len(request)), request[:4], correlation, request[8:]]))
-        (size,) = _SIZE.unpack(await self._reader.readexactly(4))
-        if not 4 <= size <= self._config.max_frame_bytes:
-            raise EOFError(f"it announced {size} bytes")
-        frame = await self._reader.readexactly(size)
+        framed = b"".join([_SIZE.pack(len(request)), request[:4], correlation, request[8:]])
+        frame = await self._protocol.ask(framed)
         if frame[:4] != correlation:
             raise EOFError("it answered another question")
         return frame
 
     async def wait_closed(self) -> None:
-        """Close, and wait until the socket is gone."""
-        writer = self._writer
+        """Close, and let the loop take note of it."""
         self.close()
-        if writer is not None:
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        await asyncio.sleep(0)
