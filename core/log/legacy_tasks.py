@@ -25,7 +25,7 @@ from core.log.files import OpenFile
 from core.log.legacy_index import INTERVAL, Entry
 from core.log.segment import REPORTS
 from core.records.header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader
-from core.records.legacy_messages import OVERHEAD, filler_part, legacy_payloads
+from core.records.legacy_messages import OVERHEAD, filler_start, legacy_payloads
 
 # What is read from the file at once.
 WINDOW = 1024 * 1024
@@ -222,17 +222,19 @@ class Reading:
         return self._first >= 0 and self._next - max(self._first, self.wanted) >= self._limit
 
     def _hole(self, address: int) -> None:
-        """Fill up to `address`, as far as it is wanted."""
-        start = self._next
-        if start >= address or address <= self.wanted or self._is_full():
+        """Fill up to `address`, as far as it is wanted.
+
+        The filler begins where the reader is: that was the end of a message once, although nobody knows any more
+        which addresses in the hole were.
+        """
+        start = max(self._next, self.wanted)
+        if self._next >= address or address <= self.wanted or self._is_full():
             return
-        low = max(start, self.wanted)
-        high = min(address, low + self._limit)
-        if address - start >= OVERHEAD[self.place.magic]:
-            if self._first < 0:
-                self._first = low
-            self._pieces.append(filler_part(self.place.magic, address - start, low - start, high - start))
-            self._next = high
+        if self._first < 0:
+            self._first = start
+        end = min(address, start + self._limit)
+        self._pieces.append(filler_start(self.place.magic, address - start, end - start))
+        self._next = end
 
     def _take(self, address: int, payloads: list[bytes]) -> bool:
         """Write the messages of a run that are wanted. Whether there is enough."""

@@ -103,22 +103,21 @@ def legacy_payloads(
     return plain_values(header, record_bytes(buffer, position, header, max_bytes=max_bytes))
 
 
-def filler(magic: int, size: int) -> bytes:
-    """Messages of exactly `size` bytes that say nothing; `size` is 0 or a message's at least."""
-    return filler_part(magic, size, 0, size)
+def filler_start(magic: int, size: int, length: int) -> bytes:
+    """The first `length` bytes of messages of exactly `size` bytes together that say nothing, without making all.
 
-
-def filler_part(magic: int, size: int, start: int, end: int) -> bytes:
-    """The bytes `start` to `end` of the filler of a hole of `size` bytes, without making all of it."""
-    first = min(start, max(size - OVERHEAD[magic], 0)) // FILLER_BYTES * FILLER_BYTES
+    A size below a message's, which no reader that adds up lengths can ask for, is filled with zeros.
+    """
+    if size < OVERHEAD[magic]:
+        return bytes(min(size, length))
     parts = []
-    position = first
-    for one in _filler_sizes(magic, size - first):
-        if position >= end:
+    made = 0
+    for one in _filler_sizes(magic, size):
+        if made >= length:
             break
         parts.append(_one_filler(magic, one))
-        position += one
-    return b"".join(parts)[start - first : end - first]
+        made += one
+    return b"".join(parts)[:length]
 
 
 def _filler_sizes(magic: int, size: int) -> Iterator[int]:

@@ -54,6 +54,22 @@ def read_from(view: AddressView, address: int, size: int = 1 << 20) -> bytes:
     return found
 
 
+def read_as_a_client(view: AddressView, address: int, size: int) -> bytes:
+    """Everything from an address to the end, as clients read: they go on behind the last whole message."""
+    found = b""
+    while chunk := read_at(view, address + len(found), size):
+        position = 0
+        while position + 4 <= len(chunk):
+            length = int.from_bytes(chunk[position : position + 4], "big")
+            assert length >= 5, "adding up lengths has led astray"
+            if position + 4 + length > len(chunk):
+                break
+            position += 4 + length
+        assert position, "a message is larger than a chunk"
+        found += chunk[:position]
+    return found
+
+
 def start_of(view: AddressView) -> int:
     """The address of the first record."""
     if view.start_address is None:

@@ -16,7 +16,15 @@ from core.log.log import Log
 from core.records.legacy_messages import OVERHEAD, encode_legacy_message, parse_legacy_messages
 from core.records.record import NewRecord
 from tests.core.log.disk import Died, Disk
-from tests.core.log.legacy_reader import measure, old_log, read_at, read_from, start_of, view_of
+from tests.core.log.legacy_reader import (
+    measure,
+    old_log,
+    read_as_a_client,
+    read_at,
+    read_from,
+    start_of,
+    view_of,
+)
 from tests.core.log.shelf import Shelf, append, flush, read_all
 from tests.core.log.test_cleaner import DAY, NOW, clean, compacted
 
@@ -46,7 +54,7 @@ def assert_addresses_hold(shelf: Shelf, log: Log, written: Written, magic: int) 
     view = view_of(shelf, log, magic)
     addresses = addresses_of(written, magic)
     start = start_of(view)
-    stream = read_from(view, start, 700)
+    stream = read_as_a_client(view, start, 700)
     assert start + len(stream) == addresses[-1]
     for record in read_all(log):
         address = addresses[record.offset]
@@ -117,6 +125,30 @@ def test_both_formats_are_carried_and_an_untouched_one_is_not(tmp_path: Path) ->
     fill(log, written)
     clean(other, log)
     assert not [path for path in other.directory.iterdir() if "legacy" in path.name]
+
+
+@MAGICS
+def test_a_reader_that_stands_where_messages_were_finds_its_way(tmp_path: Path, magic: int) -> None:
+    shelf = compacted(tmp_path)
+    log = shelf.open()
+    written = some(100)
+    fill(log, written)
+    view = view_of(shelf, log, magic)
+    measure(view)
+    cleaned = clean(shelf, log)
+    fill(log, some(100, keys=3))
+    measure(view)
+    clean(shelf, log, cleaned)
+    view = view_of(shelf, log, magic)
+    measure(view)
+    addresses = addresses_of(written, magic)
+    staying = {addresses[r.offset]: r.value or b"" for r in read_all(log) if r.offset < 100}
+    for address in addresses:
+        stream = read_as_a_client(view, address, 600)
+        assert address + len(stream) == view.end_address
+        for at, value in staying.items():
+            if at >= address:
+                assert stream[at - address :].startswith(encode_legacy_message(magic, value))
 
 
 @MAGICS
