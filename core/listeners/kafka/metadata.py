@@ -101,7 +101,12 @@ def _create(session: KafkaSession, name: str, allowed: bool) -> ErrorCode:
         check_topic_name(name)
     except BrokerError as error:
         return error.code
-    if not allowed or not session.broker.config.auto_create_topics:
+    broker = session.broker
+    if (
+        not allowed
+        or not broker.config.auto_create_topics
+        or broker.metadata_leader != broker.config.broker_id
+    ):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     task = asyncio.get_running_loop().create_task(_auto_create(session, name))
     session.door.tasks.add(task)
