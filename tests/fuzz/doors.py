@@ -7,12 +7,14 @@ long.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 import random
 import shutil
 import struct
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 from core.config import Config, Endpoint
@@ -27,7 +29,7 @@ from tests.simulation.run import Complaints
 from tests.simulation.streams import GoneError, HttpStream, KafkaStream, Stream
 from tests.simulation.world import KAFKA_PORT
 
-TEXT_PORT = 9094
+TEXT_PORT, OLD_PORT = 9094, 9093
 METADATA, METADATA_VERSION = 3, 9
 # Requests on one connection before it is closed, and connections before a healthy client asks.
 _BURST, _CONNECTIONS = 8, 10
@@ -72,6 +74,23 @@ def http_requests(chance: random.Random) -> list[bytes]:
     return found
 
 
+def old_requests() -> list[bytes]:
+    """One of each request of Kafka 0.7, without its size."""
+    payload = b"payload"
+    message = struct.pack(">ibbI", len(payload) + 6, 1, 0, zlib.crc32(payload)) + payload
+    packed = gzip.compress(message * 3, mtime=0)
+    wrapper = struct.pack(">ibbI", len(packed) + 6, 1, 1, zlib.crc32(packed)) + packed
+    place = struct.pack(">h", 1) + b"t" + struct.pack(">i", 0)
+    fetch, offsets = struct.pack(">qi", 0, 4096), struct.pack(">qi", -1, 10)
+    found = [struct.pack(">h", 1) + place + fetch, struct.pack(">h", 4) + place + offsets]
+    for messages in (message, wrapper):
+        sized = struct.pack(">i", len(messages)) + messages
+        found.append(struct.pack(">h", 0) + place + sized)
+        found.append(struct.pack(">hh", 3, 2) + (place + sized) * 2)
+    found.append(struct.pack(">hh", 2, 2) + (place + fetch) * 2)
+    return found
+
+
 class _Door:
     """How a door is spoken to: its port, good requests, and how a changed one is put on the wire."""
 
@@ -93,6 +112,7 @@ def doors(seed: int) -> dict[str, _Door]:
         "kafka-door": _Door(KAFKA_PORT, list(kafka_requests()), "sized"),
         "http-door": _Door(HTTP_PORT, http_requests(random.Random(seed)), "raw"),
         "text-door": _Door(TEXT_PORT, LINES, "lines"),
+        "kafka07-door": _Door(OLD_PORT, old_requests(), "sized"),
     }
 
 
@@ -125,6 +145,7 @@ class _Attack:
                 Endpoint("http", "127.0.0.1", HTTP_PORT),
                 Endpoint("kafka", "127.0.0.1", KAFKA_PORT),
                 Endpoint("text", "127.0.0.1", TEXT_PORT),
+                Endpoint("kafka07", "127.0.0.1", OLD_PORT, (("magic", "1"),)),
             ),
             max_partitions_per_topic=20,
             max_partitions=2000,

@@ -30,6 +30,7 @@ from core.protocol.text import LineError
 from core.protocol.text import parse as parse_line
 from core.records.batch import batches, build_batch, check_crc, read_records
 from core.records.conversion import up_convert
+from core.records.legacy_messages import encode_legacy_message, parse_legacy_messages
 from core.records.message_set import encode_plain, wrap
 from core.records.record import NewRecord
 from core.records.validation import validate_produce
@@ -142,6 +143,18 @@ def _message_sets() -> list[bytes]:
 
 def _message_set(data: bytes) -> None:
     up_convert(data, TopicConfig(), now_ms=NOW, max_bytes=LIMIT)
+
+
+def _legacy_messages() -> list[bytes]:
+    found = []
+    for magic in (0, 1):
+        plain = encode_legacy_message(magic, b"one") + encode_legacy_message(magic, b"")
+        found.append(plain)
+    return [*found, *(encode_legacy_message(1, b"inner" * 9, codec) for codec in (1, 2))]
+
+
+def _legacy(data: bytes) -> None:
+    parse_legacy_messages(data, max_bytes=LIMIT)
 
 
 # --- HTTP ---------------------------------------------------------------------------------------------------
@@ -270,6 +283,7 @@ def parsers() -> Iterator[Parser]:
     yield Parser("record-batch", _batches, _batch, typed)
     yield Parser("records", _batches, _records, typed)
     yield Parser("message-set", _message_sets, _message_set, typed)
+    yield Parser("legacy-messages", _legacy_messages, _legacy, typed)
     yield Parser("produce-body", lambda: BODIES, _produce_body, ())
     yield Parser("cursor", _cursors, _cursor, ())
     yield Parser("line", lambda: LINES, parse_line, (LineError,))
