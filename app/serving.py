@@ -120,7 +120,8 @@ def write_listeners(data_dir: Path, endpoints: Sequence[Endpoint]) -> None:
 def announcement(config: Config, endpoints: Sequence[Endpoint]) -> str:
     """What is printed at the start: what listens where, and a line to try."""
     lines = [f"Sluice {VERSION}, data in {config.data_dir}"]
-    lines += [f"  {_door(endpoint):6} {endpoint}" for endpoint in endpoints]
+    width = max([len("Kafka "), *(len(_door(endpoint)) for endpoint in endpoints)])
+    lines += [f"  {_door(endpoint):{width}} {endpoint}" for endpoint in endpoints]
     http = next((e for e in endpoints if e.scheme == "http"), None)
     if http is not None:
         lines.append(
@@ -132,7 +133,9 @@ def announcement(config: Config, endpoints: Sequence[Endpoint]) -> str:
 
 
 def _door(endpoint: Endpoint) -> str:
-    return {"http": "HTTP", "kafka": "Kafka"}.get(endpoint.scheme, endpoint.scheme)
+    return {"http": "HTTP", "kafka": "Kafka", "kafka07": "Kafka 0.7", "text": "Lines"}.get(
+        endpoint.scheme, endpoint.scheme
+    )
 
 
 def reachable(endpoint: Endpoint) -> Endpoint:
