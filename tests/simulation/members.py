@@ -242,7 +242,7 @@ class ManagedConsumer(Client):
         super().__init__(world, name)
         self.stream = HttpStream(world.machine.network, HTTP_PORT)
         self.path = f"/api/v1/groups/{self.group}/consumers"
-        self._made = False
+        self._made = self._surely = False
         self._ack: str | None = None
         self._batch: dict[tuple[str, str, int], int] = {}
 
@@ -253,7 +253,8 @@ class ManagedConsumer(Client):
             status, answer = await self.stream.call("POST", self.path, body)
             if status not in (201, 409, 500, 503, 507):
                 raise self.broken(f"cannot be made: {status} {answer}")
-            self._made = status in (201, 409)
+            # 409 may speak of one that is being made, and is then not made because the disk is full.
+            self._made, self._surely = status in (201, 409), status == 201
         elif self._ack is not None and self.chance.random() < 0.3:
             await self._acknowledge()
         else:
@@ -290,6 +291,9 @@ class ManagedConsumer(Client):
             self._ack, self._batch = None, {}
             return
         if status in (409, 429, 500, 503, 507):
+            return
+        if status == 404 and not self._surely:
+            self._made, self._ack, self._batch = False, None, {}
             return
         if status != 200:
             raise self.broken(f"a poll was refused: {status} {answer}")

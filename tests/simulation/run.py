@@ -31,7 +31,7 @@ from tests.simulation.world import FINISH_SECONDS, KAFKA_PORT, TEXT_PORT, Client
 
 CREATE_TOPICS, LIST_OFFSETS = 19, 2
 # Virtual seconds under faults; then peace, and the final reckoning.
-SECONDS = 25.0
+SECONDS = 20.0
 PARTITIONS = {"idem": 2, "rest": 2, "plain": 2, "compact": 1, OLD_TOPIC: 1}
 CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("idem", IdempotentProducer, 2),
