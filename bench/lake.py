@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.case import Figure, case
-from bench.load import PRODUCE, PRODUCE_VERSION, Connection, framed
+from bench.load import Connection
 from bench.server import broker
-from bench.spark import PARTITIONS, RECORDS, TOPIC, at_least, fill, session, yardstick
+from bench.spark import PARTITIONS, RECORDS, TOPIC, at_least, fill, session, write_everywhere, yardstick
 from core.protocol.messages.create_topics import CreatableTopic
-from core.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from core.records.batch import build_batch
 from core.records.record import NewRecord
 from tests.broker_process import BrokerProcess
@@ -69,15 +68,7 @@ def fill_json(server: BrokerProcess, records: int = JSON_RECORDS) -> int:
     ]
     batch = build_batch([NewRecord(value=json.dumps(value).encode()) for value in values], now_ms=now)
     count = -(-records // PARTITIONS // JSON_BATCH)
-    for partition in range(PARTITIONS):
-        data = TopicProduceData(
-            name=TOPIC, partition_data=[PartitionProduceData(partition, memoryview(batch))]
-        )
-        request = framed(
-            PRODUCE, PRODUCE_VERSION, ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data])
-        )
-        connection.socket.sendall(request)
-        connection.stream([request] * (count - 1), 4 + len(connection.receive()))
+    write_everywhere(connection, batch, count)
     connection.close()
     return count * JSON_BATCH * PARTITIONS
 

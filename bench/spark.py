@@ -39,12 +39,8 @@ WORKER_JOBS = 50
 MIB = 1024 * 1024
 
 
-def fill(server: BrokerProcess, records: int = RECORDS) -> int:
-    """Make the topic and write about so many records to it; answers how many there are."""
-    connection = Connection(server.kafka_address)
-    connection.create_topics([CreatableTopic(TOPIC, PARTITIONS, 1, [], [])])
-    batch = batch_of(BATCH_BYTES, BATCH_RECORDS)
-    count = -(-records // PARTITIONS // BATCH_RECORDS)
+def write_everywhere(connection: Connection, batch: bytes | bytearray, count: int) -> None:
+    """Write a batch to each partition of the topic, so many times."""
     for partition in range(PARTITIONS):
         data = TopicProduceData(
             name=TOPIC, partition_data=[PartitionProduceData(partition, memoryview(batch))]
@@ -55,6 +51,15 @@ def fill(server: BrokerProcess, records: int = RECORDS) -> int:
         connection.socket.sendall(request)
         answer_size = 4 + len(connection.receive())
         connection.stream([request] * (count - 1), answer_size)
+
+
+def fill(server: BrokerProcess, records: int = RECORDS) -> int:
+    """Make the topic and write about so many records to it; answers how many there are."""
+    connection = Connection(server.kafka_address)
+    connection.create_topics([CreatableTopic(TOPIC, PARTITIONS, 1, [], [])])
+    batch = batch_of(BATCH_BYTES, BATCH_RECORDS)
+    count = -(-records // PARTITIONS // BATCH_RECORDS)
+    write_everywhere(connection, batch, count)
     connection.close()
     return count * BATCH_RECORDS * PARTITIONS
 

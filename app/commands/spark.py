@@ -14,7 +14,10 @@ import click
 
 PROGRAM = "pipeline"
 _NEEDS = ("pyspark", "pyarrow", "yaml")
-_HOW = "Spark jobs need more than the gateway: pip install 'sluice[spark,lake]', and a Java runtime, 17 or newer."
+_HOW = (
+    "Spark jobs need more than the gateway: pip install '.[spark,lake]' in Sluice's directory, "
+    "and a Java runtime, 17 or newer."
+)
 
 
 @click.command(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from bisect import bisect_right
 from struct import Struct
 from typing import NamedTuple
 
@@ -153,14 +154,7 @@ class AddressIndex:
 
     def search(self, value: int, column: int) -> int:
         """The index of the last entry whose offset (0) or address (2) is at most `value`; −1 if there is none."""
-        low, high = 0, self.count
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[column] <= value:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
+        return bisect_right(range(self.count), value, key=lambda index: self.entry(index)[column]) - 1
 
     def add(self, entries: list[Entry]) -> None:
         """Entries behind the last one, in memory."""

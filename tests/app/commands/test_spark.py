@@ -25,4 +25,4 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
     result = CliRunner().invoke(main, ["spark", "run", "export"])
     assert result.exit_code == 2
     assert result.stderr.startswith("sluice: pyspark is not installed. ")
-    assert "pip install 'sluice[spark,lake]'" in result.stderr
+    assert "pip install '.[spark,lake]'" in result.stderr

@@ -1,7 +1,7 @@
 // The npm clients of Kafka 0.7 behind a pipe: one JSON command a line in, one JSON line out, in order. See child.py.
 // Arguments: the client's name (kafka or prozess), host, port. Offsets are byte addresses.
 'use strict'
-const readline = require('node:readline')
+const { serve } = require('./child.js')
 const [name, host, port] = [process.argv[2], process.argv[3], Number(process.argv[4])]
 const READ_MS = 25000
 
@@ -90,19 +90,4 @@ const prozess = {
   }
 }
 
-async function main () {
-  const verbs = { kafka, prozess }[name]
-  for await (const line of readline.createInterface({ input: process.stdin })) {
-    const command = JSON.parse(line)
-    let answer
-    try {
-      answer = { result: await verbs[command.verb](command) }
-    } catch (error) {
-      answer = { error: { code: typeof error.code === 'number' ? error.code : null, message: String(error.message || error) } }
-    }
-    process.stdout.write(JSON.stringify(answer) + '\n')
-  }
-  process.exit(0)
-}
-
-main()
+serve({ kafka, prozess }[name])

@@ -1,6 +1,6 @@
 // kafkajs behind a pipe: one JSON command a line in, one JSON line out, in order. See kafka_js.py.
 'use strict'
-const readline = require('node:readline')
+const { serve } = require('./child.js')
 const zlib = require('node:zlib')
 const lz4 = require('lz4-napi')
 const snappy = require('snappyjs')
@@ -205,19 +205,8 @@ function codeOf (error) {
 
 const shown = error => ({ code: codeOf(error), message: String(error.message) })
 
-async function main () {
-  for await (const line of readline.createInterface({ input: process.stdin })) {
-    const command = JSON.parse(line)
-    let answer
-    try {
-      answer = { result: await verbs[command.verb](command) }
-    } catch (error) {
-      answer = { error: shown(error) }
-    }
-    process.stdout.write(JSON.stringify(answer) + '\n')
-  }
+async function finish () {
   for (const client of Object.values(open)) await client.disconnect()
-  process.exit(0)
 }
 
-main()
+serve(verbs, { shown, finish })

@@ -1,6 +1,6 @@
 // kafka-node behind a pipe: one JSON command a line in, one JSON line out, in order. See child.py.
 'use strict'
-const readline = require('node:readline')
+const { serve } = require('./child.js')
 const snappy = require('snappyjs')
 
 // kafka-node takes snappy from a package that must be compiled; another one stands in for it.
@@ -90,18 +90,4 @@ const verbs = {
   }
 }
 
-async function main () {
-  for await (const line of readline.createInterface({ input: process.stdin })) {
-    const command = JSON.parse(line)
-    let answer
-    try {
-      answer = { result: await verbs[command.verb](command) }
-    } catch (error) {
-      answer = { error: { code: typeof error.code === 'number' ? error.code : null, message: String(error.message || error) } }
-    }
-    process.stdout.write(JSON.stringify(answer) + '\n')
-  }
-  process.exit(0)
-}
-
-main()
+serve(verbs)
