@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -61,15 +62,22 @@ def read_stream(spark: SparkSession, settings: Streaming, *, headers: bool = Tru
 
 def to_topic(records: DataFrame, bootstrap: str, topic: str) -> DataStreamWriter:
     """A stream of key, value, headers, timestamp into a topic: at least once; marks tell duplicates."""
-    return (
-        records.writeStream.format(SOURCE).option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
-    )
+    stream = _without_null_headers(records).writeStream.format(SOURCE)
+    return stream.option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
 
 
 def write_topic(records: DataFrame, bootstrap: str, topic: str) -> None:
     """Rows of key, value, headers, timestamp into a topic, once; an error if one of them was not taken."""
     options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
-    records.write.format(SOURCE).mode("append").options(**options).save()
+    _without_null_headers(records).write.format(SOURCE).mode("append").options(**options).save()
+
+
+def _without_null_headers(records: DataFrame) -> DataFrame:
+    """To a topic null and empty are the same; to Spark a column of nulls is slow (see `pipeline.lake.null_lists`)."""
+    if "headers" not in records.columns:
+        return records
+    empty = f.array().cast(records.schema["headers"].dataType)
+    return records.withColumn("headers", f.coalesce("headers", empty))
 
 
 class Meter:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from pipeline.lake.errors import BadRecordError
 from pipeline.lake.files import Staged
+from pipeline.lake.null_lists import hide
 from pipeline.lake.staging import RESULT_SCHEMA, stage
 from pipeline.lake.table import LakeTable
 
@@ -80,7 +81,7 @@ class LakeSink:
             reason=names.reason,
         )
         together = Staged()
-        for row in batch.mapInArrow(stage(layout), RESULT_SCHEMA).collect():
+        for row in hide(batch).mapInArrow(stage(layout), RESULT_SCHEMA).collect():
             one = msgspec.json.decode(row["result"], type=Staged)
             together.files.extend(one.files)
             together.rejected += one.rejected

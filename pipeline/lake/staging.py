@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.lake.files import DataFile, Rejected, Staged, file_name, hive_directory, hive_value
+from pipeline.lake.null_lists import reveal
 
 IN_PROGRESS = ".inprogress"
 RESULT_SCHEMA = "result string"
@@ -139,6 +140,7 @@ class _Stage:
 
     def write(self, batch: pa.RecordBatch) -> None:
         layout = self._layout
+        batch = reveal(batch)
         if layout.reason is not None:
             batch = self._take_out_rejected(batch, layout.reason)
         if not batch.num_rows:
