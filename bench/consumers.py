@@ -7,6 +7,7 @@ import statistics
 import time
 from typing import Any
 
+from bench import floors
 from bench.case import Figure, case, least_of
 from bench.groups import broker_without_delay
 from bench.http import Http, post
@@ -62,7 +63,7 @@ def managed_poll(repeats: int) -> list[Figure]:
         http.close()
     median = statistics.median(waits)
     return [
-        Figure("managed poll: append to answer, p50", median, "ms", 10, samples=waits),
+        Figure("managed poll: append to answer, p50", median, "ms", 10, floors.echo_ms(), waits),
         Figure("  p99", statistics.quantiles(waits, n=100)[98], "ms", samples=waits),
-        least_of("  poll of 10 records with its ack, CPU", costs, "µs"),
+        least_of("  poll of 10 records with its ack, CPU", costs, "µs", floor=floors.echo_us(len(body))),
     ]

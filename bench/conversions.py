@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from bench import floors
 from bench.case import Figure, case, least_of
 from core.records.batch import build_batch
 from core.records.conversion import down_convert, up_convert
@@ -40,7 +41,7 @@ def up_conversion(repeats: int) -> list[Figure]:
         convert = partial(up_convert, data, TopicConfig(), now_ms=NOW, max_bytes=ENOUGH)
         samples = [one * MICRO for one in _cost(convert, 200, repeats)]
         what = f"up-conversion from magic {magic}, {len(data) / 1024:.1f} KB, 100 messages"
-        figures.append(least_of(what, samples, "µs", 150))
+        figures.append(least_of(what, samples, "µs", 150, floors.copy_us(len(data))))
     return figures
 
 
@@ -56,5 +57,5 @@ def down_conversion(repeats: int) -> list[Figure]:
             convert = partial(down_convert, data, magic, first_offset=0, max_bytes=ENOUGH)
             samples = [one * MILLI for one in _cost(convert, 5, repeats)]
             what = f"down-conversion of {len(data) / 1e6:.2f} MB to magic {magic}, records of {size} B"
-            figures.append(least_of(what, samples, "ms", 8))
+            figures.append(least_of(what, samples, "ms", 8, floors.copy_us(len(data)) / 1000))
     return figures

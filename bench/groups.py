@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench import floors
 from bench.case import Figure, case, least_of, median_of
-from bench.load import Connection, framed
+from bench.load import WINDOW, Connection, framed
 from bench.server import CORES, measured_cpu, resident_bytes
 from bench.size import seconds_to_first_answer
 from core.protocol.codec import decode_response
@@ -33,6 +34,8 @@ KIB = 1024
 COMMIT, JOIN, HEARTBEAT, SYNC, DESCRIBE = 8, 11, 12, 14, 15
 COMMIT_VERSION, JOIN_VERSION, HEARTBEAT_VERSION, SYNC_VERSION, DESCRIBE_VERSION = 8, 3, 4, 3, 0
 PARTITIONS = 10
+# Requests of a member in a round, and about how many bytes each has.
+ROUND, ASKED = 2, 200
 # Committers that take part in one fsync, as the connections of so many consumers.
 COMMITTERS = 100
 # The initial delay is for people's groups; here it would be all there is to measure.
@@ -149,7 +152,7 @@ def heartbeat(repeats: int) -> list[Figure]:
                 with measured_cpu(server) as used:
                     connection.stream([request] * 5000, answer_size)
                 samples.append(used[0] / 5000 * MICRO)
-    return [least_of("heartbeat", samples, "µs/request", 15)]
+    return [least_of("heartbeat", samples, "µs/request", 15, floors.echo_us(len(request), WINDOW))]
 
 
 @case
@@ -176,7 +179,7 @@ def commit(repeats: int) -> list[Figure]:
             cpu.append(used[0] / commits * MICRO)
             rate.append(commits * PARTITIONS / (time.monotonic() - begin))
     return [
-        least_of("commit of 10 partitions, durable", cpu, "µs/request", 60),
+        least_of("commit of 10 partitions, durable", cpu, "µs/request", 60, floors.echo_us(len(frame))),
         Figure(
             "committed offsets, 100 consumers (at least 20,000)", max(rate), "offsets/s", None, 20_000, rate
         ),
@@ -213,8 +216,9 @@ async def _many_groups(repeats: int) -> list[Figure]:
             begin = time.monotonic()
             await asyncio.gather(*(lane(number, form=False) for number in range(lanes)))
             samples.append(time.monotonic() - begin)
+    floor = groups * 3 * ROUND * floors.echo_us(ASKED) / MICRO
     return [
-        median_of("a rebalance of each of 1,000 groups of 3", samples, "s", 10),
+        median_of("a rebalance of each of 1,000 groups of 3", samples, "s", 10, floor),
         Figure("memory of one member, broker and all", memory, "KiB", 10),
     ]
 
@@ -237,7 +241,9 @@ async def _large_group(repeats: int) -> list[Figure]:
             begin = time.monotonic()
             await rebalance(group, members, [leader.member_id] + [""] * 499, watch)
             samples.append(time.monotonic() - begin)
-    return [median_of("500 members join and sync", samples, "s", 2)]
+    return [
+        median_of("500 members join and sync", samples, "s", 2, 500 * ROUND * floors.echo_us(ASKED) / MICRO)
+    ]
 
 
 @case
@@ -257,4 +263,4 @@ def groups_start(repeats: int) -> list[Figure]:
         for _ in range(min(repeats, 5)):
             samples.append(seconds_to_first_answer(server))
             server.stop()
-    return [median_of("start with 10,000 groups, 100,000 offsets", samples, "s", 2)]
+    return [median_of("start with 10,000 groups, 100,000 offsets", samples, "s", 2, floors.bare_start())]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench import floors
 from bench.case import Figure, case, least_of
 from bench.load import Connection, batch_of, produce_frame
 from bench.server import CORES, broker, cpu_ns, touch_memory
@@ -94,7 +95,7 @@ def follower_16k(repeats: int) -> list[Figure]:
             samples.append((cpu_ns(follower.pid) - before) / 1e9 / count * MICRO)
         connection.close()
     return [
-        least_of("follower, 16 KB batch", samples, "µs/batch", 40),
+        least_of("follower, 16 KB batch", samples, "µs/batch", 40, floors.append_us(BATCH, 100, count)),
         Figure("follower, behind at the end of 3,000 of them", min(behind), "s", samples=behind),
     ]
 
@@ -127,7 +128,14 @@ def acks_all(repeats: int) -> list[Figure]:
             followed.append(statistics.median(_round_trips(leader, count)))
     added = [two - one for one, two in zip(alone, followed, strict=True)]
     return [
-        Figure("acks=all, one record, one broker, p50", min(alone), "ms", samples=alone),
-        Figure("acks=all, one record, with a follower, p50", min(followed), "ms", samples=followed),
+        Figure("acks=all, one record, one broker, p50", min(alone), "ms", None, floors.durable_ms(), alone),
+        Figure(
+            "acks=all, one record, with a follower, p50",
+            min(followed),
+            "ms",
+            None,
+            floors.durable_ms(),
+            followed,
+        ),
         Figure("what a follower adds, p50", statistics.median(added), "ms", 2, samples=added),
     ]

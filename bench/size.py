@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench import floors
 from bench.case import Figure, case, least_of, median_of
 from bench.http import Http, get
 from bench.load import METADATA, Connection, batch_of, fetch_frame, framed, produce_frame
@@ -60,10 +61,10 @@ def start(repeats: int) -> list[Figure]:
             loaded.append(resident_bytes(server.pid) / MIB)
             server.kill()
     return [
-        median_of("start to first answer, empty directory", fresh, "s", 1),
-        median_of("start to first answer, after a clean stop", again, "s", 1),
+        median_of("start to first answer, empty directory", fresh, "s", 1, floors.bare_start()),
+        median_of("start to first answer, after a clean stop", again, "s", 1, floors.bare_start()),
         least_of("the same, processor time", work, "s"),
-        median_of("resident memory, idle", idle, "MiB", 80),
+        median_of("resident memory, idle", idle, "MiB", 80, floors.bare_memory()),
         median_of("  after the first request for a control route", loaded, "MiB"),
         median_of("  that request, which loads them", first, "s"),
     ]
@@ -85,7 +86,7 @@ def memory_2gb(repeats: int) -> list[Figure]:
             connection.receive()
         connection.close()
         resident = resident_bytes(server.pid) / MIB
-    return [Figure("resident memory, after 2 GB in and 2 GB out", resident, "MiB", 150)]
+    return [Figure("resident memory, after 2 GB in and 2 GB out", resident, "MiB", 150, floors.bare_memory())]
 
 
 @case
@@ -114,9 +115,11 @@ def topics_10k(repeats: int) -> list[Figure]:
         server.kill()
         killed = seconds_to_first_answer(server)
     return [
-        median_of("10,000 partitions: start after a clean stop", starts, "s", 3),
+        median_of("10,000 partitions: start after a clean stop", starts, "s", 3, floors.bare_start()),
         Figure("10,000 partitions: start after a kill", killed, "s"),
         Figure("10,000 partitions: resident memory", resident, "MiB"),
         Figure("10,000 partitions: open descriptors", files, ""),
-        least_of("10,000 partitions: Metadata of all", metadata, "µs/request"),
+        least_of(
+            "10,000 partitions: Metadata of all", metadata, "µs/request", floor=floors.echo_us(answer_size)
+        ),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from bench import floors
 from bench.bystander import Bystander, percentile
 from bench.case import Figure, case, median_of
 from bench.http import get
@@ -63,7 +64,7 @@ def sse(repeats: int) -> list[Figure]:
                 samples.append(cost)
                 lags.append(lag * 1000)
         what = f"SSE: 100 listeners, 10,000 records/s in batches of {batch}"
-        figures.append(median_of(what, samples, "µs/event", 15))
+        figures.append(median_of(what, samples, "µs/event", 15, floors.echo_us(210 * batch) / batch))
         figures.append(median_of("  the last event after the last produce", lags, "ms"))
     return figures
 
@@ -97,7 +98,9 @@ def long_polls(repeats: int) -> list[Figure]:
             polls.again()
             time.sleep(1)
         figures.append(median_of("  TCP produce p99 while all wake", slow, "ms", 20))
-        figures.append(median_of("  server CPU for waking and answering", cost, "µs/poll"))
+        figures.append(
+            median_of("  server CPU for waking and answering", cost, "µs/poll", floor=floors.echo_us(500))
+        )
         figures.append(median_of("  until all are answered", took, "ms"))
         polls.close()
         connection.close()

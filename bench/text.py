@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from bench import floors
 from bench.case import Figure, case, least_of
 from bench.load import WINDOW
 from bench.server import CORES, broker, measured_cpu
@@ -40,6 +41,6 @@ def text_produce(repeats: int) -> list[Figure]:
         five = _lines(server, line, 3000, WINDOW, repeats)
         one = _lines(server, line, 3000, 1, repeats)
     return [
-        least_of("text PRODUCE, 200 B", five, "µs/line", 60),
-        least_of("text PRODUCE, 200 B, one at a time", one, "µs/line"),
+        least_of("text PRODUCE, 200 B", five, "µs/line", 60, floors.echo_us(len(line), WINDOW)),
+        least_of("text PRODUCE, 200 B, one at a time", one, "µs/line", floor=floors.echo_us(len(line))),
     ]
