@@ -1,8 +1,9 @@
 """Running the application: sockets, signals, and what is told about where it listens.
 
-The order of a stop. The first SIGTERM or Ctrl-C drains the broker, which answers every waiting poll; then the
-HTTP server finishes what is under way and closes; then the broker flushes and writes its clean-shutdown marker.
-A second signal ends the process at once, as a crash would: nothing acknowledged is lost by that.
+The order of a stop. The first SIGTERM, Ctrl-C or SIGHUP (the terminal is gone) drains the broker, which answers
+every waiting poll; then the HTTP server finishes what is under way and closes; then the broker flushes and writes
+its clean-shutdown marker. A second signal ends the process at once, as a crash would: nothing acknowledged is lost
+by that.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import asyncio
 import contextlib
 import gc
 import json
+import logging
 import os
 import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import uvicorn
 
@@ -26,6 +29,8 @@ from app.main import Application, create_app
 from app.version import VERSION
 from core.config import Config, Endpoint
 from core.errors import StartupError
+
+log = logging.getLogger(__name__)
 
 LISTENERS_FILE = "listeners.json"
 BACKLOG = 2048
@@ -58,6 +63,8 @@ class HttpServer(uvicorn.Server):
 
 # Objects made before the collector looks for cycles. Requests make few that last; 700 is Python's default.
 _COLLECT_AFTER = 20_000
+# The number of stderr.
+_LAST_STANDARD = 2
 
 
 def bind(endpoints: Sequence[Endpoint]) -> list[socket.socket]:
@@ -107,14 +114,33 @@ def real_endpoint(endpoint: Endpoint, bound: socket.socket) -> Endpoint:
 
 
 def write_listeners(data_dir: Path, endpoints: Sequence[Endpoint]) -> None:
-    """Write the URLs of all listeners to `listeners.json`, a JSON array; readers see the old file or the new."""
+    """Write the URLs of all listeners to `listeners.json`, a JSON array; readers see the old file or the new.
+
+    On a full disk the broker comes up for reading: then there is no such file, and a warning says so.
+    """
     path = data_dir / LISTENERS_FILE
     temporary = path.with_suffix(".tmp")
     try:
+        temporary.touch(mode=0o600)
         temporary.write_text(json.dumps([str(e) for e in endpoints], indent=2) + "\n")
         temporary.replace(path)
     except OSError as error:
-        raise StartupError(f"Cannot write {path}: {error.strerror}.") from None
+        log.warning("cannot write %s: %s", path, error.strerror)
+        for left in (temporary, path):
+            with contextlib.suppress(OSError):
+                left.unlink()
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print for whoever may watch. A terminal that was closed or a full disk behind `>` must not stop the broker."""
+    stream = stream or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        # What is left in the stream's buffer would fail once more at the exit.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def announcement(config: Config, endpoints: Sequence[Endpoint]) -> str:
@@ -158,7 +184,7 @@ async def serve(config: Config) -> None:
                 app.gateway.http_endpoints = bound
                 endpoints = [*bound, *app.server.endpoints]
                 write_listeners(Path(config.data_dir), endpoints)
-                print(announcement(config, endpoints), flush=True)
+                say(announcement(config, endpoints))
                 _settle_garbage()
                 app.control.when_loaded = gc.freeze
                 await server.serve(sockets=sockets)
@@ -204,23 +230,34 @@ def _signals(app: Application, server: HttpServer) -> Iterator[None]:
 
     def handle(number: signal.Signals) -> None:
         if server.should_exit:
-            print("Stopped at once.", file=sys.stderr, flush=True)
+            say("Stopped at once.", sys.stderr)
             os._exit(128 + number)
-        print("Stopping.", flush=True)
+        say("Stopping.")
         app.drain()
         server.stop()
 
-    for number in SIGNALS:
+    # nohup has it ignored, and so shall it stay.
+    hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
+    heard = [*SIGNALS, *hung_up]
+    for number in heard:
         loop.add_signal_handler(number, handle, number)
     try:
         yield
     finally:
-        for number in SIGNALS:
+        for number in heard:
             loop.remove_signal_handler(number)
+
+
+def _occupy_standard_streams() -> None:
+    """Put /dev/null where a parent has closed stdin, stdout or stderr: else a socket would get that number."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
+        pass
+    os.close(descriptor)
 
 
 def run(config: Config) -> int:
     """Run until stopped; the exit code. A start that fails is one line on stderr."""
+    _occupy_standard_streams()
     try:
         import uvloop
 

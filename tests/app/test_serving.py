@@ -14,6 +14,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -165,7 +166,7 @@ def test_a_second_process_is_refused_with_the_pid_of_the_first(broker: BrokerPro
 # --- stop ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_answers_waiting_polls_and_stops_cleanly(
     broker: BrokerProcess, number: signal.Signals
 ) -> None:
@@ -221,6 +222,50 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         process.process = None
 
 
+# --- whoever started it is gone -----------------------------------------------------------------------------
+
+
+def started(tmp_path: Path, before: str = 'exec "$@"', **how: Any) -> tuple[subprocess.Popen[bytes], Path]:
+    """A broker in a child process as a shell starts it by `before`, once it is there; and its directory."""
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "app", "serve", "--data-dir", str(data)]
+    command += ["--listener", "http://127.0.0.1:0", "--listener", "kafka://127.0.0.1:0"]
+    command = ["sh", "-c", before, "sh", *command]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, **how)
+    until(lambda: (data / "listeners.json").exists() or process.poll() is not None)
+    return process, data
+
+
+def test_a_broker_whose_output_nobody_reads_any_more_stops_in_order(tmp_path: Path) -> None:
+    process, data = started(tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    process.terminate()
+    assert process.wait(20) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert (data / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("where", [">/dev/full", ">&-"])
+def test_a_broker_that_cannot_print_runs_all_the_same(tmp_path: Path, where: str) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        process, data = started(tmp_path, f'exec "$@" {where}', stderr=log)
+    process.terminate()
+    assert process.wait(20) == 0
+    assert (tmp_path / "log").read_bytes() == b""
+    assert (data / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_under_nohup_stays_when_its_terminal_goes(tmp_path: Path) -> None:
+    process, _ = started(tmp_path, "trap '' HUP; exec \"$@\"", stdout=subprocess.DEVNULL)
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+
+
 # --- pieces -------------------------------------------------------------------------------------------------
 
 
@@ -255,8 +300,14 @@ def test_the_listeners_file_is_replaced_whole(tmp_path: Path) -> None:
     write_listeners(tmp_path, [Endpoint("kafka", "::1", 2)])
     assert json.loads((tmp_path / "listeners.json").read_text()) == ["kafka://[::1]:2"]
     assert [file.name for file in tmp_path.iterdir()] == ["listeners.json"]
-    with pytest.raises(StartupError, match="Cannot write"):
-        write_listeners(tmp_path / "nowhere", [])
+    assert (tmp_path / "listeners.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_listeners_file_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_listeners(tmp_path / "nowhere", [])
+    assert "cannot write" in caplog.text
 
 
 async def test_waiting_polls_hold_no_thread(broker: BrokerProcess) -> None:
