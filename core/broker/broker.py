@@ -20,13 +20,13 @@ from core.broker.replicas import METADATA, METADATA_ID
 from core.broker.roles import RoleVerbs
 from core.clock import Clock
 from core.config import Config
-from core.errors import StartupError
+from core.errors import BrokerError, StartupError
 from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log
 from core.log.manager import LogManager
-from core.metadata.store import Store
-from core.metadata.topics import load_settings, load_topics, put_setting
+from core.metadata.store import CARRY_OVER, Store
+from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.records.partitioner import StickyPartitions
 from core.replication.memory import HIGH_WATERMARKS, ROLES, Memory
 from core.topic_config import parse_topic_config
@@ -60,6 +60,8 @@ class Broker(RoleVerbs):
         self._sticky = StickyPartitions()
         self._changing = {}
         self._background: list[asyncio.Task[None]] = []
+        # Jobs of the store when its write-ahead log was last carried over.
+        self._carried_over = 0
 
     async def open(self) -> None:
         """Read the metadata, recover the logs where the last stop was not clean, start the background work.
@@ -82,7 +84,10 @@ class Broker(RoleVerbs):
         ]
         if self.config.peers:
             held.append((METADATA, METADATA_ID, parse_topic_config(_METADATA_CONFIG)))
-        self.logs.load(held)
+        self._deleted = deleted_topics(settings)
+        if not settings and not self._topics and not self.config.peers:
+            self._refuse_lost_metadata()
+        self.logs.load(held, self._deleted)
         if self.config.peers:
             self._open_cluster()
         else:
@@ -99,6 +104,16 @@ class Broker(RoleVerbs):
             self.cluster.start()
             self._background.append(asyncio.create_task(self.metadata.run()))
         self.ready = True
+
+    def _refuse_lost_metadata(self) -> None:
+        """A database in which nothing was ever stored, beside logs: it is not the one that belongs to them."""
+        found = self.logs.with_records()
+        if found:
+            raise StartupError(
+                f"{self.config.data_dir}/{DATABASE} is empty, but there are records of {', '.join(found[:3])}"
+                f"{' and others' if len(found) > 3 else ''} here: the database was lost. Restore it from a copy, or "
+                "choose another directory with --data-dir; the logs are intact."
+            )
 
     def _open_cluster(self) -> None:
         """Take the replicas as the last run left them; who leads what is found out once the doors are open."""
@@ -235,6 +250,9 @@ class Broker(RoleVerbs):
             await asyncio.sleep(interval_ms / 1000)
             try:
                 await step()
+            except (OSError, BrokerError) as error:
+                # A disk that is full or broken, most likely; where it was needed, somebody was told.
+                log.error("background work failed: %s", error)
             except Exception:
                 # A failed background step must not end the rhythm: the next one tries again.
                 log.exception("background work failed")
@@ -262,12 +280,18 @@ class Broker(RoleVerbs):
                 self._flush(one)
 
     async def _checkpoint(self) -> None:
-        """fsync what is dirty, then note the recovery points, so that a crash leaves a short tail to scan."""
+        """fsync what is dirty, then note the recovery points, so that a crash leaves a short tail to scan.
+
+        What was committed is carried over into the database file: nothing older hangs on SQLite's `-wal`.
+        """
         waits = [w for one in self.logs.unflushed() if (w := self._flush(one)) is not None]
         await asyncio.gather(*waits, return_exceptions=True)
         task = self.logs.begin_checkpoint()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, task.run)
+        if self.counters.committed_jobs != self._carried_over:
+            await self.store.submit([CARRY_OVER], local=True)
+            self._carried_over = self.counters.committed_jobs
         if self.metadata is not None:
             await loop.run_in_executor(None, self._high_watermarks_task())
             await self.metadata.shorten()

@@ -124,6 +124,8 @@ class BrokerState:
         self.foreign_groups = ForeignGroups()
         self._topics: dict[str, TopicInfo] = {}
         self._topic_names: dict[UUID, str] = {}
+        # Deleted topics whose files are out of the way, and of whom the store still says so.
+        self._deleted: set[UUID] = set()
         self._next_producer_id = 0
         # A number for each topic that is another one after every append to it and every change of it: whoever
         # reads all partitions of a topic knows by it whether there is anything to look for.

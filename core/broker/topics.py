@@ -2,22 +2,27 @@
 
 Order of effects. A topic exists once its row is committed; the directories of its partitions follow. So a
 crash between the two leaves a topic with empty partitions, never directories that belong to nobody. Deleting
-goes the same way: first the row, then the directories; what a crash leaves of them is swept at the next start.
+goes the same way: first the row, then the directories; what a crash leaves of them is swept at the next start, by
+what the row's transaction has noted. Directories of which nothing is known are never removed (`core.log.manager`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from core.broker.state import BrokerState, TopicInfo
 from core.errors import BrokerError, ErrorCode
-from core.metadata.topics import put_topic, remove_topic
+from core.metadata.store import CARRY_OVER, Effect
+from core.metadata.topics import forget_deletions, note_deletion, put_topic, remove_topic
 from core.records.partitioner import StickyPartitions
 from core.topic_config import DEFINITIONS, Definition, definition, parse_topic_config
 from core.types import TopicPartition
+
+log = logging.getLogger(__name__)
 
 MAX_TOPIC_NAME = 249
 MIN_INSYNC = "min.insync.replicas"
@@ -266,11 +271,37 @@ class TopicVerbs(BrokerState):
     async def _apply(self, before: TopicInfo | None, after: TopicInfo | None) -> None:
         if after is None:
             assert before is not None
-            await self.store.submit([remove_topic(before.name)])
+            # The death of the process before the files follow must not make them strays, so it is noted whose
+            # they are; with the next deletion it is forgotten, so that there is no second commit.
+            swept = tuple(self._deleted)
+            forget, note = forget_deletions(swept), note_deletion(before.topic_id)
+            await self.store.submit([remove_topic(before.name), forget, note, CARRY_OVER])
             self._drop(before)
-        else:
-            await self.store.submit([put_topic(after.row)])
+            self._deleted.difference_update(swept)
+            self._deleted.add(before.topic_id)
+            return
+        await self.store.submit([put_topic(after.row), CARRY_OVER])
+        try:
             await self._adopt(before, after)
+        except BrokerError:
+            await self._take_back(before, after)
+            raise
+
+    async def _take_back(self, before: TopicInfo | None, after: TopicInfo) -> None:
+        """The disk took a change of a topic, but not the directories: what was refused must not be there later."""
+        if before is None:
+            self.replicas.remove(after.name)
+            self.logs.delete(after.name)
+            self._deleted.add(after.topic_id)
+            undo: list[Effect] = [remove_topic(after.name), note_deletion(after.topic_id)]
+        else:
+            undo = [put_topic(before.row)]
+        try:
+            await self.store.submit([*undo, CARRY_OVER])
+        except BrokerError as error:
+            log.warning(
+                "topic %s is refused now, but may be there after a restart: %s", after.name, error.message
+            )
 
     def _drop(self, before: TopicInfo) -> None:
         """A topic is gone: forget it here as well."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 
 from core.log.checkpoint import PARTITION_METADATA
+from core.log.segment import LOG_SUFFIX
 from core.types import TopicPartition
 
 DELETE_SUFFIX = "-delete"
+# Of a partition that no topic is known to have, and that was not deleted either: nothing ever touches it again.
+STRAY_SUFFIX = "-stray"
 # What a file name may have at most, on all usual file systems.
 NAME_MAX = 255
 
@@ -20,9 +23,9 @@ def partition_of(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(number))
 
 
-def delete_name(name: str, unique: str) -> str:
-    """The name of a directory that is to be removed: `<topic>-<partition>.<hex>-delete`, cut to fit."""
-    ending = f".{unique}{DELETE_SUFFIX}"
+def set_aside(name: str, unique: str, suffix: str) -> str:
+    """The name of a directory that is out of the way: `<topic>-<partition>.<hex><suffix>`, cut to fit."""
+    ending = f".{unique}{suffix}"
     return name[: NAME_MAX - len(ending)] + ending
 
 
@@ -31,3 +34,9 @@ def is_ours(path: str) -> bool:
     with os.scandir(path) as entries:
         names = {entry.name for entry in entries}
     return not names or PARTITION_METADATA in names
+
+
+def holds_records(path: str) -> bool:
+    """Whether there is anything in the segments of a partition's directory."""
+    with os.scandir(path) as entries:
+        return any(entry.name.endswith(LOG_SUFFIX) and entry.stat().st_size for entry in entries)

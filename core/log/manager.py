@@ -3,13 +3,15 @@
     <data directory>/
       <topic>-<partition>/                  one log
       <topic>-<partition>.<hex>-delete/     a log that goes a little later
+      <topic>-<partition>.<hex>-stray/      a log of which nothing is known; a person decides
       recovery-point-offset-checkpoint      up to where each log is on the disk
       log-start-offset-checkpoint           where each log starts, if DeleteRecords moved it
       cleaner-offset-checkpoint             up to where each log is compacted
       .kafka_cleanshutdown                  there only after a clean shutdown
 
-Which partitions exist is said by the topic metadata, not by the directories: `load` takes the list, and what
-lies there besides is the rest of a deleted topic. After a clean shutdown `load` opens nothing.
+Which partitions exist is said by the topic metadata, not by the directories: `load` takes the list, and that of
+topics that were deleted, of which something may be left. What lies there besides is set aside and kept: the
+metadata may be an old copy, or another directory's. After a clean shutdown `load` opens nothing.
 
 What blocks (fsync, removal of large files) is handed out as a task whose `run` belongs in a thread.
 """
@@ -41,7 +43,14 @@ from core.log.checkpoint import (
 )
 from core.log.checkpoint_task import CheckpointFiles, CheckpointTask
 from core.log.context import LogContext
-from core.log.directories import DELETE_SUFFIX, delete_name, is_ours, partition_of
+from core.log.directories import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    holds_records,
+    is_ours,
+    partition_of,
+    set_aside,
+)
 from core.log.entry import LogEntry
 from core.log.flush import Chore
 from core.log.legacy_views import LegacyViews
@@ -78,17 +87,25 @@ class LogManager:
         self._holes_known = True
         # Whether the last shutdown was clean, so that logs need no check when they are opened.
         self._clean = False
+        # Topics that were deleted and whose directories may not be out of the way.
+        self._deleted: set[uuid.UUID] = set()
 
     # --- start ---------------------------------------------------------------------------------------------
 
-    def load(self, entries: Iterable[tuple[TopicPartition, uuid.UUID, TopicConfig]]) -> None:
+    def load(
+        self,
+        entries: Iterable[tuple[TopicPartition, uuid.UUID, TopicConfig]],
+        deleted: Iterable[uuid.UUID] = (),
+    ) -> None:
         """Take the partitions that exist. After a crash all their logs are checked now, else nothing is opened.
 
+        `deleted` are topics of which directories may be left, and which are removed now.
         Raises OSError if the data directory cannot be read. A log that cannot be opened does not stop the
         start: it answers KAFKA_STORAGE_ERROR.
         """
         with contextlib.suppress(FileExistsError):
             files.make_directory(self._root)
+        self._deleted = set(deleted)
         self._clean = files.read_whole(f"{self._root}/{CLEAN_SHUTDOWN}") is not None
         if self._clean:
             files.unlink(f"{self._root}/{CLEAN_SHUTDOWN}")
@@ -132,9 +149,19 @@ class LogManager:
             if tp in self._entries:
                 present.append(tp)
             elif is_ours(path):
-                logger.warning("%s belongs to no topic that exists and is removed", path)
-                self._discard(name)
+                self._clear(name, "belongs to no topic that exists")
         return present
+
+    def with_records(self) -> list[str]:
+        """The names of partitions whose directories hold records, whether anybody knows them or not."""
+        try:
+            with os.scandir(self._root) as directory:
+                found = [(e.name, e.path) for e in directory if e.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
+        return sorted(
+            name for name, path in found if partition_of(name) and is_ours(path) and holds_records(path)
+        )
 
     def _check(self, tp: TopicPartition) -> None:
         """Open a log after a crash, which checks it; keep it open only if it has something to be flushed."""
@@ -209,7 +236,7 @@ class LogManager:
             try:
                 files.make_directory(path)
             except FileExistsError:
-                self._discard(str(tp))
+                self._clear(str(tp), "is in the way of a new topic")
                 files.make_directory(path)
             files.write_whole(
                 f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), durable=False
@@ -235,23 +262,40 @@ class LogManager:
             self._background.forget(entry)
             if entry.log is not None:
                 entry.log.abandon()
-            self._discard(str(tp))
+            if not self._discard(str(tp)):
+                self._deleted.add(entry.topic_id)
         if gone:
             # A topic of the same name must not inherit the offsets of this one.
             with contextlib.suppress(OSError):
                 self.begin_checkpoint().run(durable=False)
 
-    def _discard(self, name: str) -> None:
+    def _clear(self, name: str, why: str) -> None:
+        """A directory that belongs to no topic: it goes if its topic was deleted or it is empty, else it is kept."""
+        path = f"{self._root}/{name}"
+        if read_topic_id(f"{path}/{PARTITION_METADATA}") in self._deleted or not holds_records(path):
+            logger.warning("%s %s and is removed", path, why)
+            self._discard(name)
+            return
+        kept = set_aside(name, self._clock.uuid4().hex, STRAY_SUFFIX)
+        try:
+            files.rename(path, f"{self._root}/{kept}")
+        except OSError as error:
+            logger.error("%s %s, and cannot be renamed: %s", path, why, error)
+        else:
+            logger.warning("%s %s; as its topic was not deleted, its records are kept in %s", path, why, kept)
+
+    def _discard(self, name: str) -> bool:
         """Move a partition's directory out of the way, and out of the data directory a little later."""
-        target = f"{self._root}/{delete_name(name, self._clock.uuid4().hex)}"
+        target = f"{self._root}/{set_aside(name, self._clock.uuid4().hex, DELETE_SUFFIX)}"
         try:
             files.rename(f"{self._root}/{name}", target)
         except FileNotFoundError:
-            return
+            return True
         except OSError as error:
             logger.error("%s cannot be removed: %s", name, error)
-            return
+            return False
         self._context.trash.add(target, self._clock.monotonic())
+        return True
 
     def _path(self, tp: TopicPartition) -> str:
         return f"{self._root}/{tp.topic}-{tp.partition}"
@@ -280,8 +324,8 @@ class LogManager:
         if found == entry.topic_id:
             return
         if found is not None:
-            logger.warning("%s holds another topic of the same name, which is removed", path)
-            self._discard(str(tp))
+            self._clear(str(tp), "holds another topic of the same name")
+            files.make_directory(path)
             entry.recovery_point, entry.log_start_offset, entry.cleaned_offset = 0, 0, 0
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileExistsError):

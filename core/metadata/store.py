@@ -8,6 +8,10 @@ hundreds of commits; without load it costs one.
 If a transaction of several jobs fails, each job is tried by itself, so that one bad job harms no other. A
 job that fails alone answers KAFKA_STORAGE_ERROR (the disk is full or broken) and nothing of it is stored.
 
+A commit is durable in the write-ahead log, `-wal`. What a transaction with `CARRY_OVER` holds, and all before it,
+stands in the database file as well before it is answered: should the `-wal` be lost or damaged, the topics are
+still known, and with them their logs.
+
 In a cluster the statements of a transaction go to the other brokers *before* it is committed here (`replicated`),
 so what is in SQLite is always a prefix of what the cluster has agreed on, and never has to be taken back. Until it
 is known whether they have them the transaction stays open, and nothing else is written; those who wait for it hear
@@ -62,6 +66,14 @@ class Rows:
 
 Effect = Rows | Callable[[Connection], None]
 
+# The last effect of a transaction that shall stand in the database file as well, not in the `-wal` alone.
+CARRY_OVER = Rows(text("SELECT 1"), [])
+
+# One line about commits that failed in so many seconds, or a full disk fills the log, too.
+_COMPLAIN_SECONDS = 5.0
+# SQLite's errors of a disk that is full or refuses: SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN.
+_DISK_ERRORS = {10, 13, 14}
+
 
 # Gives a transaction to the other brokers; the number behind the one it got. Raises BrokerError if it cannot.
 Ship = Callable[[bytes], Awaitable[int]]
@@ -97,6 +109,9 @@ class Store:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
+        # When a failed commit was last logged, and how many jobs have failed since.
+        self._complained = -_COMPLAIN_SECONDS
+        self._silent = 0
         # Whether changes go to other brokers; then `ship` is how, and without it there is no change.
         self.replicated = False
         self.ship: Ship | None = None
@@ -182,11 +197,24 @@ class Store:
     def _answer(self, jobs: list[_Job], seconds: float) -> None:
         self.counters.commits.note(seconds)
         self.counters.committed_jobs += len(jobs)
+        failed = [job.error for job in jobs if job.error is not None and not job.future.done()]
+        if failed:
+            self._complain(failed)
         _answer(jobs)
+
+    def _complain(self, errors: list[Exception]) -> None:
+        now = self._clock.monotonic()
+        if now - self._complained < _COMPLAIN_SECONDS:
+            self._silent += len(errors)
+            return
+        more = len(errors) - 1 + self._silent
+        log.error("metadata store: %s%s", _reason(errors[0]), f" ({more} more since)" if more else "")
+        self._complained, self._silent = now, 0
 
     def _commit(self, connection: Connection, jobs: list[_Job]) -> None:
         try:
             self._transaction(connection, jobs)
+            _carry_over(connection, jobs)
             return
         except _NotShippedError as error:
             # Not the fault of one of them.
@@ -200,6 +228,7 @@ class Store:
         for job in jobs:
             try:
                 self._transaction(connection, [job])
+                _carry_over(connection, [job])
             except _NotShippedError as error:
                 job.error = error.reason
             except Exception as error:
@@ -292,6 +321,19 @@ def _flush(connection: Connection, pending: Rows | None) -> None:
         connection.execute(pending.statement, pending.rows)
 
 
+def _carry_over(connection: Connection, jobs: list[_Job]) -> None:
+    """Copy the write-ahead log into the database file, if one of the jobs asks for it."""
+    if not any(job.effects and job.effects[-1] is CARRY_OVER for job in jobs):
+        return
+    try:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+    except Exception as error:
+        # The commit is durable without it.
+        log.warning("the write-ahead log cannot be carried over: %s", _reason(error))
+    finally:
+        connection.rollback()
+
+
 def _answer(jobs: list[_Job]) -> None:
     for job in jobs:
         if job.future.done():  # the caller has gone; the effect stands
@@ -299,24 +341,48 @@ def _answer(jobs: list[_Job]) -> None:
         if job.error is None:
             job.future.set_result(job.result)
         else:
-            log.error("metadata store: %s", job.error)
             job.future.set_exception(_refusal(job.error))
 
 
 def _refusal(error: Exception) -> BrokerError:
     if isinstance(error, BrokerError):
         return error
-    reason = error.orig if isinstance(error, DBAPIError) else error
     return BrokerError(
-        ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata store could not write ({reason}); nothing was changed."
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"The metadata store could not write ({_reason(error)}); nothing was changed.",
     )
+
+
+def _reason(error: Exception) -> object:
+    """What SQLite said, without the statement and its parameters."""
+    return error.orig if isinstance(error, DBAPIError) else error
 
 
 def _open_engine(path: Path, check: bool, recording: bool) -> Engine:
     path.touch(mode=0o600)  # SQLite gives its -wal and -shm files the mode of the database
+    try:
+        return _checked_engine(path, check, recording, sparing=False)
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF not in _DISK_ERRORS:
+            raise StartupError(f"Cannot open the metadata store {path}: {error.orig}.") from error
+        reason = error.orig
+    try:
+        engine = _checked_engine(path, check, recording, sparing=True)
+    except DBAPIError as error:
+        raise StartupError(f"Cannot open the metadata store {path}: {error.orig}.") from error
+    log.warning("%s was opened without its -shm file, for which there may be no space (%s)", path, reason)
+    return engine
+
+
+def _checked_engine(path: Path, check: bool, recording: bool, *, sparing: bool) -> Engine:
+    """The database, looked through and brought up to date. Raises DBAPIError, StartupError.
+
+    `sparing` keeps what is else in the -shm file in memory, so that the database opens on a full disk; until it is
+    closed no other process can read it.
+    """
     arguments: dict[str, Any] = {"factory": RecordingConnection} if recording else {}
     engine = create_engine(f"sqlite:///{path}", connect_args=arguments)
-    event.listen(engine, "connect", _set_pragmas)
+    event.listen(engine, "connect", _set_sparing_pragmas if sparing else _set_pragmas)
     try:
         if check:
             with engine.connect() as connection:
@@ -326,10 +392,16 @@ def _open_engine(path: Path, check: bool, recording: bool) -> Engine:
                     f"{path} is damaged ({verdict}). Restore it from a copy; the logs are intact."
                 )
         prepare(engine)
-    except DBAPIError as error:
+    except BaseException:
         engine.dispose()
-        raise StartupError(f"Cannot open the metadata store {path}: {error.orig}.") from error
+        raise
     return engine
+
+
+def _set_sparing_pragmas(connection: Any, record: object) -> None:
+    # Before the first look at the database, which would else map the -shm file.
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    _set_pragmas(connection, record)
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:

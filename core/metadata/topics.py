@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -12,6 +12,9 @@ from sqlalchemy.dialects.sqlite import insert
 
 from core.metadata.models import settings, topics
 from core.metadata.store import Rows
+
+# The single value that a deleted topic leaves until its files are out of the way: this and its id.
+_DELETED = "deleted.topic."
 
 
 class TopicRow(NamedTuple):
@@ -66,6 +69,27 @@ def remove_topic(name: str) -> Callable[[Connection], None]:
         connection.execute(delete(topics).where(topics.c.name == name))
 
     return effect
+
+
+def note_deletion(topic_id: UUID) -> Rows:
+    """The effect that says that the files of a topic may go, once the topic is forgotten."""
+    return put_setting(_DELETED + topic_id.hex, "")
+
+
+def forget_deletions(topic_ids: Iterable[UUID]) -> Callable[[Connection], None]:
+    """The effect that forgets this of topics whose files are out of the way."""
+    names = [_DELETED + topic_id.hex for topic_id in topic_ids]
+
+    def effect(connection: Connection) -> None:
+        for name in names:
+            connection.execute(delete(settings).where(settings.c.name == name))
+
+    return effect
+
+
+def deleted_topics(found: Mapping[str, str]) -> set[UUID]:
+    """Of the single values: the topics that were deleted and whose files may still lie there."""
+    return {UUID(hex=name.removeprefix(_DELETED)) for name in found if name.startswith(_DELETED)}
 
 
 def load_topics(connection: Connection) -> list[TopicRow]:

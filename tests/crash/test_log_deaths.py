@@ -67,13 +67,15 @@ class Life:
             index_interval_bytes=150, compaction_step_bytes=400, retention_check_interval_ms=5000
         )
         self.topics: dict[TopicPartition, uuid.UUID] = {}
+        self.deleted: set[uuid.UUID] = set()
         self.promises: dict[TopicPartition, Promises] = {}
         self.manager: LogManager
         self.ids = itertools.count(1)
 
     def start(self) -> None:
         self.manager = LogManager(self.root, self.settings, self.clock)
-        self.manager.load((tp, topic_id, CONFIGS[tp.topic]) for tp, topic_id in self.topics.items())
+        entries = ((tp, topic_id, CONFIGS[tp.topic]) for tp, topic_id in self.topics.items())
+        self.manager.load(entries, self.deleted)
 
     def create(self, tp: TopicPartition) -> None:
         self.topics[tp] = uuid.UUID(int=next(self.ids))
@@ -113,7 +115,7 @@ class Life:
         self.promises[tp].start = offset
 
     def delete(self, tp: TopicPartition) -> None:
-        del self.topics[tp]
+        self.deleted.add(self.topics.pop(tp))
         del self.promises[tp]
         self.manager.delete(tp.topic)
 

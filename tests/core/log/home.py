@@ -27,10 +27,11 @@ class Home:
         self.clock = ManualClock()
         self.settings = replace(Config(), **settings)  # type: ignore[arg-type]
         self.topics: dict[TopicPartition, tuple[uuid.UUID, TopicConfig]] = {}
+        self.deleted: set[uuid.UUID] = set()
 
     def start(self) -> LogManager:
         manager = LogManager(self.root, self.settings, self.clock)
-        manager.load((tp, topic_id, config) for tp, (topic_id, config) in self.topics.items())
+        manager.load(((tp, topic_id, config) for tp, (topic_id, config) in self.topics.items()), self.deleted)
         return manager
 
     def create(self, manager: LogManager, tp: TopicPartition = TP, config: TopicConfig = CONFIG) -> None:

@@ -210,20 +210,52 @@ def test_the_directory_of_a_former_topic_is_not_taken_over(home: Home) -> None:
     home.create(manager)
     append(manager.get(TP), records("former"))
     manager.close()
+    home.deleted.add(home.topics[TP][0])
     home.topics[TP] = (uuid.UUID(int=99), CONFIG)
     manager = home.start()
     assert values(manager.get(TP)) == []
+    assert [name for name in home.names() if name.endswith("-delete")]
     append(manager.get(TP), records("new"))
     assert values(home.start().get(TP)) == [b"new"]
 
 
-def test_directories_of_no_topic_are_removed_and_those_of_others_left_alone(home: Home) -> None:
+@pytest.mark.parametrize("same_name", [False, True])
+def test_records_of_a_topic_that_was_never_deleted_are_kept(home: Home, same_name: bool) -> None:
+    """The metadata may be an old copy: what it does not know must not be lost by that."""
+    manager = home.start()
+    home.create(manager)
+    append(manager.get(TP), records("a"))
+    manager.close()
+    before = (home.root / str(TP) / "00000000000000000000.log").read_bytes()
+    del home.topics[TP]
+    if same_name:
+        home.topics[TP] = (uuid.UUID(int=99), CONFIG)
+    manager = home.start()
+    assert not same_name or values(manager.get(TP)) == []
+    home.work(manager, 3)
+    (stray,) = [name for name in home.names() if name.endswith("-stray")]
+    assert (home.root / stray / "00000000000000000000.log").read_bytes() == before
+    manager.close()
+    home.start()
+    assert stray in home.names()
+
+
+def test_what_holds_records_is_told(home: Home) -> None:
+    manager = home.start()
+    home.create(manager)
+    home.create(manager, OTHER)
+    assert manager.with_records() == []
+    append(manager.get(OTHER), records("a"))
+    assert manager.with_records() == [str(OTHER)]
+
+
+def test_directories_of_deleted_topics_are_removed_and_those_of_others_left_alone(home: Home) -> None:
     manager = home.start()
     home.create(manager)
     home.create(manager, OTHER)
     append(manager.get(TP), records("a"))
     manager.close()
-    del home.topics[TP]
+    home.deleted.add(home.topics.pop(TP)[0])
     (home.root / "empty-0").mkdir()
     (home.root / "backup-2024").mkdir()
     (home.root / "backup-2024" / "photo.jpg").write_bytes(b"x")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import shutil
 import sqlite3
 import uuid
 from pathlib import Path
@@ -14,8 +17,18 @@ from sqlalchemy import Connection, create_engine, text
 from core.errors import BrokerError, ErrorCode, StartupError
 from core.metadata import schema
 from core.metadata.models import SCHEMA_REVISION
-from core.metadata.store import Store
-from core.metadata.topics import TopicRow, load_settings, load_topics, put_setting, put_topic, remove_topic
+from core.metadata.store import CARRY_OVER, Store
+from core.metadata.topics import (
+    TopicRow,
+    deleted_topics,
+    forget_deletions,
+    load_settings,
+    load_topics,
+    note_deletion,
+    put_setting,
+    put_topic,
+    remove_topic,
+)
 
 REVISIONS = sorted(p.stem[1:5] for p in Path(schema.__file__).parents[2].glob("migrations/versions/r*.py"))
 
@@ -53,6 +66,37 @@ async def test_jobs_that_wait_together_share_a_commit_and_keep_their_order(store
     values = await store.read(load_settings)
     assert values["n"] == "499"
     assert len(values) == 501
+
+
+async def test_what_is_carried_over_needs_no_write_ahead_log(store: Store, tmp_path: Path) -> None:
+    await store.submit([put_setting("before", "1")])
+    await store.submit([put_setting("carried", "1"), CARRY_OVER])
+    await store.submit([put_setting("after", "1")])
+    # Alone, as if the -wal were lost.
+    shutil.copy(tmp_path / "metadata.db", tmp_path / "copy.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "copy.db")) as db:
+        assert {name for (name,) in db.execute("SELECT name FROM settings")} == {"before", "carried"}
+    assert {*await store.read(load_settings)} == {"before", "carried", "after"}
+
+
+async def test_a_deletion_is_remembered_until_it_is_forgotten(store: Store) -> None:
+    ids = [uuid.UUID(int=n) for n in range(3)]
+    for topic_id in ids:
+        await store.submit([note_deletion(topic_id)])
+    await store.submit([put_setting("other", "1"), forget_deletions(ids[:2])])
+    found = await store.read(load_settings)
+    assert deleted_topics(found) == {ids[2]}
+    assert len(found) == 2
+
+
+async def test_commits_that_fail_do_not_fill_the_log(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(connection: Connection) -> None:
+        connection.execute(text("INSERT INTO nowhere VALUES ('secret')"))
+
+    outcomes = await asyncio.gather(*(store.submit([broken]) for _ in range(50)), return_exceptions=True)
+    assert all(isinstance(outcome, BrokerError) for outcome in outcomes)
+    assert 1 <= caplog.text.count("metadata store: ") <= 2
+    assert "no such table" in caplog.text and "secret" not in caplog.text
 
 
 async def test_a_job_that_fails_harms_no_other(store: Store) -> None:
