@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+_CURVE = re.compile(r"Spark scan, local\[(\d+)\], (\d+) partitions?")
 
 
 def draw(files: Sequence[Path], results: Path, plots: Path) -> list[Path]:
@@ -27,7 +30,34 @@ def draw(files: Sequence[Path], results: Path, plots: Path) -> list[Path]:
         values = [{f["what"].strip(): v for f in run["figures"] if (v := share(f))} for run in runs]
         if any(values):
             drawn.append(_bars(plots / f"{name}.svg", title, names, values))
+    lines = _curves([figure for run in runs for figure in run["figures"]])
+    if lines:
+        drawn.append(_curve(plots / "partitions.svg", lines))
     return drawn
+
+
+def _curves(figures: list[dict[str, Any]]) -> dict[int, dict[int, float]]:
+    """Million rows a second by cores and partitions, out of the case `spark_curve`."""
+    lines: dict[int, dict[int, float]] = {}
+    for figure in figures:
+        if found := _CURVE.fullmatch(figure["what"]):
+            lines.setdefault(int(found[1]), {})[int(found[2])] = 1 / figure["value"]
+    return lines
+
+
+def _curve(file: Path, lines: dict[int, dict[int, float]]) -> Path:
+    pyplot = _pyplot()
+    picture, axes = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
+    for cores, points in sorted(lines.items()):
+        axes.plot(list(points), list(points.values()), marker="o", label=f"local[{cores}]")
+    places = sorted({count for points in lines.values() for count in points})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(places, [str(count) for count in places])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("partitions")
+    axes.set_title("Spark: scan over the wire, million rows a second", fontsize=9)
+    axes.legend(fontsize=7)
+    return _saved(picture, file)
 
 
 def _of_target(figure: dict[str, Any]) -> float | None:
@@ -39,13 +69,7 @@ def _of_floor(figure: dict[str, Any]) -> float | None:
 
 
 def _bars(file: Path, title: str, names: list[str], values: list[dict[str, float]]) -> Path:
-    import matplotlib
-
-    matplotlib.use("svg")
-    # The same picture for the same figures, or every run would be a change.
-    matplotlib.rcParams["svg.hashsalt"] = "sluice"
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     labels = list(dict.fromkeys(label for one in values for label in one))
     height = 0.8 / len(values)
     picture, axes = pyplot.subplots(figsize=(9, 0.6 + 0.3 * len(labels) * len(values)), layout="constrained")
@@ -60,6 +84,21 @@ def _bars(file: Path, title: str, names: list[str], values: list[dict[str, float
     axes.margins(x=0.08)
     if len(values) > 1:
         axes.legend(fontsize=7)
+    return _saved(picture, file)
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("svg")
+    # The same picture for the same figures, or every run would be a change.
+    matplotlib.rcParams["svg.hashsalt"] = "sluice"
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _saved(picture: Any, file: Path) -> Path:
     picture.savefig(file, metadata={"Date": None})
-    pyplot.close(picture)
+    _pyplot().close(picture)
     return file

@@ -36,14 +36,22 @@ YARDSTICK_RECORDS = 400_000
 MOST_REPEATS = 5
 MICRO_BATCHES, WARM_BATCHES = 40, 5
 WORKER_JOBS = 50
+# Partitions of the topics of the curve.
+CURVE = (1, 2, 4, 8)
 MIB = 1024 * 1024
 
 
-def write_everywhere(connection: Connection, batch: bytes | bytearray, count: int) -> None:
-    """Write a batch to each partition of the topic, so many times."""
-    for partition in range(PARTITIONS):
+def write_everywhere(
+    connection: Connection,
+    batch: bytes | bytearray,
+    count: int,
+    topic: str = TOPIC,
+    partitions: int = PARTITIONS,
+) -> None:
+    """Write a batch to each partition of a topic, so many times."""
+    for partition in range(partitions):
         data = TopicProduceData(
-            name=TOPIC, partition_data=[PartitionProduceData(partition, memoryview(batch))]
+            name=topic, partition_data=[PartitionProduceData(partition, memoryview(batch))]
         )
         request = framed(
             PRODUCE, PRODUCE_VERSION, ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data])
@@ -53,15 +61,17 @@ def write_everywhere(connection: Connection, batch: bytes | bytearray, count: in
         connection.stream([request] * (count - 1), answer_size)
 
 
-def fill(server: BrokerProcess, records: int = RECORDS) -> int:
-    """Make the topic and write about so many records to it; answers how many there are."""
+def fill(
+    server: BrokerProcess, records: int = RECORDS, topic: str = TOPIC, partitions: int = PARTITIONS
+) -> int:
+    """Make a topic and write about so many records to it; answers how many there are."""
     connection = Connection(server.kafka_address)
-    connection.create_topics([CreatableTopic(TOPIC, PARTITIONS, 1, [], [])])
+    connection.create_topics([CreatableTopic(topic, partitions, 1, [], [])])
     batch = batch_of(BATCH_BYTES, BATCH_RECORDS)
-    count = -(-records // PARTITIONS // BATCH_RECORDS)
-    write_everywhere(connection, batch, count)
+    count = -(-records // partitions // BATCH_RECORDS)
+    write_everywhere(connection, batch, count, topic, partitions)
     connection.close()
-    return count * BATCH_RECORDS * PARTITIONS
+    return count * BATCH_RECORDS * partitions
 
 
 @contextmanager
@@ -220,18 +230,17 @@ def spark_scan(repeats: int) -> list[Figure]:
 
 @case
 def spark_curve(repeats: int) -> list[Figure]:
-    """Spark: tasks × cores, the same scan over the wire."""
+    """Spark: partitions × cores, a scan over the wire of 2 M records in each of four topics."""
     figures = []
     with broker() as server:
-        records = fill(server)
-        yard = yardstick(server).rate
+        topics = [(f"{TOPIC}-{count}", count) for count in CURVE]
+        sizes = {topic: fill(server, RECORDS // 2, topic, count) for topic, count in topics}
         for cores in (1, 2):
             with session(cores) as spark:
-                for tasks in (1, 4, 16):
-                    options = {"maxTasks": 1} if tasks == 1 else {"minPartitions": tasks}
-                    found = scans(spark, server, records, min(repeats, MOST_REPEATS), **options)
-                    what = f"Spark scan, local[{cores}], {tasks} tasks"
-                    figures.append(at_least(what, [one.rate for one in found], "s/M rows", None, yard))
+                for topic, count in topics:
+                    found = scans(spark, server, sizes[topic], min(repeats, MOST_REPEATS), subscribe=topic)
+                    what = f"Spark scan, local[{cores}], {count} partition{'s' * (count > 1)}"
+                    figures.append(at_least(what, [one.rate for one in found], "s/M rows", None))
     return figures
 
 
