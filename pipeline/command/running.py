@@ -14,12 +14,10 @@ import msgspec
 from pipeline.command.output import table
 from pipeline.jobs import registry, state
 from pipeline.jobs.plan import lost, plan
+from pipeline.jobs.preflight import PreflightError, preflight
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Job, Streaming
 from pipeline.wire.errors import WireError
-
-# What Spark needs on a machine, and says itself only in a hundred lines.
-_NO_JAVA = "Spark needs Java 17 or 21: install a Java runtime, or set JAVA_HOME"
 
 
 def absolute(job: Job) -> Job:
@@ -74,25 +72,21 @@ def run_job(job: Job, report: Any) -> int:
 
 
 def _in_session(job: Job, report: Report) -> Outcome:
-    """Ask the broker before Spark is started: a typing error should not take ten seconds to come back."""
-    if isinstance(job, Streaming):
-        plan(job)
+    preflight(job)
     from pipeline.jobs.session import session
 
-    try:
-        with session(job.title(), job.master, Path(job.state), job.spark) as spark:
-            return registry.run(spark, job, report)
-    except Exception as error:
-        if "JAVA_GATEWAY_EXITED" in str(error):
-            from pipeline.jobs.stream import JobError
-
-            raise JobError(_NO_JAVA) from None
-        raise
+    with session(job.title(), job.master, Path(job.state), job.spark) as spark:
+        return registry.run(spark, job, report)
 
 
 def show_plan(job: Job, as_json: bool) -> int:
     """Print what a job would read."""
     job = absolute(job)
+    try:
+        preflight(job)
+    except (WireError, PreflightError) as error:
+        print(f"sluice spark: {error}", file=sys.stderr)
+        return 1
     if not isinstance(job, Streaming):
         click.echo(
             msgspec.json.encode(job).decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from pipeline.jobs import json_columns
 from pipeline.jobs.report import Outcome, Report
@@ -12,15 +13,27 @@ from pipeline.jobs.settings import Aggregate
 from pipeline.jobs.stream import JobError, Meter, read_stream, run_query, to_topic, write_topic
 
 
-def checked(rows: DataFrame, on_error: str) -> DataFrame:
-    """Rows whose value fits. With `suspend` the first that does not ends the query and is named."""
+def checked(rows: DataFrame, on_error: str, needed: str = "_timestamp") -> DataFrame:
+    """Rows whose value fits. With `suspend` the first that does not ends the query and is named.
+
+    `needed` is a column without which nothing can be computed: the check is a part of it, since the optimizer
+    drops what nobody reads.
+    """
     reason = f.col(json_columns.REASON)
     if on_error == "skip":
         return rows.where(reason.isNull()).drop(json_columns.REASON)
     place = f.concat("_topic", f.lit("-"), "_partition", f.lit(" at offset "), "_offset", f.lit(": "), reason)
-    # Part of a column that is needed, else the optimizer would drop it.
-    told = f.when(reason.isNotNull(), f.raise_error(place).cast("timestamp")).otherwise(f.col("_timestamp"))
-    return rows.withColumn("_timestamp", told).drop(json_columns.REASON)
+    told = f.when(reason.isNotNull(), f.raise_error(place).cast("timestamp")).otherwise(f.col(needed))
+    return rows.withColumn(needed, told).drop(json_columns.REASON)
+
+
+def _timed(rows: DataFrame, schema: StructType, field: str) -> DataFrame:
+    """Rows with a time to go by; one without belongs to no window, which is a reason not to fit."""
+    found = schema[field].dataType.simpleString()
+    if found != "timestamp":
+        raise JobError(f"time_field {field} is {found.upper()} in the schema; it must be TIMESTAMP")
+    missing = f.when(f.col(field).isNull(), f.lit(f"field {field} is null, and windows go by it"))
+    return rows.withColumn(json_columns.REASON, f.coalesce(json_columns.REASON, missing))
 
 
 def shape(records: DataFrame, settings: Aggregate) -> DataFrame:
@@ -33,8 +46,10 @@ def shape(records: DataFrame, settings: Aggregate) -> DataFrame:
     for name in [*settings.by, *([settings.time_field] if settings.time_field else [])]:
         if name not in schema.names:
             raise JobError(f"the schema has no field {name}; it has {', '.join(schema.names)}")
-    rows = checked(json_columns.typed(records, schema, "ignore"), settings.on_error)
-    rows = rows.where(f.col(when).isNotNull()).withWatermark(when, settings.late)
+    rows = json_columns.typed(records, schema, "ignore")
+    if settings.time_field:
+        rows = _timed(rows, schema, settings.time_field)
+    rows = checked(rows, settings.on_error, when).withWatermark(when, settings.late)
     window = f.window(when, settings.window, settings.slide)
     groups = [f.col(name) for name in settings.by]
     try:

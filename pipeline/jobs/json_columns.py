@@ -1,7 +1,7 @@
 """JSON values → typed columns, and for each record that does not fit the reason, in Spark's own expressions.
 
-Spark's JSON reader is lenient: it takes an array for an object, bytes that are no UTF-8, and fills what does not
-fit with null. Each of these is found here and named, so that nothing is lost silently.
+Spark's JSON reader is lenient: it takes an array for an object, bytes that are no UTF-8, stops behind the first
+value, and fills what does not fit with null. Each of these is found here and named, so that nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ META = {
 }
 VALUE = "_value"
 _SHOWN = 60
+# What JSON takes for white space; Spark's trim takes a blank alone.
+_SPACE = " \t\r\n"
 
 
 def parse_schema(ddl: str) -> StructType:
@@ -40,7 +42,27 @@ def parse_schema(ddl: str) -> StructType:
 
 
 def _is_object(text: Column) -> Column:
-    return f.startswith(f.ltrim(text), f.lit("{"))
+    # Most begin so: only the others are trimmed, which costs a copy.
+    brace = f.lit("{")
+    return f.startswith(text, brace) | f.startswith(f.ltrim(text, f.lit(_SPACE)), brace)
+
+
+def _goes_on(text: Column) -> Column:
+    """Whether anything follows the first JSON value of a text that begins with one.
+
+    Such a text is put into brackets, and must be one element there; before one more element, it must be the first
+    of two, which tells a `]` that follows the value. Both only count, and build nothing.
+    """
+    counts = [f.json_array_length(f.concat(f.lit("["), text, f.lit(end))) for end in ("]", ",0]")]
+    alone = counts[0].eqNullSafe(1) & (~f.contains(text, f.lit("]")) | counts[1].eqNullSafe(2))
+    return ~alone
+
+
+def _object_goes_on(text: Column) -> Column:
+    """The same of an object. One whose first `}` is its last character needs no second look."""
+    end = f.rtrim(text, f.lit(_SPACE))
+    whole = f.when(f.endswith(text, f.lit("}")), text).otherwise(end)
+    return (f.locate("}", text) != f.length(whole)) & _goes_on(text)
 
 
 def _field_reasons(text: Column, parsed: Column, schema: StructType) -> Column:
@@ -70,6 +92,7 @@ def typed(records: DataFrame, schema: StructType, unknown_fields: str) -> DataFr
     text = f.col("value").cast("string")
     options = {
         "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowNonNumericNumbers": "false",
+        "allowSingleQuotes": "false",
     }  # fmt: skip
     parsed = records.withColumn("_text", text).withColumn(
         "_parsed", f.from_json(f.col("_text"), with_corrupt, options)
@@ -91,9 +114,7 @@ def typed(records: DataFrame, schema: StructType, unknown_fields: str) -> DataFr
         )
     )
     # Spark's reader stops behind the object and says nothing of what follows.
-    why = why.when(
-        ~f.endswith(f.rtrim("_text"), f.lit("}")), f.lit("the value goes on behind its JSON object")
-    )
+    why = why.when(_object_goes_on(f.col("_text")), f.lit("the value goes on behind its JSON object"))
     if unknown_fields == "reject":
         why = why.when(
             f.size(strangers) > 0,
@@ -114,6 +135,7 @@ def variant(records: DataFrame) -> DataFrame:
         f.when(f.col("value").isNull(), f.lit(None).cast("string"))
         .when(~f.is_valid_utf8(f.col("_text")), f.lit("the value is not UTF-8"))
         .when(f.col("_parsed").isNull(), f.lit("the value is not JSON"))
+        .when(_goes_on(f.col("_text")), f.lit("the value goes on behind its JSON"))
     )
     columns = [f.col(source).alias(name) for name, source in META.items()]
     return parsed.select(f.col("_parsed").alias("value"), *columns, why.alias(REASON))

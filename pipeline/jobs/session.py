@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.source.data_source import SluiceDataSource
@@ -81,6 +82,37 @@ def _stderr_to(path: Path) -> Iterator[None]:
         os.close(kept)
 
 
+def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:
+    """The session. Raises SessionError without a JVM, and what Spark raises for wrong settings."""
+    with _stderr_to(log):
+        try:
+            spark = builder.getOrCreate()
+        except PySparkException as error:
+            if "JAVA_GATEWAY_EXITED" in str(error):
+                raise start_failure(log.read_text(errors="replace")) from None
+            raise
+        # Spark would find it by itself, and would not say why if it could not be imported.
+        spark.dataSource.register(SluiceDataSource)
+    return spark
+
+
+class SessionError(Exception):
+    """Java could not be started; the message says what to do, or what Java said."""
+
+
+def start_failure(said: str) -> SessionError:
+    """Why there is no JVM, out of what its start left in the log."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    missing = ("JAVA_HOME", "java: not found", "java: command not found", "bin/java: No such file")
+    if not lines or any(word in line for line in lines for word in (*missing, "UnsupportedClassVersion")):
+        return SessionError("Spark needs Java 17 or 21: install a Java runtime, or set JAVA_HOME")
+    telling = next(
+        (line for line in lines if line.startswith(("Error", "Invalid", "Unrecognized", "Exception"))),
+        lines[-1],
+    )
+    return SessionError(f"Java did not start: {telling}")
+
+
 @contextlib.contextmanager
 def session(name: str, master: str, state: Path, extra: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session whose process works in a scratch directory below `state`; both are gone afterwards.
@@ -99,10 +131,7 @@ def session(name: str, master: str, state: Path, extra: Mapping[str, str]) -> It
     for key, value in settings(master, scratch, extra).items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(scratch / "spark.log"):
-            spark = builder.getOrCreate()
-            # Spark would find it by itself, and would not say why if it could not be imported.
-            spark.dataSource.register(SluiceDataSource)
+        spark = _started(builder, scratch / "spark.log")
         try:
             yield spark
         finally:

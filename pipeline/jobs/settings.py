@@ -29,6 +29,18 @@ Topics = Annotated[list[str], told("A topic to read; repeat it for more.")]
 Duration = Annotated[str, told("Such as `10 seconds`, `5 minutes`, `1 day`.")]
 
 
+def check_pattern(pattern: str | None, written: str | None = None) -> None:
+    """A ValueError unless the text is a regular expression, and one that finds not what the job writes."""
+    if pattern is None:
+        return
+    try:
+        found = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"pattern is {pattern!r}, which is no regular expression: {error}") from None
+    if written is not None and found.fullmatch(written):
+        raise ValueError(f"the pattern {pattern!r} finds the topic {written} too, which is written")
+
+
 def check_duration(name: str, value: str | None) -> None:
     """A ValueError unless the text is a duration as Spark reads it."""
     if value is not None and not _DURATION.match(value):
@@ -106,6 +118,7 @@ class Streaming(Job, kw_only=True):
             raise ValueError("give topics or a pattern, and not both")
         if self.once and self.interval:
             raise ValueError("give once or interval, and not both")
+        check_pattern(self.pattern)
         check_duration("interval", self.interval)
         if self.starting not in ("earliest", "latest"):
             check_starting(self.starting)
@@ -165,6 +178,7 @@ class Export(Streaming, kw_only=True, tag="export"):
             raise ValueError("on_error quarantine needs a dead_letter topic, and the others have none")
         if self.dead_letter is not None and self.dead_letter in self.topics:
             raise ValueError("the dead_letter topic is one of the topics that are read")
+        check_pattern(self.pattern, self.dead_letter)
         if "://" in self.to and not self.to.startswith("file://"):
             raise ValueError(
                 f"to is {self.to!r}; a table is a directory that driver and workers see under one path"
@@ -269,6 +283,7 @@ class Dedup(Streaming, kw_only=True, tag="dedup"):
             raise ValueError(f"by is {self.by!r}; it is key, value, or a JSON path such as $.id")
         if self.to in self.topics:
             raise ValueError("the topic to write is one of the topics that are read")
+        check_pattern(self.pattern, self.to)
 
 
 class Aggregate(Streaming, kw_only=True, tag="aggregate"):
@@ -302,6 +317,7 @@ class Aggregate(Streaming, kw_only=True, tag="aggregate"):
             check_duration(name, getattr(self, name))
         if self.to in self.topics:
             raise ValueError("the topic to write is one of the topics that are read")
+        check_pattern(self.pattern, self.to)
 
 
 class Snapshot(Job, kw_only=True, tag="snapshot"):
@@ -339,4 +355,5 @@ class Usage(Job, kw_only=True, tag="usage"):
         super().check()
         if self.topics and self.pattern:
             raise ValueError("give topics or a pattern, and not both")
+        check_pattern(self.pattern)
         moment("since", self.since)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from pipeline.lake.columns import check_columns
 from pipeline.lake.errors import LakeError
 from pipeline.lake.files import DataFile
 from pipeline.lake.table import LakeTable
@@ -79,10 +80,7 @@ class DeltaLakeTable(LakeTable):
         except DeltaError as error:
             raise LakeError(f"{self.path} cannot be a Delta table of these columns: {error}") from error
         self._schema = self._table.schema()
-        had = {field.name: str(field.type) for field in self._schema.fields}
-        wanted = {field.name: str(field.type) for field in _delta_schema(schema).fields}
-        if had != wanted:
-            raise LakeError(f"{self.path} has the columns {had}; this job would write {wanted}")
+        check_columns(self.path, _columns(self._schema), _columns(_delta_schema(schema)))
         by = tuple(self._table.metadata().partition_columns)
         if by != self.partition_by:
             raise LakeError(f"{self.path} is partitioned by {by}, this job partitions by {self.partition_by}")
@@ -97,3 +95,8 @@ def _delta_schema(schema: Any) -> Any:
     from deltalake import Schema
 
     return Schema.from_arrow(schema)
+
+
+def _columns(schema: Any) -> dict[str, str]:
+    """Name → type of a Delta schema, in Delta's words: `long`, or JSON of what is composed."""
+    return {field.name: field.type.to_json().strip('"') for field in schema.fields}

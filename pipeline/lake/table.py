@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pipeline.lake.columns import check_columns
 from pipeline.lake.errors import LakeError
 from pipeline.lake.files import DataFile
 from pipeline.lake.journal import HOME, Journal, write_durably
@@ -106,9 +107,7 @@ class ParquetTable(LakeTable):
         known = self.path / HOME / "columns.json"
         columns = {field.name: str(field.type) for field in schema}
         if known.exists():
-            had = msgspec.json.decode(known.read_bytes())
-            if had != columns:
-                raise LakeError(f"{self.path} has the columns {had}; this job would write {columns}")
+            check_columns(self.path, msgspec.json.decode(known.read_bytes()), columns)
         else:
             write_durably(known, msgspec.json.encode(columns))
 

@@ -1,7 +1,9 @@
 """Spark programs that tests start as processes of their own, to kill them or parts of them.
 
-`python -m tests.pipeline.children copy SERVERS SOURCE TARGET CHECKPOINT`: a stream from topic to topic, in small
-batches, until it has read what is there.
+`python -m tests.pipeline.children copy SERVERS SOURCE TARGET CHECKPOINT BATCH`: a stream from topic to topic, in
+batches of so many offsets, until it has read what is there.
+`python -m tests.pipeline.children spark-parquet SERVERS SOURCE DIRECTORY CHECKPOINT BATCH`: the same into Spark's own
+Parquet sink.
 `python -m tests.pipeline.children lose-executor SERVERS TOPIC`: a query over a local cluster of two executors, one of
 which is killed in the middle; prints how many rows it saw, how many of them different, and whether one was killed.
 """
@@ -17,11 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.broker_process import ROOT
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
+# A JVM that lives for seconds never earns back what its optimizing compiler costs.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def session(master: str, work: str) -> SparkSession:
@@ -37,26 +42,37 @@ def session(master: str, work: str) -> SparkSession:
         .config("spark.executorEnv.PYTHONPATH", str(ROOT))
         .config("spark.executor.memory", "512m")
         .config("spark.log.level", "ERROR")
+        .config("spark.driver.defaultJavaOptions", JAVA)
+        .config("spark.executor.defaultJavaOptions", JAVA)
         .getOrCreate()
     )
 
 
-def copy(servers: str, source: str, target: str, checkpoint: str) -> None:
-    """Copy a topic, 500 offsets at a time."""
-    spark = session("local[2]", str(Path(checkpoint).parent))
-    common = {"kafka.bootstrap.servers": servers}
-    frame = (
-        spark.readStream.format("sluice")
-        .options(**common, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=500)
-        .load()
-    )
-    query = (
-        frame.writeStream.format("sluice")
-        .options(**common, topic=target, checkpointLocation=checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
+def read(spark: SparkSession, servers: str, source: str, batch: str) -> DataFrame:
+    """A topic from its beginning, so many offsets at a time."""
+    options = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": batch}
+    return spark.readStream.format("sluice").options(**{"kafka.bootstrap.servers": servers}, **options).load()
+
+
+def write(writer: DataStreamWriter, checkpoint: str) -> None:
+    """Run a query until it has read what is there."""
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()
+
+
+def copy(servers: str, source: str, target: str, checkpoint: str, batch: str) -> None:
+    """Copy a topic."""
+    spark = session("local[2]", str(Path(checkpoint).parents[2]))
+    writer = read(spark, servers, source, batch).writeStream.format("sluice")
+    write(writer.options(**{"kafka.bootstrap.servers": servers}, topic=target), checkpoint)
+    spark.stop()
+
+
+def spark_parquet(servers: str, source: str, directory: str, checkpoint: str, batch: str) -> None:
+    """A topic into a directory of Parquet files."""
+    spark = session("local[2]", str(Path(checkpoint).parents[2]))
+    writer = read(spark, servers, source, batch).writeStream.format("parquet")
+    write(writer.option("path", directory), checkpoint)
     spark.stop()
 
 
@@ -107,4 +123,4 @@ def lose_executor(servers: str, topic: str, work: str) -> None:
 
 
 if __name__ == "__main__":
-    {"copy": copy, "lose-executor": lose_executor}[sys.argv[1]](*sys.argv[2:])
+    {"copy": copy, "spark-parquet": spark_parquet, "lose-executor": lose_executor}[sys.argv[1]](*sys.argv[2:])

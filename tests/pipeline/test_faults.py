@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,13 +13,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.sink.marks import HEADER
 from tests.broker_process import ROOT
+from tests.pipeline.kills import kills
 from tests.pipeline.source.test_stream import run, stream
 from tests.pipeline.topics import Topics
+from tests.pipeline.victims import SINKS
 
 # A start of Spark takes 10 s on a quiet machine, and a minute on one that others use as well.
-KILLS = 1
+KILLS = 3
 CHILD_SECONDS = 240
 
 
@@ -51,30 +50,8 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def test_a_query_that_is_killed_again_and_again_reads_every_record_and_replays_batches_as_they_were(
     topics: Topics, tmp_path: Path
 ) -> None:
-    source, target = topics.create("killed-in", partitions=2), topics.create("killed-out", partitions=2)
-    topics.fill(source, 2000, partitions=2, batch=100)
-    checkpoint, log = tmp_path / "checkpoint", tmp_path / "log"
-    arguments = ("copy", topics.broker.kafka, source, target, str(checkpoint))
-    dice = random.Random(7)
-    for _ in range(KILLS):
-        with child(log, *arguments) as process:
-            done = len(list(checkpoint.glob("commits/[0-9]*")))
-            wanted = done + dice.randint(1, 2)
-            deadline = time.monotonic() + CHILD_SECONDS
-            while len(list(checkpoint.glob("commits/[0-9]*"))) < wanted:
-                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-                time.sleep(0.02)
-            time.sleep(dice.random() * 0.5)
-    with child(log, *arguments) as process:
-        assert process.wait(CHILD_SECONDS) == 0, log.read_text()
-    for partition in range(2):
-        by_mark: dict[bytes, set[bytes]] = {}
-        for record in topics.records(target, partition):
-            by_mark.setdefault(dict(record.headers)[HEADER] or b"", set()).add(record.value or b"")
-        # The same mark is always the same row: a replayed batch is the batch that it was.
-        assert [values for values in by_mark.values() if len(values) > 1] == []
-        kept = [value for values in by_mark.values() for value in values]
-        assert sorted(kept) == sorted(record.value for record in topics.records(source, partition))
+    outcome = kills(SINKS["topic"](tmp_path, topics), topics, KILLS, seed=7)
+    assert len(outcome.kills) == KILLS
 
 
 def test_a_batch_whose_commit_was_lost_is_read_again_with_the_same_rows(

@@ -179,6 +179,33 @@ def test_suspend_names_topic_partition_and_offset_and_loses_nothing(
         assert [key[2] for key in sorted(naive(jobs.path("t"), "_"))] == [0, 2]
 
 
+def test_a_schema_that_changes_in_mid_stream_loses_nothing(jobs: Runner, topics: Topics) -> None:
+    topic, letters = topics.create("evolves", 1), topics.create("evolves-bad", 1)
+    job: dict[str, Any] = {
+        "topics": [topic], "to": jobs.path("t"), "mode": "json", "schema": "id BIGINT", "name": "e",
+        "unknown_fields": "keep",
+    }  # fmt: skip
+    topics.write(topic, ['{"id": 1}'])
+    assert jobs.run("export", **job).rows == 1
+    # The producers add a field, then change a type.
+    topics.write(topic, ['{"id": 2, "note": "new"}'])
+    assert jobs.run("export", **job).rows == 1
+    topics.write(topic, ['{"id": 3}', '{"id": "four"}'])
+    with pytest.raises(JobError, match="evolves-0 at offset 3: field id: four is no BIGINT"):
+        jobs.run("export", **job)
+    # Another schema is another table: it is refused, and the old one can still be gone on with.
+    with pytest.raises(JobError, match=r"the column id: int64 in the table, string in this job"):
+        jobs.run("export", **{**job, "schema": "id STRING"})
+    with pytest.raises(JobError, match="this job lacks the column _value"):
+        jobs.run("export", **{**job, "unknown_fields": "ignore"})
+    assert jobs.run("export", **job, on_error="quarantine", dead_letter=letters).rows == 1
+    rows = sorted(pq.read_table(jobs.path("t")).to_pylist(), key=lambda row: row["_offset"])
+    assert [(row["_offset"], row["id"], row["_value"]) for row in rows] == [
+        (0, 1, None), (1, 2, '{"id": 2, "note": "new"}'), (2, 3, None),
+    ]  # fmt: skip
+    assert [one.value for one in topics.records(letters)] == [b'{"id": "four"}']
+
+
 def test_a_field_that_the_schema_lacks_can_be_refused(jobs: Runner, topics: Topics) -> None:
     topic = topics.create("stranger", 1)
     topics.write(topic, [NewRecord(value=value) for value in GOOD])

@@ -80,6 +80,26 @@ def test_aggregates_of_closed_windows_are_emitted_once(jobs: Runner, topics: Top
         jobs.run("aggregate", **job)
 
 
+def test_windows_by_a_field_leave_out_no_record_silently(jobs: Runner, topics: Topics) -> None:
+    topic, counts = topics.create("timed", 1), topics.create("timed-counts", 1)
+    topics.write(topic, [f'{{"at": "2025-01-31T12:0{minute}:00Z"}}' for minute in (0, 0, 9)])
+    job = {
+        "topics": [topic], "to": counts, "schema": "at TIMESTAMP, id BIGINT", "time_field": "at",
+        "compute": ["count(*) AS n"],
+    }  # fmt: skip
+    jobs.run("aggregate", **job)
+    assert [json.loads(one.value or b"")["n"] for one in topics.records(counts)] == [2]
+    topics.write(topic, ['{"id": 1}'])
+    with pytest.raises(JobError, match="timed-0 at offset 3: field at is null, and windows go by it"):
+        jobs.run("aggregate", **job)
+    topics.write(topic, ["nonsense"])
+    with pytest.raises(JobError, match="timed-0 at offset 3: "):
+        jobs.run("aggregate", **job, max_offsets_per_trigger=1)
+    jobs.run("aggregate", **job, on_error="skip")
+    with pytest.raises(JobError, match="time_field id is BIGINT in the schema; it must be TIMESTAMP"):
+        jobs.run("aggregate", **{**job, "time_field": "id"})
+
+
 def _values(kind: str, path: str) -> dict[bytes, bytes]:
     if kind == "parquet":
         table = pq.read_table(path)

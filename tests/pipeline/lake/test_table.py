@@ -157,11 +157,35 @@ def test_two_processes_may_not_run_the_same_query(kind: str, tmp_path: Path) -> 
     table.close()
 
 
-def test_other_columns_are_refused(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (pa.schema([*SCHEMA, ("total", pa.float64())]), "the table lacks the column total"),
+        (pa.schema(list(SCHEMA)[1:]), "this job lacks the column key"),
+        (
+            SCHEMA.set(4, pa.field("offset", pa.string())),
+            r"the column offset: (int64|long) in the table, string in",
+        ),
+    ],
+)
+def test_other_columns_are_refused(kind: str, schema: pa.Schema, says: str, tmp_path: Path) -> None:
     opened(kind, tmp_path).close()
-    table = make(kind, tmp_path)
-    with pytest.raises(LakeError, match="columns"):
-        table.open(pa.schema([*SCHEMA, ("total", pa.float64())]))
+    with pytest.raises(LakeError, match=says):
+        make(kind, tmp_path).open(schema)
+
+
+def test_columns_of_every_type_are_known_again(kind: str, tmp_path: Path) -> None:
+    text = pa.string()
+    types: list[pa.DataType] = [
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.bool_(), text, pa.binary(),
+        pa.date32(), pa.timestamp("us", "UTC"), pa.decimal128(12, 2), pa.struct([("city", text), ("n", pa.int16())]),
+        pa.list_(pa.field("element", pa.struct([("key", text)]))), pa.map_(text, pa.int64()),
+    ]  # fmt: skip
+    schema = pa.schema([*SCHEMA, *[(f"c{number}", kind) for number, kind in enumerate(types)]])
+    for _ in range(2):
+        table = make(kind, tmp_path)
+        table.open(schema)
+        table.close()
 
 
 def test_old_files_of_a_parquet_table_may_be_removed(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""What is wrong with a job, as far as it can be told before Spark starts, which takes ten seconds."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from pipeline.jobs.plan import client, plan, topics_of
+from pipeline.jobs.settings import (
+    Aggregate,
+    Dedup,
+    Export,
+    Job,
+    Lake,
+    Replay,
+    Snapshot,
+    Streaming,
+    Usage,
+    Verify,
+)
+from pipeline.jobs.state import checkpoint, standing
+
+# The library of each kind of table, which the extra `[lake]` installs.
+_LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
+
+
+class PreflightError(Exception):
+    """A job that cannot run, in one sentence for the person who started it."""
+
+
+def preflight(job: Job) -> None:
+    """Ask the disk and the brokers what a job needs. Raises PreflightError and WireError."""
+    _check_library(job)
+    if isinstance(job, Lake) and not Path(job.lake).is_dir():
+        raise PreflightError(f"there is no table in {job.lake}")
+    if isinstance(job, Streaming):
+        plan(job)
+        _check_state(job)
+    with client(job.bootstrap) as cluster:
+        if isinstance(job, Snapshot | Usage):
+            topics_of(cluster, job.topics, job.pattern if isinstance(job, Usage) and not job.topics else None)
+        there = cluster.topics(None)
+    for use, topic in _written(job).items():
+        if topic is not None and topic not in there:
+            raise PreflightError(f"{use}: the cluster has no topic {topic!r}; make it first")
+
+
+def _written(job: Job) -> dict[str, str | None]:
+    """The topics beside those that a job follows, by the setting that names them."""
+    if isinstance(job, Dedup | Aggregate):
+        return {"to": job.to}
+    if isinstance(job, Replay):
+        return {"topic": job.topic}
+    return {"dead_letter": job.dead_letter} if isinstance(job, Export | Verify) else {}
+
+
+def _check_library(job: Job) -> None:
+    kind = getattr(job, "format", "parquet")
+    library = _LIBRARIES.get(kind)
+    if library is not None and find_spec(library) is None:
+        raise PreflightError(f"format {kind} needs the library {library}: pip install 'sluice[lake]'")
+
+
+def _check_state(job: Streaming) -> None:
+    """Refuse to go on with the state of other topics, of which Spark could only say that they are gone."""
+    directory = checkpoint(Path(job.state), job.title())
+    stood = standing(directory)
+    left = sorted((stood.offsets or stood.begun_offsets).keys() - set(job.topics))
+    if job.topics and left and job.source.get("failOnDataLoss", "true").lower() != "false":
+        raise PreflightError(
+            f"the job {job.title()} has read {', '.join(left)} until now, which this run leaves out: name all of "
+            f"them, or give another --name. Its state is in {directory}"
+        )
