@@ -88,7 +88,8 @@ def test_a_broker_that_stays_away_ends_the_job_in_one_line_and_nothing_is_lost_o
     faulty: Runner, wire: Tripwire
 ) -> None:
     job = {"bootstrap": wire.address, "topics": ["many"], "to": faulty.path("t"), "name": "away"}
-    impatient = {"kafka.default.api.timeout.ms": "1000"}
+    # Small fetches: else the first batch would be given all that the second one asks for.
+    impatient = {"kafka.default.api.timeout.ms": "1000", "kafka.max.partition.fetch.bytes": "32768"}
     wire.arm(HALF, wire.broker.kill)
     with pytest.raises(JobError, match=r"^[^\n]*the broker at 127.0.0.1:\d+[^\n]*$"):
         faulty.run("export", **job, source=impatient, max_offsets_per_trigger=RECORDS // 2)
