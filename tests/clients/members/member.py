@@ -108,6 +108,14 @@ class Member:
         """Kill it; the group finds out by itself."""
         self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """Let it stand still (SIGSTOP), as a machine that is suspended."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
     def _end(self, how: signal.Signals) -> None:
         self._process.send_signal(how)
         try:

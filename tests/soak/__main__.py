@@ -1,0 +1,32 @@
+"""`python -m tests.soak --minutes 15`: a broker under load and churn; exit code 1 if anything of it grew (M1)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.soak.soak import ALLOWED, growth, run
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=480.0)
+    parser.add_argument("--rate", type=int, default=1000, help="records a second into the steady topic")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        soak, samples = run(
+            Path(directory), arguments.minutes * 60, arguments.rate, lambda text: print(text, flush=True)
+        )
+    print(f"{arguments.minutes:g} minutes: {dict(soak.done)}")
+    grown = growth(samples)
+    for name, (before, after, too_much) in grown.items():
+        allowed = f"{getattr(ALLOWED, name):,} more allowed"
+        print(f"{name:12} {before:14,.0f} → {after:14,.0f}   {allowed}{'   GROWS' if too_much else ''}")
+    return 1 if any(too_much for _, _, too_much in grown.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
