@@ -47,6 +47,7 @@ from core.broker.idempotency_plan import (
 from core.broker.producer_pool import LentProducer, ProducerPool
 from core.broker.records import UNDONE, ProduceResult, RecordVerbs, refuse_batch
 from core.errors import BrokerError, ErrorCode
+from core.log.retention import SettledTime
 from core.metadata.idempotency import (
     ROW_BYTES,
     KeyRow,
@@ -134,6 +135,8 @@ class IdempotencyKeys:
     def __init__(self, broker: RecordVerbs) -> None:
         self._broker = broker
         self._pool = ProducerPool(broker.producer_ids, broker.config.idempotency_max_producers)
+        # A clock that jumps a day ahead must not forget all keys at once.
+        self._time = SettledTime(broker.clock)
         # Digest → fingerprint of the requests that are under way.
         self._running: dict[bytes, bytes] = {}
         # How many keys there are, and how many bytes at most: answers shrink when they are stored.
@@ -169,7 +172,7 @@ class IdempotencyKeys:
 
     async def _expire(self) -> None:
         store, config = self._broker.store, self._broker.config
-        now = self._broker.clock.wall_ms()
+        now = self._time.now_ms()
         expired = now - config.idempotency_ttl_ms
         while removed := await store.read(remove_oldest(before_ms=expired, expired_ms=expired)):
             self._keys -= removed
@@ -274,12 +277,12 @@ class IdempotencyKeys:
         try:
             self._broker.topic(topic)
         except BrokerError:
-            expired = self._broker.clock.wall_ms() - self._broker.config.idempotency_ttl_ms
+            expired = self._time.now_ms() - self._broker.config.idempotency_ttl_ms
             return await self._broker.store.read(find(digest, expired_ms=expired))
         return None
 
     async def _bind(self, digest: bytes, fingerprint: bytes, plan: Plan) -> KeyRow | None:
-        now = self._broker.clock.wall_ms()
+        now = self._time.now_ms()
         expired = now - self._broker.config.idempotency_ttl_ms
         query = bind(digest, fingerprint, encode(plan), now_ms=now, expired_ms=expired)
         return await self._broker.store.read(query)

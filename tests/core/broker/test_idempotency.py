@@ -190,6 +190,16 @@ async def test_old_keys_are_removed_in_the_background(broker: Broker, clock: Man
     assert (await send(broker, RECORDS[:1], key="c")).replayed
 
 
+async def test_a_clock_that_jumps_a_day_forgets_no_key(broker: Broker, clock: ManualClock) -> None:
+    await broker.create_topic("t")
+    await send(broker, RECORDS[:1])
+    for days in (2, -4, 2):
+        clock.jump_wall(days * 86_400)
+        clock.advance(60)
+        await broker.idempotency.expire()
+        assert (await send(broker, RECORDS[:1])).replayed
+
+
 @pytest.mark.parametrize("limit", [{"idempotency_max_keys": 5}, {"idempotency_max_bytes": 3_000}])
 async def test_beyond_their_number_the_oldest_keys_are_forgotten(
     tmp_path: Path, clock: ManualClock, limit: dict[str, int]
