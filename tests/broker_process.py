@@ -132,6 +132,14 @@ class BrokerProcess:
             self.process.wait()
             self.process = None
 
+    def pause(self) -> None:
+        """SIGSTOP: it stands still, as on a machine that is suspended."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def stop(self) -> int:
         """SIGTERM, as a service manager does; answers the exit code."""
         assert self.process is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,11 +92,20 @@ def java_path() -> str | None:
     return shutil.which("java")
 
 
+def strace_path() -> str | None:
+    """strace, where it is installed and may be used: containers can forbid it."""
+    path = shutil.which("strace")
+    if path is None:
+        return None
+    tried = subprocess.run([path, "-f", "--seccomp-bpf", "-o", os.devnull, "true"], capture_output=True)
+    return path if tried.returncode == 0 else None
+
+
 CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "netcat": netcat_path,
     "chromium": chromium_path, "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
-    "zookeeper": zookeeper_path,
+    "zookeeper": zookeeper_path, "strace": strace_path,
 }  # fmt: skip
 
 

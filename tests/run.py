@@ -2,9 +2,10 @@
 """One command that tests everything: `python3 tests/run.py [--tests-only] [pytest arguments]`.
 
 It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
-fetches the clients that the tests drive (kcat, netcat and Chromium from the system's packages when root, kafkajs
-and the tools of TypeScript through npm), runs every check that a machine can make, then pytest. With CI=true a
-missing client is a failure; on a machine where it cannot be installed its tests are skipped, and the summary says so.
+fetches the clients that the tests drive (kcat, netcat, strace and Chromium from the system's packages when root,
+kafkajs and the tools of TypeScript through npm), runs every check that a machine can make, then pytest. With CI=true
+a missing client is a failure; on a machine where it cannot be installed its tests are skipped, and the summary says
+so.
 """
 
 from __future__ import annotations
@@ -131,6 +132,11 @@ def install_chromium() -> bool:
     return apt_install("chromium", "chromium-driver")
 
 
+def install_strace() -> bool:
+    """strace, by which system calls of a broker are made to fail, from the system's packages."""
+    return shutil.which("strace") is not None or apt_install("strace")
+
+
 def install_java() -> bool:
     """Java 17 for Spark, from the system's packages."""
     return shutil.which("java") is not None or apt_install("openjdk-17-jre-headless")
@@ -215,6 +221,7 @@ def install_clients() -> None:
             ("chromium", install_chromium),
             ("kafkajs", install_kafkajs),
             ("zookeeper", install_zookeeper),
+            ("strace", install_strace),
             ("old kafka-python", install_old_kafka_pythons),
             ("java", install_java),
             ("bignum for prozess", build_bignum),

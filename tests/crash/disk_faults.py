@@ -39,6 +39,7 @@ from tests.broker_process import ROOT, START_SECONDS, BrokerProcess
 KILLED_AT = ("fsync", "fdatasync", "rename", "unlink", "mkdir", "rmdir", "ftruncate")
 FULL_AT = ("write", "pwrite64", "mkdir", "ftruncate")
 FAILED_SYNCS = ("fsync", "fdatasync")
+KINDS = ("kill", "enospc", "eio")
 # Background work and checkpoints in time for a life of two seconds.
 ENVIRONMENT = {
     "SLUICE_BACKGROUND_INTERVAL_MS": "50", "SLUICE_CHECKPOINT_INTERVAL_MS": "250",
@@ -259,6 +260,7 @@ def count_calls(root: Path, calls: Sequence[str]) -> tuple[Counter[str], list[st
     """How often one thread makes each system call in a life without faults, and the files that they touch."""
     trace = root / "trace"
     data = root / "data"
+    shutil.rmtree(data, ignore_errors=True)
     broker = TracedBroker(data, ["-y", "-o", str(trace), "-e", f"trace={','.join(calls)}"])
     life = Life(broker)
     try:
@@ -321,14 +323,25 @@ def live_once(root: Path, kind: str, call: str, number: int, paths: Sequence[str
     return life.told
 
 
-def run(root: Path, kind: str, points: int, seed: int) -> str:
+@dataclass(frozen=True)
+class Counted:
+    """A life without faults: how often one thread makes each system call, and the files of all of them."""
+
+    calls: Counter[str]
+    paths: list[str]
+
+
+def count(root: Path) -> Counted:
+    """Live once."""
+    return Counted(*count_calls(root, sorted({*KILLED_AT, *FULL_AT, *FAILED_SYNCS})))
+
+
+def run(root: Path, kind: str, points: int, seed: int, counted: Counted) -> str:
     """So many faults of one kind, spread over all of them; what came of it."""
     calls = {"kill": KILLED_AT, "enospc": FULL_AT, "eio": FAILED_SYNCS}[kind]
-    most, paths = count_calls(root, calls)
-    if kind == "eio":
-        # SQLite writes again what an fsync did not take; a log must not believe that.
-        paths = [path for path in paths if path.endswith(".log")]
-    places = [(call, number) for call in calls for number in range(1, most[call] + 1)]
+    # SQLite writes again what an fsync did not take; a log must not believe that.
+    paths = [path for path in counted.paths if kind != "eio" or path.endswith(".log")]
+    places = [(call, number) for call in calls for number in range(1, counted.calls[call] + 1)]
     chosen = random.Random(seed).sample(places, min(points, len(places)))
     refused = 0
     for call, number in chosen:
@@ -345,16 +358,17 @@ def run(root: Path, kind: str, points: int, seed: int) -> str:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kind", choices=("kill", "enospc", "eio"), action="append")
+    parser.add_argument("--kind", choices=KINDS, action="append")
     parser.add_argument("--points", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}")
     if shutil.which("strace") is None:
         sys.exit("strace is not installed.")
-    for kind in arguments.kind or ("kill", "enospc", "eio"):
-        with tempfile.TemporaryDirectory() as directory:
-            print(run(Path(directory), kind, arguments.points, arguments.seed), flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        counted = count(Path(directory))
+        for kind in arguments.kind or KINDS:
+            print(run(Path(directory), kind, arguments.points, arguments.seed, counted), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ Clients note what happens to them; `check` says what cannot have happened. The a
     reordered writes      values of one producer and partition out of their order
     non-monotonic poll    within one assignment a reader was given an offset again, or a lower one
     poll skip             within one assignment a reader was not given what lies between two offsets
+    unseen                acknowledged, and after a drain not handed out to a group that reads the topic
     lost commit           an owner began below what was answered to have been committed
     commit from nowhere   an owner began above everything that anybody has tried to commit
     two owners            two members own a partition in one generation
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 Partition = tuple[str, int]
@@ -49,12 +51,19 @@ class History:
     confirmed: dict[tuple[str, Partition], int] = field(default_factory=dict)
     attempted: dict[tuple[str, Partition], int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    # Nothing more is written; then, once everything is read, the end.
+    enough: threading.Event = field(default_factory=threading.Event)
     stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fail(self, what: str) -> None:
         """Something that a client was told and must not be told; it ends the run."""
         self.failures.append(what)
+        self.end()
+
+    def end(self) -> None:
+        """Let all clients come to their end."""
+        self.enough.set()
         self.stop.set()
 
     def acknowledge(self, place: Place, value: bytes) -> None:
@@ -94,6 +103,21 @@ class History:
         with self._lock:
             key = (group, partition)
             self.confirmed[key] = max(self.confirmed.get(key, 0), offset)
+
+
+def unseen(history: History, groups: Mapping[str, Collection[str]]) -> list[str]:
+    """Acknowledged writes that were never handed out to a group; `groups` says which topics each one reads."""
+    found = []
+    for group, topics in groups.items():
+        seen = {
+            (*session.partition, offset)
+            for session in list(history.sessions)
+            if session.group == group
+            for offset, _ in list(session.polled)
+        }
+        missing = [place for place in list(history.acknowledged) if place[0] in topics and place not in seen]
+        found += [f"unseen: {place} was never handed out to {group}" for place in missing]
+    return found
 
 
 def check(history: History, log: dict[Place, bytes], once: set[str], ordered: set[str]) -> list[str]:

@@ -1,21 +1,27 @@
 """The kill loop: a broker under the load of clients of all doors is killed with SIGKILL, again and again.
 
     python -m tests.crash.kill_loop --rounds 200 [--seed N] [--keep DIR]
+    python -m tests.crash.kill_loop --rounds 66 --every 15 --fault kill --fault pause --fault restart
 
 Writers of every door write numbered values all the time (`writers`), groups of three kinds read and commit
 (`readers`), and all of it goes into one history (`history`). After every restart the newest part of the log is
 compared with what was acknowledged and read before; in the end everything is, and the history is checked for
-every anomaly that the Kafka model knows. Topics and settings stay as they were; a start is soon over.
+every anomaly that the Kafka model knows. Between the last fault and the end everything has to be read within a
+minute. The second form (R10) has other faults as well: the process stands still (SIGSTOP) for up to 8 s, longer than
+the sessions of the groups' members, or is stopped in order. Topics and settings stay as they were; a start is soon
+over.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +29,8 @@ import httpx
 
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire
-from tests.crash.history import History, Place, check
-from tests.crash.readers import READERS
+from tests.crash.history import History, Place, check, unseen
+from tests.crash.readers import READ_BY, READERS
 from tests.crash.writers import PARTITIONS, WRITERS
 
 # Small segments, so that kills meet rolls and old segments as well.
@@ -35,8 +41,13 @@ SCHEMES = ("text", "kafka07?magic=1")
 READY_CPU_SECONDS = 3.0
 # Values of these topics are sent until they are answered, or sent once: twice they must not be there.
 ONCE = set(WRITERS)
-# Seconds that clients have to come to their end.
+# Seconds that clients have to come to their end, and that readers have to read what is there.
 FINISH_SECONDS = 120.0
+DRAIN_SECONDS = 60.0
+FAULTS = ("kill", "pause", "restart")
+# Seconds between two faults, and of a pause.
+BETWEEN = (0.2, 3.0)
+PAUSES = (0.5, 8.0)
 
 
 def shown_settings(broker: BrokerProcess) -> Any:
@@ -86,16 +97,24 @@ def cpu_seconds(pid: int) -> float:
 class KillLoop:
     """One run of the loop over one data directory."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        faults: Sequence[str] = ("kill",),
+        between: tuple[float, float] = BETWEEN,
+    ) -> None:
         self.chance = random.Random(seed)
+        self.faults, self.between = faults, between
         self.broker = BrokerProcess(directory / "data", environment=ENVIRONMENT, schemes=SCHEMES)
         self.history = History()
         self.seen: dict[Place, bytes] = {}
         self.slowest = 0.0
-        self.threads = [
+        self.writers = [
             threading.Thread(target=write, args=(self.broker, self.history), name=name)
             for name, write in WRITERS.items()
-        ] + [
+        ]
+        self.threads = self.writers + [
             threading.Thread(target=read, args=(self.broker, self.history, name), name=name)
             for name, read in READERS
         ]
@@ -114,15 +133,23 @@ class KillLoop:
                 self._round(number, settings)
             return self._reckon(rounds)
         finally:
-            self.history.stop.set()
+            self.history.end()
             self.broker.kill()
 
     def _round(self, number: int, settings: Any) -> None:
-        self.history.stop.wait(self.chance.uniform(0.2, 3.0))
-        self.broker.kill()
-        self.broker.start()
-        ready = cpu_seconds(self.broker.pid)
-        self.slowest = max(self.slowest, ready)
+        self.history.stop.wait(self.chance.uniform(*self.between))
+        fault = self.chance.choice(self.faults)
+        if fault == "pause":
+            self.broker.pause()
+            time.sleep(self.chance.uniform(*PAUSES))
+            self.broker.resume()
+        else:
+            if fault == "kill":
+                self.broker.kill()
+            else:
+                assert self.broker.stop() == 0
+            self.broker.start()
+            self.slowest = max(self.slowest, cpu_seconds(self.broker.pid))
         assert shown_settings(self.broker) == settings
         known = {**self.seen, **dict(self.history.acknowledged)}
         since = recent(known)
@@ -130,10 +157,17 @@ class KillLoop:
         compare(known, found, since)
         self.seen.update(found)
         assert not self.history.failures, (self.history.failures, self.broker.read_log()[-5000:])
-        print(f"round {number}: ready after {ready:.2f} s of work, {len(known)} records known", flush=True)
+        print(f"round {number}: {fault}, {len(known)} records known", flush=True)
 
     def _reckon(self, rounds: int) -> str:
         """Everything at the end."""
+        self.history.enough.set()
+        for thread in self.writers:
+            thread.join(FINISH_SECONDS)
+        until = time.monotonic() + DRAIN_SECONDS
+        while (left := unseen(self.history, READ_BY)) and time.monotonic() < until:
+            self.history.stop.wait(1)
+        assert not left, (len(left), left[:10])
         self.history.stop.set()
         for thread in self.threads:
             thread.join(FINISH_SECONDS)
@@ -149,7 +183,8 @@ class KillLoop:
         missing = [topic for topic in WRITERS if not any(place[0] == topic for place in log)]
         assert not missing and polled, f"nothing happened in {missing}, {polled} records were polled"
         return (
-            f"{rounds} kills, {len(log)} records, {len(self.history.acknowledged)} acknowledged, {polled} polled in "
+            f"{rounds} faults ({', '.join(self.faults)}), {len(log)} records, "
+            f"{len(self.history.acknowledged)} acknowledged, none unseen, {polled} polled in "
             f"{len(self.history.sessions)} assignments, {len(self.history.confirmed)} committed positions, "
             f"slowest start {self.slowest:.2f} s of work; no anomaly"
         )
@@ -160,15 +195,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="repeat it; only kills without it")
+    parser.add_argument("--every", type=float, help="seconds between two faults, instead of a random time")
     parser.add_argument("--keep", type=Path, help="keep the data and the broker's log in this directory")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}")
-    if arguments.keep:
-        arguments.keep.mkdir(parents=True, exist_ok=True)
-        print(KillLoop(arguments.keep, arguments.seed).run(arguments.rounds))
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        print(KillLoop(Path(directory), arguments.seed).run(arguments.rounds))
+    between = (arguments.every, arguments.every) if arguments.every else BETWEEN
+    with contextlib.ExitStack() as stack:
+        directory = arguments.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        directory.mkdir(parents=True, exist_ok=True)
+        loop = KillLoop(directory, arguments.seed, arguments.fault or ("kill",), between)
+        print(loop.run(arguments.rounds))
 
 
 if __name__ == "__main__":

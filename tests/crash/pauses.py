@@ -8,13 +8,10 @@ costs one rebalance at most, positions never go back, and a member that was away
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -91,8 +88,9 @@ def run(directory: Path, seconds: float) -> str:
         until(lambda: shared(members) and all(member.reads for member in members), "no group came about")
         time.sleep(1)
         first = generation(broker)
-        with _still(broker.pid):
-            time.sleep(seconds)
+        broker.pause()
+        time.sleep(seconds)
+        broker.resume()
         seen = len(writer.answered)
         until(lambda: len(writer.answered) > seen + 20, "the writer does not go on")
         until(lambda: shared(members) and all_read(members, writer.answered[: seen + 20]), "nobody reads on")
@@ -116,16 +114,6 @@ def run(directory: Path, seconds: float) -> str:
         f"pauses of {seconds:g} s, sessions of {SESSION_SECONDS:g} s: {len(writer.answered)} values, none lost; "
         f"{second - first} rebalances for the broker's pause, {third - second} for the member's"
     )
-
-
-@contextmanager
-def _still(pid: int) -> Iterator[None]:
-    """A process that stands still meanwhile."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def _pause_member(broker: BrokerProcess, members: list[Member], seconds: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.crash.history import History, Place, check
+from tests.crash.history import History, Place, check, unseen
 
 PARTITION = ("t", 0)
 
@@ -72,3 +72,12 @@ def test_two_owners_in_one_generation_are_seen() -> None:
     one.own("g", 4, PARTITION, "a")
     one.own("g", 4, PARTITION, "b")
     assert anomalies(one) == {"two owners"}
+
+
+def test_what_a_group_was_never_given_is_unseen() -> None:
+    one = history(0, 1)
+    for offset in range(3):
+        one.acknowledge(("t", 0, offset), b"v-%d" % offset)
+    assert unseen(one, {"g": ["other"]}) == []
+    assert unseen(one, {"g": ["t"]}) == ["unseen: ('t', 0, 2) was never handed out to g"]
+    assert len(unseen(one, {"g": ["t"], "h": ["t"]})) == 4

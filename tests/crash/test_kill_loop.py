@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.kill_loop import KillLoop, compare
+from tests.crash.kill_loop import FAULTS, KillLoop, compare
 
 ROUNDS = 20 if os.environ.get("CI") == "true" else 5
 
@@ -20,6 +20,13 @@ def test_a_broker_that_is_killed_again_and_again_keeps_its_word_to_clients_of_al
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     print(KillLoop(tmp_path, seed).run(ROUNDS))
+
+
+@pytest.mark.timeout(400)
+def test_pauses_and_stops_in_order_break_no_promise_either(tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    print(KillLoop(tmp_path, seed, FAULTS).run(max(3, ROUNDS // 5)))
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def idempotent(broker: BrokerProcess, history: History) -> None:
         }
     )
     number = 0
-    while not history.stop.is_set():
+    while not history.enough.is_set():
         if len(producer) < 2000:
             value = b"idempotent-%d" % number
             producer.produce("idempotent", value, partition=number % PARTITIONS, on_delivery=delivered)
@@ -59,7 +59,7 @@ def idempotent(broker: BrokerProcess, history: History) -> None:
 def plain(broker: BrokerProcess, history: History) -> None:
     """acks=1 in small batches over a raw connection; what gets no answer is not tried again."""
     number, wire = 0, None
-    while not history.stop.is_set():
+    while not history.enough.is_set():
         values = [b"plain-%d" % (number + i) for i in range(3)]
         partition = number % PARTITIONS
         number += len(values)
@@ -91,7 +91,7 @@ def keyed(broker: BrokerProcess, history: History) -> None:
 def _post(broker: BrokerProcess, history: History, topic: str, *, keyed: bool) -> None:
     number = 0
     with httpx.Client(base_url=broker.http, timeout=10, trust_env=False) as http:
-        while not history.stop.is_set():
+        while not history.enough.is_set():
             partition = number % PARTITIONS
             values = [f"{topic}-{number + i}" for i in range(3)]
             records = [{"partition": partition, "value": value} for value in values]
@@ -121,7 +121,7 @@ def _post(broker: BrokerProcess, history: History, topic: str, *, keyed: bool) -
 def text(broker: BrokerProcess, history: History) -> None:
     """Lines of the line protocol with acks=all, one try each."""
     number, line = 0, None
-    while not history.stop.is_set():
+    while not history.enough.is_set():
         value, key = f"text-{number}", f"k{number % 7}"
         number += 1
         try:
@@ -142,7 +142,7 @@ def text(broker: BrokerProcess, history: History) -> None:
 def of_2012(broker: BrokerProcess, history: History) -> None:
     """PRODUCE of Kafka 0.7: nothing is ever answered."""
     number, connection = 0, None
-    while not history.stop.is_set():
+    while not history.enough.is_set():
         value, partition = b"old-%d" % number, number % PARTITIONS
         number += 1
         message = struct.pack(">bbI", 1, 0, zlib.crc32(value)) + value
