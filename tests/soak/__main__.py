@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.soak.churn import PAUSE_SECONDS
 from tests.soak.soak import ALLOWED, growth, run
 
 
@@ -15,10 +16,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=480.0)
     parser.add_argument("--rate", type=int, default=1000, help="records a second into the steady topic")
+    parser.add_argument(
+        "--pause", type=float, default=PAUSE_SECONDS, help="seconds between two of each kind that come and go"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         soak, samples = run(
-            Path(directory), arguments.minutes * 60, arguments.rate, lambda text: print(text, flush=True)
+            Path(directory),
+            arguments.minutes * 60,
+            arguments.rate,
+            lambda text: print(text, flush=True),
+            arguments.pause,
         )
     print(f"{arguments.minutes:g} minutes: {dict(soak.done)}")
     grown = growth(samples)

@@ -37,6 +37,7 @@ class Soak:
 
     broker: BrokerProcess
     rate: int
+    pause: float = PAUSE_SECONDS
     stop: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -84,7 +85,7 @@ def read_steadily(soak: Soak) -> None:
 def follow(soak: Soak) -> None:
     """Streams of server-sent events that are opened, read for a moment, and dropped."""
     with httpx.Client(base_url=f"{soak.broker.http}/api/v1", timeout=20, trust_env=False) as http:
-        while not soak.stop.wait(PAUSE_SECONDS):
+        while not soak.stop.wait(soak.pause):
             accept = {"accept": "text/event-stream"}
             with http.stream(
                 "GET", f"/topics/{STEADY}/records", params={"from": "latest"}, headers=accept
@@ -115,7 +116,7 @@ def write_once(soak: Soak) -> None:
 def come_and_go(soak: Soak) -> None:
     """Topics and groups, by a client that connects for them: made, used, deleted."""
     number = 0
-    while not soak.stop.wait(PAUSE_SECONDS):
+    while not soak.stop.wait(soak.pause):
         number += 1
         name, kind = f"passing-{number}", (KafkaDoor, NativeDoor)[number % 2]
         door = kind(soak.broker)
@@ -135,7 +136,7 @@ def consume_and_go(soak: Soak) -> None:
     """Managed consumers: made, polled, deleted with their group; and members that are simply forgotten."""
     with httpx.Client(base_url=f"{soak.broker.http}/api/v1", timeout=30, trust_env=False) as http:
         number = 0
-        while not soak.stop.wait(PAUSE_SECONDS):
+        while not soak.stop.wait(soak.pause):
             number += 1
             group = f"/groups/managed-{number}"
             made = {"name": "one", "topics": [STEADY], "start": "earliest", "session_timeout_ms": 6000}
@@ -153,7 +154,7 @@ def consume_and_go(soak: Soak) -> None:
 def say_lines(soak: Soak) -> None:
     """Clients of the line protocol that join, commit and vanish without a word."""
     number = 0
-    while not soak.stop.wait(PAUSE_SECONDS):
+    while not soak.stop.wait(soak.pause):
         number += 1
         door = TextDoor(soak.broker)
         member = door.join(f"lines-{number}", [STEADY])
@@ -165,7 +166,7 @@ def say_lines(soak: Soak) -> None:
 def be_rude(soak: Soak) -> None:
     """Connections that send half a request, or nothing that anybody understands, and go."""
     number = 0
-    while not soak.stop.wait(PAUSE_SECONDS / 5):
+    while not soak.stop.wait(soak.pause / 5):
         number += 1
         address = (soak.broker.kafka_address, ("127.0.0.1", soak.broker.ports["http"]))[number % 2]
         with socket.create_connection(address) as one:

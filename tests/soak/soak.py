@@ -19,7 +19,7 @@ import psutil
 
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire
-from tests.soak.churn import CONFIGS, PARTITIONS, STEADY, WORKERS, Soak
+from tests.soak.churn import CONFIGS, PARTITIONS, PAUSE_SECONDS, STEADY, WORKERS, Soak
 
 MIB = 1024 * 1024
 PARTS = 4
@@ -76,11 +76,17 @@ def growth(samples: list[Sample]) -> dict[str, tuple[float, float, bool]]:
     return found
 
 
-def run(directory: Path, seconds: float, rate: int, say: Callable[[str], None]) -> tuple[Soak, list[Sample]]:
+def run(
+    directory: Path,
+    seconds: float,
+    rate: int,
+    say: Callable[[str], None],
+    pause: float = PAUSE_SECONDS,
+) -> tuple[Soak, list[Sample]]:
     """Soak a broker; what was done, and samples at equal distances. Raises AssertionError if something went wrong."""
     expiring = dict.fromkeys(EXPIRING, str(max(5000, int(seconds * 1000 / PARTS / 2))))
     broker = BrokerProcess(directory / "data", environment={**EXPIRY, **expiring}, schemes=("text",)).start()
-    soak = Soak(broker, rate)
+    soak = Soak(broker, rate, pause)
     try:
         with Wire(broker.kafka_address) as wire:
             wire.create_topic(STEADY, partitions=PARTITIONS, **CONFIGS)
