@@ -56,3 +56,9 @@ PRODUCE_BUFFER_BYTES = 16 * MIB
 PRODUCE_IN_FLIGHT = 4
 """Produce requests under way on one connection. Brokers know the last five batches of a
 producer, by which they tell a duplicate."""
+
+WATCH_SECONDS = 1.0
+"""How often a batch job looks how far it is. A look is a handful of calls into the JVM; people watch seconds."""
+
+LOG_SECONDS = 10.0
+"""How far apart a step's lines are where progress goes into a log: a job of hours should not fill it."""

@@ -37,10 +37,13 @@ def decode_request(
 
 
 def decode_response(
-    key: int, version: int, buffer: bytes | bytearray | memoryview, position: int = 0
+    key: int, version: int, buffer: bytes | bytearray | memoryview, position: int = 0, *, whole: bool = True
 ) -> Struct:
-    """The response whose body begins at `position` and ends with the buffer; for clients and tests."""
-    return _decode(_response_decoder(key, version), buffer, position, len(buffer))
+    """The response whose body begins at `position` and ends with the buffer; for clients and tests.
+
+    With `whole` false, bytes after the end are left alone: other brokers may leave some, as clients do.
+    """
+    return _decode(_response_decoder(key, version), buffer, position, len(buffer), whole=whole)
 
 
 def encode_response(key: int, version: int, message: Struct) -> list[Piece]:

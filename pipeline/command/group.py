@@ -14,7 +14,7 @@ from pipeline.command.init import InitError, write_project
 from pipeline.command.output import ForMachines, ForPeople, table
 from pipeline.command.running import run_job, show_plan
 from pipeline.jobs import state
-from pipeline.jobs.registry import KINDS, SettingsError, read_settings
+from pipeline.jobs.registry import BOOTSTRAP, KINDS, SettingsError, read_settings
 from pipeline.jobs.settings import Job
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 118}
@@ -144,16 +144,23 @@ def status(directory: str, as_json: bool) -> None:
 
 @spark.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--bootstrap", default="127.0.0.1:9092", show_default=True, help="Kafka brokers, as host:port.")
+@click.option(
+    "--bootstrap",
+    envvar=BOOTSTRAP,
+    default="127.0.0.1:9092",
+    show_default=True,
+    help=f"Kafka brokers, as host:port; or {BOOTSTRAP}.",
+)
 @click.option("--topic", required=True, help="The topic to read.")
 @click.option("--output", help="The topic for clean records [the topic's name and -clean].")
 def init(directory: Path, bootstrap: str, topic: str, output: str | None) -> None:
     """Write a declarative pipeline: bronze, silver, quarantine, a view, a topic; for `spark-pipelines run`."""
+    output = output or f"{topic}-clean"
     try:
-        for path in write_project(
-            directory, bootstrap=bootstrap, topic=topic, output=output or f"{topic}-clean"
-        ):
+        for path in write_project(directory, bootstrap=bootstrap, topic=topic, output=output):
             click.echo(path)
     except (InitError, OSError) as error:
         _refuse(str(error))
-    click.echo(f"Next: cd {directory} && spark-pipelines run")
+    click.echo(
+        f"Next: sluice topics create {output}; cd {directory} && SPARK_CONF_DIR=conf spark-pipelines run"
+    )

@@ -34,6 +34,7 @@ def write_project(directory: Path, *, bootstrap: str, topic: str, output: str) -
         target.parent.mkdir(parents=True, exist_ok=True)
         text = source.read_text()
         # Only the project's own settings are filled in; code is copied as it is.
-        target.write_text(text if source.suffix == ".py" else Template(text).substitute(values))
+        plain = source.suffix == ".py" or source.name == ".gitignore"
+        target.write_text(text if plain else Template(text).substitute(values))
         written.append(target)
     return written

@@ -32,10 +32,14 @@ class Metered:
         )
         self._files = gauge("written_files", "Files committed since the start.")
         self._bytes = gauge("written_bytes", "Bytes of these files.")
-        self._seconds = gauge("batch_seconds", "How long the last micro-batch took.")
-        self._rate = gauge("rows_per_second", "Speed of the last micro-batch.")
-        self._lag = gauge("lag", "Records of the topics beyond the last micro-batch.")
-        self._last = gauge("last_batch_timestamp_seconds", "When the last micro-batch ended.")
+        self._seconds = gauge("batch_seconds", "How long the last micro-batch took, or the step under way.")
+        self._rate = gauge("rows_per_second", "Speed of the last micro-batch, or of the step under way.")
+        self._lag = gauge(
+            "lag", "Records of the topics beyond the last micro-batch, or what the step has left."
+        )
+        self._last = gauge("last_batch_timestamp_seconds", "When the job last said how far it is.")
+        self._tasks = gauge("step_tasks", "Tasks of the step under way, of a job without micro-batches.")
+        self._tasks_done = gauge("step_tasks_done", "How many of them are done.")
         self._failed = gauge("failed", "1 once the job has failed.")
         self._server, self._thread = start_http_server(port, addr="127.0.0.1", registry=self._registry)
         report.note(f"metrics on http://127.0.0.1:{self._server.server_port}/metrics")
@@ -47,7 +51,11 @@ class Metered:
     def progress(self, progress: Progress) -> None:
         """Counted and passed on."""
         self._rows.inc(progress.rows)
-        self._batches.inc()
+        if progress.step:
+            self._tasks.set(progress.tasks)
+            self._tasks_done.set(progress.tasks_done)
+        else:
+            self._batches.inc()
         self._rejected.set(progress.rejected)
         self._files.set(progress.files)
         self._bytes.set(progress.bytes)

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from pipeline import limits
 from pipeline.jobs.report import Outcome, Progress
 
 BAR_CELLS = 24
@@ -38,12 +39,34 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _share(progress: Progress) -> float:
+    """How much of what there is to do is done, from 0 to 1."""
+    if progress.lag is None and progress.step:
+        return progress.tasks_done / progress.tasks if progress.tasks else 0.0
+    ahead = progress.total_rows + (progress.lag or 0)
+    return progress.total_rows / ahead if ahead else 1.0
+
+
+def _said(progress: Progress) -> str:
+    """Progress in words."""
+    where = f"batch {progress.batch}"
+    if progress.step:
+        where = f"{progress.step}  {progress.tasks_done}/{progress.tasks} tasks"
+    said = f"{where}  {count(progress.total_rows)} rows  {count(progress.rows_per_second)}/s"
+    if progress.lag is not None and not progress.step:
+        said += f"  lag {count(progress.lag)}"
+    if progress.rejected:
+        said += f"  rejected {count(progress.rejected)}"
+    return said
+
+
 class ForPeople:
     """Notes and a bar on stderr, the outcome on stdout. The bar is drawn on a terminal only; a log gets lines."""
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._out, self._err = out or sys.stdout, err or sys.stderr
         self._bar = False
+        self._last_line = time.monotonic()
 
     def note(self, text: str) -> None:
         """A line of its own."""
@@ -51,19 +74,13 @@ class ForPeople:
         print(text, file=self._err, flush=True)
 
     def progress(self, progress: Progress) -> None:
-        """Move the bar, or print a line."""
-        said = (
-            f"batch {progress.batch}  {count(progress.total_rows)} rows  {count(progress.rows_per_second)}/s"
-        )
-        if progress.lag is not None:
-            said += f"  lag {count(progress.lag)}"
-        if progress.rejected:
-            said += f"  rejected {count(progress.rejected)}"
+        """Move the bar, or print a line; of a step in a log its end, and a line once in a while."""
+        said = _said(progress)
         if not self._err.isatty():
-            print(said, file=self._err, flush=True)
+            if self._is_due(progress):
+                print(said, file=self._err, flush=True)
             return
-        ahead = progress.total_rows + (progress.lag or 0)
-        share = progress.total_rows / ahead if ahead else 1.0
+        share = _share(progress)
         full = int(share * BAR_CELLS)
         print(
             f"\r\x1b[K{'━' * full}{'─' * (BAR_CELLS - full)} {share:4.0%}  {said}",
@@ -72,6 +89,15 @@ class ForPeople:
             flush=True,
         )
         self._bar = True
+        if progress.step and share == 1:
+            self._end_bar()
+
+    def _is_due(self, progress: Progress) -> bool:
+        now = time.monotonic()
+        if progress.step and _share(progress) < 1 and now - self._last_line < limits.LOG_SECONDS:
+            return False
+        self._last_line = now
+        return True
 
     def done(self, outcome: Outcome) -> None:
         """What was done, in one line, and the job's table if it has one."""

@@ -14,10 +14,9 @@ import msgspec
 from pipeline.command.output import table
 from pipeline.jobs import registry, state
 from pipeline.jobs.plan import lost, plan
-from pipeline.jobs.preflight import PreflightError, preflight
+from pipeline.jobs.preflight import preflight
 from pipeline.jobs.report import Outcome, Report
-from pipeline.jobs.settings import Job, Streaming
-from pipeline.wire.errors import WireError
+from pipeline.jobs.settings import Job, Lake, Replay, Streaming
 
 
 def absolute(job: Job) -> Job:
@@ -79,24 +78,30 @@ def _in_session(job: Job, report: Report) -> Outcome:
         return registry.run(spark, job, report)
 
 
+def _look_at_table(job: Lake) -> dict[str, Any]:
+    """What a job would read of its table, and what is where it goes. Raises JobError, or WireError."""
+    from pipeline.jobs.replay import bounds
+    from pipeline.jobs.tables import holding
+
+    row = {"table": job.lake, "format": job.format, **holding(job)._asdict()}
+    if isinstance(job, Replay):
+        low, high = bounds(job)
+        row |= {"topic": job.topic, "partitions": len(high), "there": sum(high.values()) - sum(low.values())}
+    return row
+
+
 def show_plan(job: Job, as_json: bool) -> int:
     """Print what a job would read."""
     job = absolute(job)
     try:
         preflight(job)
-    except (WireError, PreflightError) as error:
-        print(f"sluice spark: {error}", file=sys.stderr)
-        return 1
-    if not isinstance(job, Streaming):
-        click.echo(
-            msgspec.json.encode(job).decode()
-            if as_json
-            else f"{job.job} reads {job.target()}; it has no plan."
-        )
-        return 0
-    try:
+        if isinstance(job, Lake):
+            _print_rows([_look_at_table(job)], as_json)
+            return 0
         ranges = plan(job)
-    except WireError as error:
+    except Exception as error:
+        if not type(error).__module__.startswith("pipeline."):
+            raise
         print(f"sluice spark: {error}", file=sys.stderr)
         return 1
     rows = [
@@ -109,20 +114,30 @@ def show_plan(job: Job, as_json: bool) -> int:
         }
         for one in ranges
     ]
+    _print_rows(rows, as_json)
+    if not as_json:
+        click.echo(_in_all(job, sum(one.records for one in ranges)))
     problems = lost(ranges)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         for row in rows:
             click.echo(msgspec.json.encode(row).decode())
     else:
         click.echo(table(rows))
-        total = sum(one.records for one in ranges)
-        batches = (
-            f", {-(-total // job.max_offsets_per_trigger)} batches" if job.max_offsets_per_trigger else ""
-        )
-        click.echo(f"{total:,} records{batches}; state in {state.checkpoint(Path(job.state), job.title())}")
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    return 1 if problems else 0
+
+
+def _in_all(job: Job, total: int) -> str:
+    """The last line of a plan."""
+    if not isinstance(job, Streaming):
+        return f"{total:,} records"
+    most = job.max_offsets_per_trigger
+    batches = f", {-(-total // most)} batches" if most else ""
+    return f"{total:,} records{batches}; state in {state.checkpoint(Path(job.state), job.title())}"
 
 
 def leave(code: int) -> None:

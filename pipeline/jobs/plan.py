@@ -1,4 +1,4 @@
-"""What a streaming job would read, asked of the broker and the checkpoint, without Spark."""
+"""What a job would read of topics, asked of the broker and the checkpoint, without Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.jobs import state
-from pipeline.jobs.settings import Streaming, check_starting
+from pipeline.jobs.settings import Job, Snapshot, Streaming, Usage, check_starting, moment
 from pipeline.wire.cluster import EARLIEST, LATEST, ClientSettings, Cluster, UnknownTopicError
 
 # A person waits for the plan: a broker that is away is reported, not waited for.
@@ -48,8 +48,41 @@ def topics_of(cluster: Cluster, topics: list[str], pattern: str | None) -> dict[
     return found
 
 
-def plan(settings: Streaming) -> list[Range]:
-    """The ranges that the next run would read first. Raises WireError if the brokers cannot tell."""
+def plan(settings: Job) -> list[Range]:
+    """The ranges that the next run would read first; none of a job that reads a table.
+
+    Raises WireError if the brokers cannot tell, UnknownTopicError for a topic that is not there.
+    """
+    if isinstance(settings, Streaming):
+        return _from_checkpoint(settings)
+    if isinstance(settings, Snapshot):
+        return _whole(settings, settings.topics, None, None)
+    if isinstance(settings, Usage):
+        pattern = settings.pattern if settings.topics else settings.pattern or ".*"
+        return _whole(settings, settings.topics, pattern, settings.since)
+    return []
+
+
+def _whole(settings: Job, topics: list[str], pattern: str | None, since: str | None) -> list[Range]:
+    """Topics from start to end, or from a time on."""
+    with client(settings.bootstrap) as cluster:
+        places = [
+            (topic, part) for topic, parts in topics_of(cluster, topics, pattern).items() for part in parts
+        ]
+        earliest = cluster.offsets(dict.fromkeys(places, EARLIEST))
+        latest = cluster.offsets(dict.fromkeys(places, LATEST))
+        begin, start = moment("since", since), earliest
+        if begin is not None:
+            start = cluster.offsets(dict.fromkeys(places, int(begin.timestamp() * 1000)))
+    ranges = []
+    for topic, part in sorted(places):
+        low, high, first = earliest[topic, part], latest[topic, part], start[topic, part]
+        # Nothing is as young as that: there is nothing to read.
+        ranges.append(Range(topic, part, high if first < 0 else max(first, low), high, low))
+    return ranges
+
+
+def _from_checkpoint(settings: Streaming) -> list[Range]:
     with client(settings.bootstrap) as cluster:
         topics = topics_of(cluster, settings.topics, settings.pattern)
         places = [(topic, partition) for topic, parts in topics.items() for partition in parts]

@@ -20,7 +20,8 @@ from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Replay, moment
 from pipeline.jobs.stream import SOURCE, JobError, write_topic
 from pipeline.jobs.tables import frame, place
-from pipeline.wire.cluster import EARLIEST, LATEST, UnknownTopicError
+from pipeline.jobs.watch import Watch
+from pipeline.wire.cluster import EARLIEST, LATEST, TopicPartition, UnknownTopicError
 
 REPLAY = "sluice.replay"
 ORIGIN = {"topic": "string", "partition": "int", "offset": "bigint"}
@@ -67,7 +68,7 @@ def paced(rate: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
 def _chosen(spark: SparkSession, settings: Replay) -> DataFrame:
     """The rows of the table that are asked for."""
     rows = frame(spark, settings)
-    names = place(rows)
+    names = place(rows.columns)
     if names["offset"] != "offset" or "value" not in rows.columns:
         raise JobError("only a table of mode raw can be replayed: it has the bytes as they were")
     if settings.only:
@@ -80,16 +81,19 @@ def _chosen(spark: SparkSession, settings: Replay) -> DataFrame:
     return rows
 
 
-def written_before(spark: SparkSession, settings: Replay) -> DataFrame | None:
-    """The places of records that an earlier run of this replay wrote; None if the topic is empty."""
+def bounds(settings: Replay) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where each partition of the topic begins and ends. Raises JobError when there is no such topic."""
     with client(settings.bootstrap) as cluster:
         try:
             parts = [(settings.topic, part) for part in cluster.topics([settings.topic])[settings.topic]]
         except UnknownTopicError:
             raise JobError(f"there is no topic {settings.topic}; make it first") from None
         low, high = (cluster.offsets(dict.fromkeys(parts, when)) for when in (EARLIEST, LATEST))
-    if settings.no_origin or low == high:
-        return None
+    return low, high
+
+
+def written_before(spark: SparkSession, settings: Replay) -> DataFrame:
+    """The places of records that an earlier run of this replay wrote."""
     options = {
         "kafka.bootstrap.servers": settings.bootstrap,
         "subscribe": settings.topic,
@@ -125,26 +129,32 @@ def _records(rows: DataFrame, settings: Replay) -> DataFrame:
 def run(spark: SparkSession, settings: Replay, report: Report) -> Outcome:
     """Replay what is not there yet."""
     began = time.monotonic()
+    watch = Watch(settings.job, report, spark)
     rows = _chosen(spark, settings)
-    before = written_before(spark, settings)
+    low, high = bounds(settings)
     skipped = 0
-    if before is not None:
-        before = before.distinct().cache()
-        skipped = before.count()
+    if not settings.no_origin and low != high:
+        before = written_before(spark, settings).distinct().cache()
+        with watch.step("what is there already", sum(high.values()) - sum(low.values())):
+            skipped = before.count()
         rows = rows.join(before, list(ORIGIN), "left_anti")
-    places = rows.select("topic", "partition").distinct().count()
-    if not places:
+    with watch.step("what is to be written"):
+        counts = rows.groupBy("topic", "partition").count().collect()
+    if not counts:
         report.note("nothing is left to replay")
         return Outcome(job=settings.job, skipped=skipped)
     # One partition of the table is one task's, in order: what had an order keeps it.
-    tasks = min(places, max(1, spark.sparkContext.defaultParallelism))
+    tasks = min(len(counts), max(1, spark.sparkContext.defaultParallelism))
     ordered = rows.repartition(tasks, "topic", "partition").sortWithinPartitions(*ORIGIN)
     counter: Any = spark.sparkContext.accumulator(0)
     records = _records(ordered, settings)
     if settings.rate is not None:
         records = records.mapInArrow(paced(settings.rate / tasks), records.schema)
     records = records.mapInArrow(_counted(counter), records.schema)
-    write_topic(records, settings.bootstrap, settings.topic)
+    to_write = sum(int(row["count"]) for row in counts)
+    # A task may take hours, at a rate; what the topic has got tells how far it is.
+    with watch.step("writing", to_write, lambda: sum(bounds(settings)[1].values()) - sum(high.values())):
+        write_topic(records, settings.bootstrap, settings.topic)
     return Outcome(
         job=settings.job, rows=int(counter.value), seconds=time.monotonic() - began, skipped=0 if not skipped else 1,
         table=[{"topic": settings.topic, "written": int(counter.value), "written_before": skipped}],

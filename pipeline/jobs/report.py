@@ -8,9 +8,16 @@ import msgspec
 
 
 class Progress(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """How far a job is, after a micro-batch or a step. `lag` is what the topics hold beyond it, if that is known."""
+    """How far a job is: after a micro-batch, or within a step of a batch.
+
+    `rows` came since the last report, `total_rows` since the job began (in a batch since its step began); `lag` is
+    what is still to come, if that is known. Only a batch has a `step`, and `tasks` of Spark that it is known to take.
+    """
 
     job: str
+    step: str = ""
+    tasks: int = 0
+    tasks_done: int = 0
     batch: int = -1
     rows: int = 0
     total_rows: int = 0

@@ -21,9 +21,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.jobs import json_columns
 from pipeline.jobs.aggregate import checked
+from pipeline.jobs.plan import plan
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Snapshot
 from pipeline.jobs.stream import SOURCE, JobError
+from pipeline.jobs.watch import Watch
 from pipeline.lake.iceberg import open_catalog
 from pipeline.lake.journal import fsync_directory
 
@@ -65,12 +67,14 @@ def run(spark: SparkSession, settings: Snapshot, report: Report) -> Outcome:
     records = spark.read.format(SOURCE).options(**options, includeHeaders="true").load()
     rows = shape(records, settings)
     target = Path(settings.to).absolute()
-    if settings.format == "parquet":
-        files = _replace_parquet(rows, target)
-    elif settings.format == "delta":
-        files = _replace_delta(rows, target)
-    else:
-        files = _replace_iceberg(rows, target, settings.table or "")
+    there = sum(one.records for one in plan(settings))
+    with Watch(settings.job, report, spark).step("the latest of each key", there):
+        if settings.format == "parquet":
+            files = _replace_parquet(rows, target)
+        elif settings.format == "delta":
+            files = _replace_delta(rows, target)
+        else:
+            files = _replace_iceberg(rows, target, settings.table or "")
     return Outcome(
         job=settings.job,
         seconds=time.monotonic() - began,

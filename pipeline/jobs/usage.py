@@ -9,10 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from core.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from pipeline.jobs.plan import client, topics_of
+from pipeline.jobs.plan import client, plan, topics_of
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Usage, moment
 from pipeline.jobs.stream import SOURCE, JobError
+from pipeline.jobs.watch import Watch
 from pipeline.wire.cluster import EARLIEST, LATEST, Cluster
 from pipeline.wire.groups import committed
 
@@ -20,10 +21,14 @@ LIST_GROUPS = 16
 Place = tuple[str, int]
 
 
-def _groups(cluster: Cluster) -> list[str]:
-    """The groups that the first broker knows."""
-    answer = cluster.any_broker().request(LIST_GROUPS, ListGroupsRequest(), ListGroupsResponse)
-    return sorted(group.group_id for group in answer.groups)
+def groups(cluster: Cluster) -> list[str]:
+    """The groups of a cluster: each broker knows those that it coordinates."""
+    found = set()
+    for broker in cluster.every_broker():
+        if broker.serves(LIST_GROUPS):
+            answer = broker.request(LIST_GROUPS, ListGroupsRequest(), ListGroupsResponse)
+            found |= {group.group_id for group in answer.groups}
+    return sorted(found)
 
 
 def scan(spark: SparkSession, settings: Usage, topics: list[str]) -> DataFrame:
@@ -62,13 +67,15 @@ def run(spark: SparkSession, settings: Usage, report: Report) -> Outcome:
         )
         places = [(topic, partition) for topic, parts in topics.items() for partition in parts]
         low, high = (cluster.offsets(dict.fromkeys(places, when)) for when in (EARLIEST, LATEST))
-        lags = {group: committed(cluster, group, topics) for group in _groups(cluster)}
+        lags = {
+            group: committed(cluster, group, topics) for group in cluster.patiently(lambda: groups(cluster))
+        }
     if not places:
         raise JobError("there is no topic to look at")
-    found = {
-        (row["topic"], row["partition"]): row.asDict()
-        for row in scan(spark, settings, list(topics)).collect()
-    }
+    there = sum(one.records for one in plan(settings))
+    with Watch(settings.job, report, spark).step("counting", there):
+        counted = scan(spark, settings, list(topics)).collect()
+    found = {(row["topic"], row["partition"]): row.asDict() for row in counted}
     table = [
         _line(where, low[where], high[where], found.get(where), settings, lags) for where in sorted(places)
     ]

@@ -13,6 +13,7 @@ from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Verify
 from pipeline.jobs.stream import SOURCE, JobError
 from pipeline.jobs.tables import frame, place
+from pipeline.jobs.watch import Watch
 from pipeline.wire.cluster import EARLIEST, LATEST, UnknownTopicError
 
 # Of a partition with holes so many are named; the count says how many there are.
@@ -23,7 +24,7 @@ Place = tuple[str, int]
 def _offsets(spark: SparkSession, settings: Verify) -> DataFrame:
     """(topic, partition, offset, rows): each offset that the table holds, and how often; aside 1 for dead letters."""
     rows = frame(spark, settings)
-    names = place(rows)
+    names = place(rows.columns)
     held = rows.select(*[f.col(names[name]).alias(name) for name in ("topic", "partition", "offset")])
     held = held.groupBy("topic", "partition", "offset").agg(f.count("*").alias("rows"))
     held = held.withColumn("aside", f.lit(0))
@@ -81,6 +82,7 @@ def _bounds(settings: Verify, places: list[Place]) -> dict[Place, tuple[int, int
 def run(spark: SparkSession, settings: Verify, report: Report) -> Outcome:
     """Count, compare, and say for each partition what is wrong."""
     began = time.monotonic()
+    watch = Watch(settings.job, report, spark)
     held = _offsets(spark, settings).cache()
     counted = held.groupBy("topic", "partition").agg(
         f.min("offset").alias("first"), f.max("offset").alias("last"),
@@ -88,7 +90,8 @@ def run(spark: SparkSession, settings: Verify, report: Report) -> Outcome:
         f.countDistinct("offset").alias("offsets"), f.sum("aside").alias("aside"),
         f.sum(f.when(f.col("rows") > 1, f.col("rows") - 1).otherwise(0)).alias("duplicates"),
     )  # fmt: skip
-    counts = {(row["topic"], row["partition"]): row.asDict() for row in counted.collect()}
+    with watch.step("counting"):
+        counts = {(row["topic"], row["partition"]): row.asDict() for row in counted.collect()}
     if not counts:
         raise JobError(f"{settings.target()} holds no rows of {', '.join(settings.topics) or 'any topic'}")
     bounds = _bounds(settings, list(counts))
@@ -100,7 +103,9 @@ def run(spark: SparkSession, settings: Verify, report: Report) -> Outcome:
         if row["missing"]:
             holed.append(where)
     if holed and not settings.compacted:
-        for (topic, partition), ranges in _gaps(held).items():
+        with watch.step("looking for gaps"):
+            gaps = _gaps(held)
+        for (topic, partition), ranges in gaps.items():
             shown = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in ranges)
             problems.append(f"{topic}-{partition}: the table lacks offsets {shown}")
     held.unpersist()

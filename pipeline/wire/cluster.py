@@ -108,6 +108,11 @@ class Cluster:
                 errors.append(str(error))
         raise ConnectionLostError("; ".join(errors))
 
+    def every_broker(self) -> list[Connection]:
+        """A connection to each broker that Metadata names. Raises ConnectionLostError if one is away."""
+        self.metadata(())
+        return [self.connect(host, port) for host, port in self._nodes.values()]
+
     def node(self, node_id: int) -> Connection:
         """The connection to a broker by its number, once Metadata has named it."""
         if node_id not in self._nodes:

@@ -5,6 +5,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 spark = SparkSession.active()
 
+# Else Spark forgets the tables when the process ends, and finds their files in its way the next time.
+if spark.conf.get("spark.sql.catalogImplementation") != "hive":
+    raise RuntimeError(
+        "run it as SPARK_CONF_DIR=conf spark-pipelines run: the settings in conf/ keep the tables"
+    )
+
 
 @dp.table
 def bronze() -> DataFrame:

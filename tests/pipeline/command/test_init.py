@@ -1,4 +1,4 @@
-"""The declarative project runs as it is written."""
+"""The declarative project runs as it is written, and again with what came in between."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.command.init import write_project
+from pipeline.command.init import TEMPLATE, write_project
 from tests.broker_process import ROOT
 from tests.pipeline.topics import Topics
 
@@ -20,15 +23,8 @@ from tests.pipeline.topics import Topics
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-@pytest.mark.timeout(400)
-def test_the_project_runs_as_it_is(topics: Topics, tmp_path: Path) -> None:
-    topics.create("shop", 1)
-    topics.create("shop-clean", 1)
-    topics.write(
-        "shop", ['{"id": 1, "total": 2.5}', '{"id": 2, "total": 4}', "nonsense", '{"id": "x"}', "[1]"]
-    )
-    project = tmp_path / "shop"
-    write_project(project, bootstrap=topics.broker.kafka, topic="shop", output="shop-clean")
+def _run(project: Path, *command: str, conf: bool = True) -> subprocess.CompletedProcess[str]:
+    """What the project's README says to type."""
     program = Path(sys.executable).with_name("spark-pipelines")
     assert program.exists() or shutil.which("spark-pipelines")
     environment = {
@@ -38,12 +34,34 @@ def test_the_project_runs_as_it_is(topics: Topics, tmp_path: Path) -> None:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "JAVA_TOOL_OPTIONS": JAVA,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        **({"SPARK_CONF_DIR": "conf"} if conf else {}),
     }
-    done = subprocess.run(
-        [str(program), "run"], cwd=project, env=environment, capture_output=True, text=True, timeout=350
+    return subprocess.run(
+        [str(program), *command], cwd=project, env=environment, capture_output=True, text=True, timeout=350
     )
+
+
+def _tables(project: Path) -> dict[str, pa.Table]:
+    return {path.name: pq.read_table(path) for path in (project / "spark-warehouse").iterdir()}
+
+
+def _clean(topics: Topics) -> list[dict[str, float]]:
+    return [json.loads(one.value or b"") for one in topics.records("shop-clean")]
+
+
+@pytest.mark.timeout(600)
+def test_the_project_runs_as_it_is_and_again_with_what_is_new(topics: Topics, tmp_path: Path) -> None:
+    topics.create("shop", 1)
+    topics.create("shop-clean", 1)
+    topics.write(
+        "shop", ['{"id": 1, "total": 2.5}', '{"id": 2, "total": 4}', "nonsense", '{"id": "x"}', "[1]"]
+    )
+    project = tmp_path / "shop"
+    write_project(project, bootstrap=topics.broker.kafka, topic="shop", output="shop-clean")
+    written = {path.name for path in project.iterdir()}
+    done = _run(project, "run")
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
-    tables = {path.name: pq.read_table(path) for path in (project / "spark-warehouse").iterdir()}
+    tables = _tables(project)
     assert {name: table.num_rows for name, table in tables.items()} == {
         "bronze": 5, "silver": 2, "quarantine": 3, "per_hour": 1,
     }  # fmt: skip
@@ -56,5 +74,32 @@ def test_the_project_runs_as_it_is(topics: Topics, tmp_path: Path) -> None:
         4: "the value does not fit the schema",
     }
     assert tables["per_hour"]["total"].to_pylist() == [6.5]
-    clean = [json.loads(one.value or b"") for one in topics.records("shop-clean")]
-    assert clean == [{"id": 1, "total": 2.5}, {"id": 2, "total": 4.0}]
+    assert _clean(topics) == [{"id": 1, "total": 2.5}, {"id": 2, "total": 4.0}]
+    # Spark's log and its catalog lie with the checkpoints.
+    assert {path.name for path in project.iterdir()} == written | {"spark-warehouse", "storage"}
+
+    topics.write("shop", ['{"id": 3, "total": 8}', "nonsense too"])
+    done = _run(project, "run")
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    assert _tables(project)["bronze"]["offset"].to_pylist() == list(range(7))
+    # What bronze takes in this run may reach the others in the next one; nothing is there twice.
+    assert sorted(_tables(project)["silver"]["id"].to_pylist()) in ([1, 2], [1, 2, 3])
+    assert [row["id"] for row in _clean(topics)] in ([1, 2], [1, 2, 3])
+
+
+def test_without_its_settings_a_run_says_how_to_run_it() -> None:
+    """Spark would fail at the second run only, with words that help nobody."""
+    code = (TEMPLATE / "transformations" / "bronze.py").read_text()
+
+    class Session:
+        conf: ClassVar[dict[str, str]] = {"spark.sql.catalogImplementation": "in-memory"}
+
+    modules = {
+        "pyspark": SimpleNamespace(pipelines=None),
+        "pyspark.sql": SimpleNamespace(DataFrame=None, SparkSession=SimpleNamespace(active=Session)),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in modules.items():
+            patch.setitem(sys.modules, name, module)
+        with pytest.raises(RuntimeError, match="SPARK_CONF_DIR=conf spark-pipelines run"):
+            exec(compile(code, "bronze.py", "exec"), {})
