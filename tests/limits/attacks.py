@@ -105,11 +105,27 @@ async def announce(broker: BrokerProcess, scale: float) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def idle(broker: BrokerProcess, scale: float) -> AsyncIterator[None]:
-    """10,000 connections that have asked once and are silent."""
+    """10,000 connections that have asked once and are silent, and 200 that ask again and again."""
     from core.protocol.messages.metadata import MetadataRequest
 
-    async with many(broker, int(10_000 * scale), sized(frame(METADATA, 9, 1, MetadataRequest(topics=[])))):
-        yield
+    request = sized(frame(METADATA, 9, 1, MetadataRequest(topics=[])))
+
+    async def ask(connection: Connection) -> None:
+        reader, writer = connection
+        while await reader.read(4096):
+            await asyncio.sleep(0.5)
+            writer.write(request)
+
+    async with (
+        many(broker, int(10_000 * scale), request),
+        many(broker, int(200 * scale), request) as active,
+    ):
+        tasks = [asyncio.ensure_future(ask(connection)) for connection in active]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 @asynccontextmanager
@@ -242,7 +258,7 @@ async def large_bodies(broker: BrokerProcess, scale: float) -> AsyncIterator[Non
 CASES = (
     Case("N1 trickle", "1,000 sockets of a byte a second, 500 half frames", 40 * MIB, trickle),
     Case("N3 announce", "1,000 sockets announce 100 MiB each and send a byte", 50 * MIB, announce),
-    Case("N4 idle", "10,000 idle connections", 10_000 * 25 * 1024, idle, True),
+    Case("N4 idle", "10,000 idle and 200 active connections", 10_000 * 25 * 1024, idle, True),
     Case("N5 amplify", "counts of 2³¹−1, a million topics in one request", 32 * MIB, amplify),
     Case("N6 explode", "1 MiB that opens into 1 GiB, in gzip, snappy, lz4, zstd", 64 * MIB, explode),
     Case("N8 never read", "100 fetchers that never read", 80 * MIB, never_read),
