@@ -285,3 +285,17 @@ def test_no_registry_and_no_machine_is_named() -> None:
                 if forbidden.search(line):
                     found.append(f"{_name(file)}:{number}")
     assert found == []
+
+
+def test_the_map_of_promises_names_tests_and_commands_that_are_there() -> None:
+    text = (ROOT / "tests" / "README.md").read_text()
+    paths = re.findall(r"\btests/[\w/]+\.py", text)
+    modules = [name.replace(".", "/") for name in re.findall(r"python -m (tests[\w.]*)", text)]
+    files = [
+        *paths,
+        *(f"{m}.py" if (ROOT / m).with_suffix(".py").exists() else f"{m}/__main__.py" for m in modules),
+    ]
+    assert len(files) > 40
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+    rows = {f"R{n}" for n in (1, 3, 4, 5, 6, 7, 8, 9, 10)} | {f"N{n}" for n in (1, 3, 4, 5, 6, 7, 8)} | {"M1"}
+    assert rows <= set(re.findall(r"^\| (\w+) \|", text, re.MULTILINE))
