@@ -110,8 +110,11 @@ class ForPeople:
         if outcome.rejected:
             said.append(f"{outcome.rejected:,} rejected")
         if outcome.skipped:
-            said.append(f"{outcome.skipped:,} batches were there already")
-        print(f"{', '.join(said)}, {outcome.seconds:.1f} s", file=self._out)
+            kind = "records" if outcome.job == "replay" else "batches"
+            said.append(f"{outcome.skipped:,} {kind} were there already")
+        # Of a job that did nothing but fail, the reason is all there is to say.
+        if outcome.rows or outcome.files or not outcome.problems:
+            print(f"{', '.join(said)}, {outcome.seconds:.1f} s", file=self._out)
         for problem in outcome.problems:
             print(problem, file=self._out)
         self._out.flush()

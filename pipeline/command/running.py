@@ -33,7 +33,9 @@ def absolute(job: Job) -> Job:
 
 def _fail(report: Report, job: Job, message: str, began: float) -> int:
     report.done(
-        Outcome(job=job.job, seconds=round(time.monotonic() - began, 2), problems=[f"failed: {message}"])
+        Outcome(
+            job=job.job, seconds=round(time.monotonic() - began, 2), problems=[f"{job.job} failed: {message}"]
+        )
     )
     return 1
 

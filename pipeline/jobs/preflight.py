@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def preflight(job: Job) -> None:
     _check_library(job)
     if isinstance(job, Lake) and not Path(job.lake).is_dir():
         raise PreflightError(f"there is no table in {job.lake}")
+    if isinstance(job, Export | Snapshot):
+        _check_directory(Path(job.to))
     if isinstance(job, Streaming):
         plan(job)
         _check_state(job)
@@ -59,6 +62,15 @@ def _check_library(job: Job) -> None:
     library = _LIBRARIES.get(kind)
     if library is not None and find_spec(library) is None:
         raise PreflightError(f"format {kind} needs the library {library}: pip install 'sluice[lake]'")
+
+
+def _check_directory(table: Path) -> None:
+    """Refuse a place where no table can be made."""
+    there = next(path for path in (table, *table.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise PreflightError(f"to: {there} is a file; a table is a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PreflightError(f"to: {there} may not be written by this user")
 
 
 def _check_state(job: Streaming) -> None:

@@ -156,7 +156,7 @@ def run(spark: SparkSession, settings: Replay, report: Report) -> Outcome:
     with watch.step("writing", to_write, lambda: sum(bounds(settings)[1].values()) - sum(high.values())):
         write_topic(records, settings.bootstrap, settings.topic)
     return Outcome(
-        job=settings.job, rows=int(counter.value), seconds=time.monotonic() - began, skipped=0 if not skipped else 1,
+        job=settings.job, rows=int(counter.value), seconds=time.monotonic() - began, skipped=skipped,
         table=[{"topic": settings.topic, "written": int(counter.value), "written_before": skipped}],
     )  # fmt: skip
 

@@ -31,7 +31,10 @@ class Progress(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What a job did. `problems` are for a person; a job with problems ends with exit code 1."""
+    """What a job did. `problems` are for a person; a job with problems ends with exit code 1.
+
+    `skipped` were there already: batches of an export, records of a replay.
+    """
 
     job: str
     seconds: float = 0.0

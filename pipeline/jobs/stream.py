@@ -227,4 +227,6 @@ def telling_line(text: str) -> str:
     errors = [
         line for line in lines if ("Error: " in line or "Exception: " in line) and not line.startswith("at ")
     ]
-    return errors[-1] if errors else (lines[0] if lines else "the query failed")
+    told = errors[-1] if errors else (lines[0] if lines else "the query failed")
+    # py4j puts a colon in front of Java's words, and Spark's own class says nothing.
+    return told.removeprefix(": ").removeprefix("org.apache.spark.SparkException: ")

@@ -37,6 +37,12 @@ def test_the_end_is_one_line_and_the_problems() -> None:
     assert out.getvalue() == "export: 75 rows, 4 files, 1,234 bytes, 2 rejected, 1.5 s\nt-0: a gap\n"
 
 
+def test_a_job_that_did_nothing_but_fail_says_why_in_one_line() -> None:
+    out = io.StringIO()
+    ForPeople(out, io.StringIO()).done(Outcome(job="export", problems=["export failed: no topic"]))
+    assert out.getvalue() == "export failed: no topic\n"
+
+
 def test_a_machine_gets_one_object_a_line() -> None:
     out = io.StringIO()
     machine = ForMachines(out)

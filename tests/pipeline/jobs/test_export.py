@@ -278,6 +278,18 @@ def test_partitioned_by_a_field_with_odd_characters(jobs: Runner, topics: Topics
         ),
         ({"mode": "variant", "format": "delta"}, "parquet"),
         ({"once": True, "interval": "1 minute"}, "not both"),
+        ({"topics": [], "pattern": "("}, "no regular expression"),
+        (
+            {
+                "topics": [],
+                "pattern": "t.*",
+                "mode": "json",
+                "schema": "a INT",
+                "on_error": "quarantine",
+                "dead_letter": "t-bad",
+            },
+            "finds the topic t-bad too",
+        ),
         ({"interval": "soon"}, "duration"),
         ({"starting": "{"}, "starting"),
         ({"bootstrap": "nowhere"}, "host:port"),

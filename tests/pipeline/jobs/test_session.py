@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.session import package_root, prepare_environment, settings, sweep
+from pipeline.jobs.session import package_root, prepare_environment, settings, start_failure, sweep
 from tests.broker_process import ROOT
 
 
@@ -39,3 +39,18 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     assert found["spark.ui.enabled"] == "true"
     assert "spark.driver.host" not in found
     assert settings("local[2]", tmp_path, {})["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("", "Spark needs Java 17 or 21: install a Java runtime, or set JAVA_HOME"),
+        ("/x/spark-class: line 71: /no/bin/java: No such file or directory\n", "Spark needs Java 17 or 21"),
+        ("Exception: java.lang.UnsupportedClassVersionError: has been compiled by a more recent", "Java 17"),
+        ("Invalid maximum heap size: -Xmx1x\nError: Could not create", "start: Invalid maximum heap size: -Xmx1x"),
+        ("Picked up JAVA_TOOL_OPTIONS: -Xq\nUnrecognized option: -Xq\n", "start: Unrecognized option: -Xq"),
+        ("whatever\nlast words\n", "Java did not start: last words"),
+    ],
+)  # fmt: skip
+def test_a_java_that_does_not_start_is_told_in_one_line(said: str, told: str) -> None:
+    assert told in str(start_failure(said))

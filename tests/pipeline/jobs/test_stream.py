@@ -75,6 +75,7 @@ def test_of_a_java_traceback_the_telling_line_is_kept() -> None:
         telling_line("java.lang.IllegalStateException: no\n\tat x") == "java.lang.IllegalStateException: no"
     )
     assert telling_line("") == "the query failed"
+    assert telling_line("An error\n: org.apache.spark.SparkException: No such URL: 'x'") == "No such URL: 'x'"
 
 
 def test_a_state_directory_without_jobs_is_empty(tmp_path: Path) -> None:
