@@ -48,6 +48,24 @@ def topics_of(cluster: Cluster, topics: list[str], pattern: str | None) -> dict[
     return found
 
 
+def source_options(settings: Streaming, *, headers: bool) -> dict[str, str]:
+    """The options of the `sluice` source for a job."""
+    options = {
+        "kafka.bootstrap.servers": settings.bootstrap,
+        "startingOffsets": settings.starting,
+        "includeHeaders": str(headers).lower(),
+    }
+    if settings.pattern:
+        options["subscribePattern"] = settings.pattern
+    else:
+        options["subscribe"] = ",".join(settings.topics)
+    if settings.max_offsets_per_trigger:
+        options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
+    if settings.group:
+        options["commitGroup"] = settings.group
+    return {**options, **settings.source}
+
+
 def plan(settings: Job) -> list[Range]:
     """The ranges that the next run would read first; none of a job that reads a table.
 

@@ -6,7 +6,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from pipeline.jobs.plan import client, plan, topics_of
+from pipeline.jobs.plan import client, plan, source_options, topics_of
 from pipeline.jobs.settings import (
     Aggregate,
     Dedup,
@@ -18,8 +18,10 @@ from pipeline.jobs.settings import (
     Streaming,
     Usage,
     Verify,
+    check_starting,
 )
 from pipeline.jobs.state import checkpoint, standing
+from pipeline.source.options import OptionError, read_options
 
 # The library of each kind of table, which the extra `[lake]` installs.
 _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
@@ -37,7 +39,11 @@ def preflight(job: Job) -> None:
     if isinstance(job, Export | Snapshot):
         _check_directory(Path(job.to))
     if isinstance(job, Streaming):
-        plan(job)
+        try:
+            read_options(source_options(job, headers=True), streaming=True)
+        except OptionError as error:
+            raise PreflightError(str(error)) from None
+        _check_starting(job, [(one.topic, one.partition) for one in plan(job)])
         _check_state(job)
     with client(job.bootstrap) as cluster:
         if isinstance(job, Snapshot | Usage):
@@ -73,13 +79,31 @@ def _check_directory(table: Path) -> None:
         raise PreflightError(f"to: {there} may not be written by this user")
 
 
+def _check_starting(job: Streaming, there: list[tuple[str, int]]) -> None:
+    """Refuse offsets for other partitions than there are, unless a checkpoint makes them idle."""
+    if job.starting in ("earliest", "latest") or _stood(job):
+        return
+    named = {(topic, part) for topic, parts in check_starting(job.starting).items() for part in parts}
+    wanted = {(topic, str(part)) for topic, part in there}
+    for problem, places in (("lacks", wanted - named), ("has, and there is not,", named - wanted)):
+        if places:
+            names = ", ".join(f"{topic}-{part}" for topic, part in sorted(places))
+            raise PreflightError(
+                f"starting must name every partition (-1 latest, -2 earliest): it {problem} {names}"
+            )
+
+
+def _stood(job: Streaming) -> dict[str, dict[str, int]]:
+    """Where the state of an earlier run stands; empty if there was none."""
+    stood = standing(checkpoint(Path(job.state), job.title()))
+    return stood.offsets or stood.begun_offsets
+
+
 def _check_state(job: Streaming) -> None:
     """Refuse to go on with the state of other topics, of which Spark could only say that they are gone."""
-    directory = checkpoint(Path(job.state), job.title())
-    stood = standing(directory)
-    left = sorted((stood.offsets or stood.begun_offsets).keys() - set(job.topics))
+    left = sorted(_stood(job).keys() - set(job.topics))
     if job.topics and left and job.source.get("failOnDataLoss", "true").lower() != "false":
         raise PreflightError(
             f"the job {job.title()} has read {', '.join(left)} until now, which this run leaves out: name all of "
-            f"them, or give another --name. Its state is in {directory}"
+            f"them, or give another --name. Its state is in {checkpoint(Path(job.state), job.title())}"
         )

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipeline.jobs.plan import client
+from pipeline.jobs.plan import client, source_options
 from pipeline.jobs.report import Outcome, Progress, Report
 from pipeline.jobs.settings import Streaming
 from pipeline.jobs.state import checkpoint, standing
@@ -35,24 +35,6 @@ POLL_SECONDS = 0.1
 
 class JobError(Exception):
     """A job that cannot go on, in words for the person who runs it."""
-
-
-def source_options(settings: Streaming, *, headers: bool) -> dict[str, str]:
-    """The options of the `sluice` source for a job."""
-    options = {
-        "kafka.bootstrap.servers": settings.bootstrap,
-        "startingOffsets": settings.starting,
-        "includeHeaders": str(headers).lower(),
-    }
-    if settings.pattern:
-        options["subscribePattern"] = settings.pattern
-    else:
-        options["subscribe"] = ",".join(settings.topics)
-    if settings.max_offsets_per_trigger:
-        options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
-    if settings.group:
-        options["commitGroup"] = settings.group
-    return {**options, **settings.source}
 
 
 def read_stream(spark: SparkSession, settings: Streaming, *, headers: bool = True) -> DataFrame:

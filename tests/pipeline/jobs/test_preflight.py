@@ -51,6 +51,26 @@ def test_topics_that_are_not_there_are_named_with_their_setting(topics: Topics, 
         check(topics, tmp_path, kind, **values)
 
 
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"source": {"maxOffsetPerTrigger": "5"}}, "unknown option '?maxOffsetPerTrigger"),
+        ({"source": {"transport": "pigeon"}}, "transport"),
+        ({"source": {"endingOffsets": "latest"}}, "endingOffsets"),
+        ({"starting": '{"parts":{"0":1}}'}, "it lacks parts-1$"),
+        ({"starting": '{"parts":{"0":1,"1":-2,"7":0}}'}, "it has, and there is not, parts-7$"),
+    ],
+)
+def test_options_of_the_source_and_offsets_that_fit_nothing_are_told(
+    values: dict[str, Any], says: str, topics: Topics, tmp_path: Path
+) -> None:
+    if "parts" not in topics.wire.topics():
+        topics.create("parts", 2)
+    with pytest.raises(PreflightError, match=f"(?i){says}"):
+        check(topics, tmp_path, "export", topics=["parts"], to="x", **values)
+    check(topics, tmp_path, "export", topics=["parts"], to="x", starting='{"parts":{"0":1,"1":-2}}')
+
+
 @pytest.mark.parametrize("kind", ["replay", "verify"])
 def test_a_table_that_is_not_there_is_told(kind: str, topics: Topics, tmp_path: Path) -> None:
     topic = {"topic": "t"} if kind == "replay" else {}

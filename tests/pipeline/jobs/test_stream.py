@@ -43,6 +43,30 @@ def test_sigterm_ends_a_job_that_follows_its_topics_and_it_goes_on_later(
     assert lag == {0: "lake: 0", 1: "lake: 0"}
 
 
+def test_a_partition_that_is_added_under_a_running_job_is_read_from_its_beginning(
+    jobs: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics.create("widened", 1)
+    topics.fill(topic, 20)
+    steps: list[Progress] = []
+
+    def widen(step: Progress) -> None:
+        steps.append(step)
+        if len(steps) > 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        topics.add_partitions(topic, 2)
+        topics.fill(topic, 30, partitions=2)
+
+    monkeypatch.setattr(jobs.report, "progress", widen)
+    job = {"topics": [topic], "to": jobs.path("t"), "name": "w"}
+    jobs.run("export", **job, once=False)
+    monkeypatch.undo()
+    jobs.run("export", **job)
+    assert naive(jobs.path("t")) == once(topic, {0: 50, 1: 30})
+    assert jobs.run("verify", lake=jobs.path("t"), complete=True).problems == []
+
+
 def test_records_that_are_gone_end_the_job_and_are_named(jobs: Runner, topics: Topics) -> None:
     topic = topics.create("cut", 1)
     topics.fill(topic, 10)
