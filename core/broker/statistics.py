@@ -11,12 +11,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from core.broker.breath import Breath
 from core.broker.broker import Broker
 from core.broker.state import TopicInfo
 from core.types import TopicPartition
 
-# Seconds of one slice; then others run.
-_SLICE = 0.003
 # A longer name is no label for anybody.
 _MAX_LABEL = 249
 
@@ -51,26 +50,13 @@ class Holdings(NamedTuple):
     lags_left_out: int
 
 
-class _Breath:
-    """Lets others run after each slice."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._now = broker.clock.monotonic
-        self._end = self._now() + _SLICE
-
-    async def take(self) -> None:
-        if self._now() >= self._end:
-            await asyncio.sleep(0)
-            self._end = self._now() + _SLICE
-
-
 async def holdings(broker: Broker, max_topics: int, max_lags: int) -> Holdings:
     """All of it; the oldest topics first where there are more than may be shown."""
     task = broker.logs.begin_sizes()
     if task is not None:
         await asyncio.get_running_loop().run_in_executor(None, task.run)
         broker.logs.finish_sizes(task)
-    breath = _Breath(broker)
+    breath = Breath(broker.clock)
     topics = broker.topics(include_internal=True)
     partitions = sum(topic.partitions for topic in topics)
     topics.sort(key=lambda topic: (topic.created_ms, topic.name))

@@ -15,6 +15,7 @@ import pytest
 from core.errors import ErrorCode
 from core.protocol.apis import APIS
 from core.protocol.messages.api_versions import ApiVersionsRequest
+from core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from core.protocol.messages.produce import ProduceRequest
 from core.protocol.protocol_versions import decode_response as decode_protocol_versions
@@ -23,6 +24,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.wire import (
     API_VERSIONS,
     FETCH,
+    LIST_OFFSETS,
     METADATA,
     PRODUCE,
     USUAL,
@@ -225,6 +227,25 @@ def test_a_long_poll_delays_only_its_own_connection(broker: BrokerProcess, wire:
         assert waiting.receive(FETCH, 12)[0] == sent
         assert waiting.receive(METADATA, 12)[0] == behind
         assert time.monotonic() - start >= 0.55
+
+
+def test_a_request_with_many_searches_holds_up_nobody(broker: BrokerProcess, wire: Wire) -> None:
+    """20,000 offsets by time in one request: seconds of work, while others are answered."""
+    wire.create_topic("searched")
+    for _ in range(10):
+        wire.write("searched", *("x" * 100 for _ in range(50)))
+    asked = [ListOffsetsPartition(partition_index=0, timestamp=1)] * 20_000
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("searched", asked)])
+    with Wire(broker.kafka_address) as other:
+        sent = wire.send(LIST_OFFSETS, 7, request)
+        answered = 0
+        while not wire.is_readable():
+            other.call(METADATA, MetadataRequest(topics=[]))
+            answered += 1
+    correlation_id, answer = wire.receive(LIST_OFFSETS, 7)
+    assert correlation_id == sent
+    assert {(one.error_code, one.offset) for one in answer.topics[0].partitions} == {(0, 0)}
+    assert answered > 20
 
 
 def test_many_connections_at_once_are_all_served(broker: BrokerProcess) -> None:

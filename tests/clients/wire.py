@@ -5,6 +5,7 @@ It says what no client library would: a wrong CRC, a retry on purpose, half a fr
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -92,6 +93,10 @@ class Wire:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
             return True
+
+    def is_readable(self) -> bool:
+        """Whether something has come by now."""
+        return bool(select.select([self.socket], [], [], 0)[0])
 
     def is_silent(self, seconds: float = 0.2) -> bool:
         """Whether nothing comes for a while."""
