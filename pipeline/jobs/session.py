@@ -23,6 +23,12 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss} %p %c{1}: %m%n
 """
+# A Python worker must say hello within this time. Spark's 15 s are too few on a machine where much else runs, and
+# whoever is late fails the query.
+WORKER_START = "60s"
+# Executors say so often how many records their tasks have read; people watch seconds, and Spark's ten are too many.
+# Elsewhere it is left to Spark: every executor of a large cluster would ask its driver that often.
+LOCAL_HEARTBEAT = "2s"
 # Micro-batches are small; Spark's 200 would spend a second on empty tasks.
 SHUFFLE_PARTITIONS = 8
 
@@ -32,9 +38,13 @@ def package_root() -> Path:
     return Path(__file__).resolve().parent.parent.parent
 
 
-def prepare_environment() -> None:
-    """Make workers run this Python with this package; Spark would take `python3` from PATH."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+def prepare_environment(extra: Mapping[str, str]) -> None:
+    """Make workers run this Python with this package; Spark would take `python3` from PATH.
+
+    `spark.pyspark.python` names another one, for executors on other machines: Spark itself reads that setting in
+    spark-submit only.
+    """
+    os.environ["PYSPARK_PYTHON"] = extra.get("spark.pyspark.python", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     paths = [str(package_root()), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -54,9 +64,11 @@ def settings(master: str, scratch: Path, extra: Mapping[str, str]) -> dict[str, 
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": java,
         "spark.sql.streaming.stopTimeout": "30s",
+        "spark.python.authenticate.socketTimeout": WORKER_START,
     }
     if master.startswith("local"):
         ours["spark.driver.host"] = ours["spark.driver.bindAddress"] = "127.0.0.1"
+        ours["spark.executor.heartbeatInterval"] = LOCAL_HEARTBEAT
     return {**ours, **extra}
 
 
@@ -124,7 +136,7 @@ def session(name: str, master: str, state: Path, extra: Mapping[str, str]) -> It
     sweep(parent)
     scratch = Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=parent))
     (scratch / "log4j2.properties").write_text(_LOG4J)
-    prepare_environment()
+    prepare_environment(extra)
     before = Path.cwd()
     os.chdir(scratch)
     builder = SparkSession.Builder().appName(name)

@@ -6,6 +6,8 @@ import io
 import json
 import urllib.request
 
+import msgspec
+
 from pipeline.command.metrics import Metered
 from pipeline.command.output import ForMachines, ForPeople, count, table
 from pipeline.jobs.report import Outcome, Progress
@@ -29,6 +31,23 @@ def test_a_terminal_gets_a_bar_and_a_log_gets_lines() -> None:
         people.note("well")
     assert "━━━" in terminal.getvalue() and " 75%" in terminal.getvalue()
     assert log.getvalue() == "batch 3  75 rows  2.0 M/s  lag 25  rejected 2\nwell\n"
+
+
+def test_a_step_of_a_batch_fills_its_bar_by_records_or_by_tasks_and_a_log_is_not_flooded() -> None:
+    terminal, log = _Terminal(), io.StringIO()
+    steps = [
+        Progress(job="usage", step="counting", tasks=4, tasks_done=n, total_rows=n * 10) for n in (1, 2, 4)
+    ]
+    known = [msgspec.structs.replace(step, lag=40 - step.total_rows) for step in steps]
+    for stream in (terminal, log):
+        people = ForPeople(io.StringIO(), stream)
+        for step in (*known, *steps):
+            people.progress(step)
+    bars = [part.split("%")[0].split()[-1] for part in terminal.getvalue().split("\r")[1:]]
+    assert bars == ["25", "50", "100", "25", "50", "100"]
+    # The end of a step is a line of its own, on a terminal as well.
+    assert terminal.getvalue().count("\n") == 2
+    assert log.getvalue() == "counting  4/4 tasks  40 rows  0/s\n" * 2
 
 
 def test_the_end_is_one_line_and_the_problems() -> None:
@@ -68,6 +87,27 @@ def test_prometheus_sees_progress_and_failure() -> None:
     assert 'sluice_spark_rows_total{job="export",name="mine"} 20.0' in text
     assert 'sluice_spark_lag{job="export",name="mine"} 25.0' in text
     assert 'sluice_spark_failed{job="export",name="mine"} 1.0' in text
+
+
+def test_steps_are_no_batches_for_prometheus() -> None:
+    notes = io.StringIO()
+    metered = Metered(ForPeople(io.StringIO(), notes), "usage", "u", 0)
+    try:
+        metered.progress(
+            Progress(job="usage", step="counting", tasks=4, tasks_done=1, rows=7, total_rows=7, lag=3)
+        )
+        url = notes.getvalue().split()[2]
+        text = urllib.request.urlopen(url, timeout=5).read().decode()
+    finally:
+        metered.close()
+    for line in (
+        "batches_total{{}} 0.0",
+        "rows_total{{}} 7.0",
+        "step_tasks{{}} 4.0",
+        "step_tasks_done{{}} 1.0",
+        "lag{{}} 3.0",
+    ):
+        assert f"sluice_spark_{line.format()}".replace("{}", '{job="usage",name="u"}') in text
 
 
 def test_tables_align_and_numbers_are_short() -> None:

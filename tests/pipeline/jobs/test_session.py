@@ -28,10 +28,15 @@ def test_workers_run_this_python_with_this_package(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYTHONPATH", f"/first{os.pathsep}{ROOT}")
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "python3")
-    prepare_environment()
+    prepare_environment({})
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "/first"]
     assert package_root() == ROOT
+    prepare_environment({"spark.pyspark.python": "/there/python"})
+    assert (os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"]) == (
+        "/there/python",
+        sys.executable,
+    )
 
 
 def test_what_the_user_sets_wins(tmp_path: Path) -> None:
