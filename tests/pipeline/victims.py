@@ -340,7 +340,7 @@ class Replayed(Victim):
         return lambda: (self._written() - before) // 1_000
 
     def check(self, wanted: dict[int, Held]) -> tuple[dict[int, Held], int]:
-        """Each origin is there, with its value; twice may be what an orphan wrote after it was read back."""
+        """Each origin once, with its value: orphans are gone before the next start reads back what is there."""
         counts: Counter[Place] = Counter()
         for partition in wanted:
             values = [record.value for record in self.topics.records(self.source, partition)]
