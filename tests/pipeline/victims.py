@@ -253,6 +253,13 @@ class SparkParquet(Victim):
     """The control: Spark's own Parquet sink, read by one who does not know `_spark_metadata`."""
 
     sink = "spark"
+    # A batch that was not begun to be written cannot be there twice: only kills in mid-write prove something.
+    steps = ("files",)
+
+    def watch(self, step: str) -> Callable[[], int]:
+        """Files that tasks began: of the third one, some are whole."""
+        before = set((self.home / "table").glob("*.parquet"))
+        return lambda: len(set((self.home / "table").glob("*.parquet")) - before)
 
     def command(self) -> list[str]:
         """A stream into a directory."""
