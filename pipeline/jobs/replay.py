@@ -26,8 +26,6 @@ from pipeline.wire.cluster import EARLIEST, LATEST, TopicPartition, UnknownTopic
 REPLAY = "sluice.replay"
 ORIGIN = {"topic": "string", "partition": "int", "offset": "bigint"}
 HEADERS = "array<struct<key:string,value:binary>>"
-# A task that may write so many records a second sends them in about so many pieces a second.
-PIECES_PER_SECOND = 10
 
 
 def header(name: str, value: Column) -> Column:
@@ -45,24 +43,6 @@ def header_map(headers: Column) -> Column:
             f.create_map(one["key"], one["value"].cast("string")),
         ),
     )
-
-
-def paced(rate: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that lets at most `rate` rows a second through, of each task."""
-
-    def pace(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        piece = max(1, int(rate / PIECES_PER_SECOND))
-        began, sent = time.monotonic(), 0
-        for batch in batches:
-            for start in range(0, batch.num_rows, piece):
-                part = batch.slice(start, piece)
-                wait = began + sent / rate - time.monotonic()
-                if wait > 0:
-                    time.sleep(wait)
-                sent += part.num_rows
-                yield part
-
-    return pace
 
 
 def _chosen(spark: SparkSession, settings: Replay) -> DataFrame:
@@ -148,13 +128,12 @@ def run(spark: SparkSession, settings: Replay, report: Report) -> Outcome:
     ordered = rows.repartition(tasks, "topic", "partition").sortWithinPartitions(*ORIGIN)
     counter: Any = spark.sparkContext.accumulator(0)
     records = _records(ordered, settings)
-    if settings.rate is not None:
-        records = records.mapInArrow(paced(settings.rate / tasks), records.schema)
     records = records.mapInArrow(_counted(counter), records.schema)
     to_write = sum(int(row["count"]) for row in counts)
     # A task may take hours, at a rate; what the topic has got tells how far it is.
     with watch.step("writing", to_write, lambda: sum(bounds(settings)[1].values()) - sum(high.values())):
-        write_topic(records, settings.bootstrap, settings.topic)
+        rate = None if settings.rate is None else settings.rate / tasks
+        write_topic(records, settings.bootstrap, settings.topic, rate)
     return Outcome(
         job=settings.job, rows=int(counter.value), seconds=time.monotonic() - began, skipped=skipped,
         table=[{"topic": settings.topic, "written": int(counter.value), "written_before": skipped}],

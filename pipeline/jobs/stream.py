@@ -48,9 +48,14 @@ def to_topic(records: DataFrame, bootstrap: str, topic: str) -> DataStreamWriter
     return stream.option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
 
 
-def write_topic(records: DataFrame, bootstrap: str, topic: str) -> None:
-    """Rows of key, value, headers, timestamp into a topic, once; an error if one of them was not taken."""
+def write_topic(records: DataFrame, bootstrap: str, topic: str, rate: float | None = None) -> None:
+    """Rows of key, value, headers, timestamp into a topic, once; an error if one of them was not taken.
+
+    `rate`: records a second of each task, at most.
+    """
     options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+    if rate is not None:
+        options["recordsPerSecond"] = str(rate)
     _without_null_headers(records).write.format(SOURCE).mode("append").options(**options).save()
 
 

@@ -13,6 +13,7 @@ AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 WRITING = (
     "kafka.bootstrap.servers", "kafka.client.id", "kafka.request.timeout.ms", "kafka.default.api.timeout.ms",
     "kafka.security.protocol", "kafka.acks", "kafka.compression.type", "topic", "delivery", "marks",
+    "recordsPerSecond",
     # Spark's own, which it hands on.
     "checkpointLocation", "queryName",
 )  # fmt: skip
@@ -28,6 +29,8 @@ class WriteOptions:
     codec: int
     delivery: str
     marks: bool
+    # Records a second of each task; None is as fast as it goes.
+    rate: float | None = None
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -49,4 +52,5 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         codec=0 if compression == "none" else CODECS[compression],
         delivery=delivery,
         marks=given.flag("marks", True),
+        rate=given.rate("recordsPerSecond"),
     )

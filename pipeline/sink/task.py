@@ -12,6 +12,7 @@ from core.records.record import NewRecord
 from pipeline import limits
 from pipeline.sink.marks import HEADER, Writer
 from pipeline.sink.options import WriteOptions
+from pipeline.sink.pace import Pace
 from pipeline.sink.rows import Row, rows
 from pipeline.source.options import OptionError
 from pipeline.wire.cluster import Cluster, TopicPartition
@@ -29,6 +30,7 @@ class TaskWriter:
         self._options = options
         self._writer = writer
         self._producer = Producer(cluster, codec=options.codec)
+        self._pace = None if options.rate is None else Pace(options.rate)
         self._partitions: dict[str, int] = {}
         # Records without a key go to one partition until its batch is full, then to the next.
         self._turns: dict[str, int] = {}
@@ -42,6 +44,8 @@ class TaskWriter:
         """Take all rows. Raises OptionError for a row that can go nowhere, and what `Producer.send` raises."""
         for batch in batches:
             for row in rows(batch):
+                if self._pace is not None:
+                    self._pace.keep(self._send_all)
                 self._add(row)
 
     def _add(self, row: Row) -> None:
@@ -88,10 +92,14 @@ class TaskWriter:
 
     def close(self) -> dict[TopicPartition, int]:
         """Send what is left and wait for every acknowledgement; answers the records of each partition."""
+        self._send_all()
+        return self.written
+
+    def _send_all(self) -> None:
+        """Send what waits, and wait for every acknowledgement."""
         for tp in list(self._full):
             self._send(tp)
         self._producer.flush()
-        return self.written
 
 
 def _size(record: NewRecord) -> int:

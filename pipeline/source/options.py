@@ -129,6 +129,19 @@ class Given:
             raise OptionError(f"{name} must be at least {least}, not {number}")
         return number
 
+    def rate(self, name: str) -> float | None:
+        """The option as a number above 0; None where it was not given."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            raise OptionError(f"{name} must be a number, not {value!r}") from None
+        if not 0 < number < float("inf"):
+            raise OptionError(f"{name} must be above 0, not {value}")
+        return number
+
     def only_one(self, names: tuple[str, ...]) -> str | None:
         """Which of options that exclude each other was given, if any."""
         given = [name for name in names if name in self._values]

@@ -21,8 +21,10 @@ def parsed(records: DataFrame) -> DataFrame:
 
 
 def fits() -> Column:
-    """Whether a value is a JSON object of the schema."""
-    return f.startswith(f.ltrim("text"), f.lit("{")) & f.col(f"data.{CORRUPT}").isNull()
+    """Whether a value is one JSON object of the schema; Spark's reader alone would not see what follows it."""
+    alone = f.json_array_length(f.concat(f.lit("["), "text", f.lit(",0]"))) == 2
+    one_object = f.startswith(f.ltrim("text"), f.lit("{")) & f.coalesce(alone, f.lit(False))
+    return one_object & f.col(f"data.{CORRUPT}").isNull()
 
 
 @dp.table

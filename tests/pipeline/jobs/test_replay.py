@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from core.records.record import NewRecord
-from pipeline.jobs.replay import paced
 from pipeline.jobs.stream import JobError
 from tests.clients.driver import Message
 from tests.pipeline.jobs.running import Runner
-from tests.pipeline.lake.rows import rows
 from tests.pipeline.topics import Topics
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -64,11 +60,3 @@ def test_a_topic_that_is_not_there_and_a_table_that_is_not_there(jobs: Runner, t
     jobs.run("export", topics=[topic], to=jobs.path("lake"))
     with pytest.raises(JobError, match="no topic missing"):
         jobs.run("replay", lake=jobs.path("lake"), topic="missing")
-
-
-def test_a_rate_is_kept() -> None:
-    began = time.monotonic()
-    passed = list(paced(1000)(iter([rows(0, 149), rows(150, 299)])))
-    assert sum(batch.num_rows for batch in passed) == 300
-    assert 0.15 <= time.monotonic() - began < 2
-    assert max(batch.num_rows for batch in passed) == 100

@@ -23,6 +23,8 @@ def test_a_write_is_at_least_once_with_marks_unless_it_says_otherwise() -> None:
         ({"delivery": "exactly-once"}, "delivery=exactly-once needs transactions"),
         ({"delivery": "perhaps"}, "delivery must be at-least-once or exactly-once, not 'perhaps'"),
         ({"kafka.acks": "1"}, "kafka.acks must be all"),
+        ({"recordsPerSecond": "0"}, "recordsPerSecond must be above 0, not 0"),
+        ({"recordsPerSecond": "some"}, "recordsPerSecond must be a number, not 'some'"),
         ({"topik": "t"}, "unknown option 'topik'"),
         ({"kafka.compression.type": "lzma"}, "kafka.compression.type must be none or gzip"),
         ({"kafka.bootstrap.servers": "nowhere"}, "'nowhere' is no host:port"),
