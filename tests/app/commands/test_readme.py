@@ -13,7 +13,7 @@ from app.commands.lazy import COMMANDS
 from tests.broker_process import ROOT, BrokerProcess
 
 README = (ROOT / "README.md").read_text()
-SECTION = README[README.index("## The command line") : README.index("## What survives what")]
+SECTION = README[README.index("## The command line") : README.index("## Spark")]
 (LINES,) = re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)
 
 BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
