@@ -109,6 +109,16 @@ CLIENTS = {
 }  # fmt: skip
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `long` run with SLUICE_LONG_TESTS=1 alone: all of them together would take CI over its time."""
+    if os.environ.get("SLUICE_LONG_TESTS") == "1":
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked client(name) is skipped where the client is not installed; in CI it fails."""
     for marker in item.iter_markers("client"):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.crash.promote_loop import promote_loop
 
-ROUNDS = 10
+ROUNDS = 4
 
 
 @pytest.mark.timeout(400)
