@@ -71,6 +71,7 @@ def test_a_batch_whose_commit_was_lost_is_read_again_with_the_same_rows(
 
 @pytest.mark.client("java")
 @pytest.mark.timeout(CHILD_SECONDS + 60)
+@pytest.mark.long
 def test_an_executor_that_is_killed_in_mid_query_costs_no_row(topics: Topics, tmp_path: Path) -> None:
     name = topics.create("executors", partitions=2)
     topics.fill(name, 6000, partitions=2, batch=500)
