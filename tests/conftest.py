@@ -8,10 +8,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.broker_process import ROOT, BrokerProcess
+from tests.sharing_out import ByFile, begins_later
 from tests.zookeeper_process import zookeeper_path
 
 CACHE = ROOT / ".cache"
@@ -109,8 +111,16 @@ CLIENTS = {
 }  # fmt: skip
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    """With `-n 2`, which is how tests/run.py calls pytest, each file goes to one process."""
+    return ByFile(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `long` run with SLUICE_LONG_TESTS=1 alone: all of them together would take CI over its time."""
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        items.sort(key=lambda item: begins_later(item.nodeid))
     if os.environ.get("SLUICE_LONG_TESTS") == "1":
         return
     left_out = [item for item in items if item.get_closest_marker("long")]

@@ -33,6 +33,9 @@ STAMP = "sluice-installed"
 IN_CI = os.environ.get("CI") == "true"
 # A registry may be slow for a while; an answer of "no" comes at once, twice.
 INSTALL_TRIES = 2
+# Half of the time a test waits: for a broker to start, for Spark. One process took 45 minutes on two cores.
+# In the order of tests/sharing_out.py, not of who has the most tests.
+SIDE_BY_SIDE = ("-n", "2", "--no-loadscope-reorder")
 
 
 def say(text: str) -> None:
@@ -265,7 +268,7 @@ def main(arguments: list[str]) -> int:
     install_clients()
     failed = [] if tests_only else checks()
     say("pytest")
-    passed = run(BIN / "python", "-m", "pytest", *arguments)
+    passed = run(BIN / "python", "-m", "pytest", *SIDE_BY_SIDE, *arguments)
     if failed:
         say(f"failed before the tests: {', '.join(failed)}")
     return 0 if passed and not failed else 1

@@ -1,0 +1,28 @@
+"""How the tests are shared out when two pytest processes run them (`-n 2`): by file, for each file has a broker of
+its own, and all of tests/pipeline to one process, for it has one Spark session."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from xdist.scheduler import LoadScopeScheduling
+
+PIPELINE = "tests/pipeline"
+
+
+def share_of(nodeid: str) -> str:
+    """The share that a test belongs to: its file, or the pipeline."""
+    path = nodeid.split("::", 1)[0]
+    return PIPELINE if PurePosixPath(path).is_relative_to(PIPELINE) else path
+
+
+class ByFile(LoadScopeScheduling):
+    """A process takes the next file when it has done its last one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return share_of(nodeid)
+
+
+def begins_later(nodeid: str) -> bool:
+    """A key to sort tests by: the longest share begins first, so that it does not run alone at the end."""
+    return share_of(nodeid) != PIPELINE
