@@ -11,19 +11,11 @@ from click.testing import CliRunner, Result
 from pipeline.command.group import spark
 from pipeline.jobs import state
 from pipeline.jobs.registry import KINDS
-from tests.broker_process import BrokerProcess
 from tests.pipeline.topics import Topics
 
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(spark, list(arguments))
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: BrokerProcess) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SLUICE_BOOTSTRAP", broker.kafka)
-    return tmp_path
 
 
 def _checkpoint(home: Path, name: str, ends: dict[str, dict[str, int]]) -> None:

@@ -16,7 +16,6 @@ from pipeline.jobs import state
 from pipeline.jobs.registry import read_settings
 from pipeline.jobs.report import Outcome
 from pipeline.jobs.stream import JobError
-from tests.broker_process import BrokerProcess
 from tests.pipeline.jobs.running import Notes
 from tests.pipeline.lake.rows import make, offer, rows
 from tests.pipeline.topics import Topics
@@ -24,14 +23,6 @@ from tests.pipeline.topics import Topics
 
 def _type(*arguments: str) -> Result:
     return CliRunner().invoke(spark, list(arguments))
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: BrokerProcess) -> Path:
-    """An empty working directory, and a broker that need not be named."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SLUICE_BOOTSTRAP", broker.kafka)
-    return tmp_path
 
 
 @pytest.fixture
