@@ -79,6 +79,7 @@ TESTED_IN: dict[str, str] = {
     "pipeline/decode/plain.py": "tests/pipeline/decode/test_decoders.py",
     "pipeline/jobs/aggregate.py": "tests/pipeline/jobs/test_topic_jobs.py",
     "pipeline/jobs/dedup.py": "tests/pipeline/jobs/test_topic_jobs.py",
+    "pipeline/jobs/direct.py": "tests/pipeline/jobs/test_export.py",
     "pipeline/jobs/preflight.py": "tests/pipeline/command/test_running.py",
     "pipeline/jobs/registry.py": "tests/pipeline/command/test_group.py",
     "pipeline/jobs/report.py": "tests/pipeline/command/test_output.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.jobs import json_columns
+from pipeline.jobs import direct, json_columns
+from pipeline.jobs.plan import source_options
 from pipeline.jobs.report import Outcome, Progress, Report
 from pipeline.jobs.settings import TIME_PARTS, Export
 from pipeline.jobs.stream import JobError, Meter, read_stream, run_query, write_topic
@@ -18,13 +19,8 @@ from pipeline.lake.delta import DeltaLakeTable
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.sink import Columns, LakeSink
 from pipeline.lake.table import LakeTable, ParquetTable
-
-_TIME_COLUMNS: dict[str, Callable[[Any], Any]] = {
-    "year": f.year,
-    "month": lambda timestamp: f.date_format(timestamp, "yyyy-MM"),
-    "day": f.to_date,
-    "hour": f.hour,
-}
+from pipeline.lake.time_parts import in_spark
+from pipeline.source.options import OptionError, columns_of
 
 
 def open_table(settings: Export, query: str) -> LakeTable:
@@ -37,28 +33,40 @@ def open_table(settings: Export, query: str) -> LakeTable:
 
 
 def shape(records: DataFrame, settings: Export) -> tuple[DataFrame, Columns]:
-    """Records as the table will hold them, and which of their columns mean what."""
-    if settings.mode == "raw":
-        rows, meta, reason = records, {"timestamp": "timestamp"}, None
-        place = {"topic": "topic", "partition": "partition", "offset": "offset"}
+    """JSON as the table will hold it, and which of its columns mean what."""
+    if settings.mode == "json":
+        schema = json_columns.parse_schema(settings.schema or "")
+        rows = json_columns.typed(records, schema, settings.unknown_fields)
     else:
-        if settings.mode == "json":
-            schema = json_columns.parse_schema(settings.schema or "")
-            rows = json_columns.typed(records, schema, settings.unknown_fields)
-        else:
-            rows = json_columns.variant(records)
-        meta, reason = {"timestamp": "_timestamp"}, json_columns.REASON
-        place = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
+        rows = json_columns.variant(records)
+    check_partition_by(settings, rows.columns)
     for name in settings.partition_by:
-        if name in rows.columns:
-            continue
-        if name not in TIME_PARTS:
+        if name not in rows.columns:
+            rows = rows.withColumn(name, in_spark(name, f.col("_timestamp")))
+    written = tuple(name for name in rows.columns if name != json_columns.REASON)
+    return rows, Columns(written, "_topic", "_partition", "_offset", json_columns.REASON)
+
+
+def check_partition_by(settings: Export, columns: Sequence[str]) -> None:
+    """Raises JobError for a column that the table does not have."""
+    for name in settings.partition_by:
+        if name not in (*columns, *TIME_PARTS):
             raise JobError(
-                f"partition_by names {name}; the table has {', '.join(rows.columns)}, {', '.join(TIME_PARTS)}"
+                f"partition_by names {name}; the table has {', '.join(columns)}, {', '.join(TIME_PARTS)}"
             )
-        rows = rows.withColumn(name, _TIME_COLUMNS[name](f.col(meta["timestamp"])))
-    written = tuple(name for name in rows.columns if name != reason)
-    return rows, Columns(written, reason=reason, **place)
+
+
+def check_columns(settings: Export, columns: Sequence[str]) -> None:
+    """Raises JobError for a table of records as they are that lacks what it stands on."""
+    needed = ["topic", "partition", "offset"]
+    if any(name in TIME_PARTS and name not in columns for name in settings.partition_by):
+        needed.append("timestamp")
+    missing = [name for name in needed if name not in columns]
+    if missing:
+        raise JobError(
+            f"the source's option columns lacks {', '.join(missing)}, by which files are told apart"
+        )
+    check_partition_by(settings, columns)
 
 
 class _Exporter:
@@ -66,23 +74,51 @@ class _Exporter:
 
     def __init__(self, settings: Export) -> None:
         self._settings = settings
+        self._counts: dict[int, int] = {}
         self.sink: LakeSink | None = None
         self.failure: Exception | None = None
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         try:
-            rows, columns = shape(records, self._settings)
-            if self.sink is None:
-                query = records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-                table = open_table(self._settings, str(query))
-                schema = rows.select(*columns.written).schema
-                table.open(to_arrow_schema(schema, timezone="UTC"))
-                self.sink = LakeSink(table, columns, on_error=self._settings.on_error)
-            self.sink.quarantine = lambda _: quarantine(records, rows, self._settings)
-            self.sink(rows, batch_id)
+            if self._settings.mode == "raw":
+                self._take(records, batch_id)
+            else:
+                self._take_json(records, batch_id)
         except Exception as error:
             self.failure = error
             raise
+
+    def _take(self, files: DataFrame, batch_id: int) -> None:
+        """A batch whose tasks read and write; Spark sees what they wrote."""
+        if self.sink is None:
+            schema = direct.table_schema(self._settings)
+            table = self._opened(files, schema)
+            self.sink = LakeSink(table, Columns(tuple(schema.names)), write=direct.written)
+        before = self.sink.rows
+        self.sink(files, batch_id)
+        if self.sink.rows > before:
+            self._counts[batch_id] = self.sink.rows - before
+
+    def _take_json(self, records: DataFrame, batch_id: int) -> None:
+        """A batch of records that Spark turns into the table's columns."""
+        rows, columns = shape(records, self._settings)
+        if self.sink is None:
+            table = self._opened(
+                records, to_arrow_schema(rows.select(*columns.written).schema, timezone="UTC")
+            )
+            self.sink = LakeSink(table, columns, on_error=self._settings.on_error)
+        self.sink.quarantine = lambda _: quarantine(records, rows, self._settings)
+        self.sink(rows, batch_id)
+
+    def _opened(self, batch: DataFrame, schema: Any) -> LakeTable:
+        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        table = open_table(self._settings, str(query))
+        table.open(schema)
+        return table
+
+    def count(self, batch_id: int) -> int:
+        """The records of a batch of raw mode; asked once for each."""
+        return self._counts.pop(batch_id, 0)
 
     def add_to(self, progress: Progress) -> None:
         if self.sink is not None:
@@ -134,8 +170,18 @@ def run(spark: SparkSession, settings: Export, report: Report) -> Outcome:
         except ValueError as error:
             raise JobError(str(error)) from None
     exporter = _Exporter(settings)
-    meter = Meter(settings.job, report, exporter.add_to)
-    writer = read_stream(spark, settings).writeStream.foreachBatch(exporter)
+    if settings.mode == "raw":
+        try:
+            check_columns(settings, columns_of(source_options(settings, headers=True)))
+        except OptionError as error:
+            raise JobError(str(error)) from None
+        records, meter = (
+            direct.read(spark, settings),
+            Meter(settings.job, report, exporter.add_to, exporter.count),
+        )
+    else:
+        records, meter = read_stream(spark, settings), Meter(settings.job, report, exporter.add_to)
+    writer = records.writeStream.foreachBatch(exporter)
     try:
         outcome = run_query(writer, settings, meter, lambda: exporter.failure)
     finally:

@@ -53,8 +53,10 @@ def source_options(settings: Streaming, *, headers: bool) -> dict[str, str]:
     options = {
         "kafka.bootstrap.servers": settings.bootstrap,
         "startingOffsets": settings.starting,
-        "includeHeaders": str(headers).lower(),
     }
+    # Who names columns has said whether the headers are among them.
+    if "columns" not in (name.lower() for name in settings.source):
+        options["includeHeaders"] = str(headers).lower()
     if settings.pattern:
         options["subscribePattern"] = settings.pattern
     else:

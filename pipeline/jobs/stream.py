@@ -68,10 +68,19 @@ def _without_null_headers(records: DataFrame) -> DataFrame:
 
 
 class Meter:
-    """Turns the progress of a query into reports; `extra` adds what only the sink knows."""
+    """Turns the progress of a query into reports; `extra` adds what only the sink knows.
 
-    def __init__(self, job: str, report: Report, extra: Callable[[Progress], None] | None = None) -> None:
-        self._job, self._report, self._extra = job, report, extra
+    `count` answers the records of a batch, where Spark counts something else.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        report: Report,
+        extra: Callable[[Progress], None] | None = None,
+        count: Callable[[int], int] | None = None,
+    ) -> None:
+        self._job, self._report, self._extra, self._count = job, report, extra, count
         self._seen = -1
         self.rows, self.batches = 0, 0
 
@@ -84,6 +93,8 @@ class Meter:
             rows, spent = int(one["numInputRows"]), int(one["durationMs"].get("triggerExecution", 0)) / 1000
             if not rows:
                 continue
+            if self._count is not None:
+                rows = self._count(self._seen)
             self.rows += rows
             self.batches += 1
             progress = Progress(

@@ -3,13 +3,13 @@
 Why `foreachBatch` and not a writer of the Python Data Source API: its `commit` knows the batch id, but its `write`
 has to be asked for it through the task's local properties, and the sink as a whole could neither leave records
 out and hand them to somebody else, nor refuse a batch before its tasks begin. `foreachBatch` gets the batch and
-its id in one place on the driver, and costs nothing: rows go from Spark to the tasks' Parquet files as Arrow.
+its id in one place on the driver. Rows go from Spark to the tasks' Parquet files as Arrow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pipeline.lake.errors import BadRecordError
 from pipeline.lake.files import Staged
 from pipeline.lake.null_lists import hide
-from pipeline.lake.staging import RESULT_SCHEMA, stage
+from pipeline.lake.staging import RESULT_SCHEMA, Layout, stage
 from pipeline.lake.table import LakeTable
 
 OnError = Literal["suspend", "skip", "quarantine"]
@@ -33,10 +33,16 @@ class Columns(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+def write_rows(batch: DataFrame, layout: Layout) -> list[Any]:
+    """Run the tasks that write the rows of a batch; answers a row of each, with what it did."""
+    return hide(batch).mapInArrow(stage(layout), RESULT_SCHEMA).collect()
+
+
 class LakeSink:
     """What `foreachBatch` is given. `quarantine` takes a batch and must have stored its rejected rows on return.
 
-    `rows` and `rejected` count what was committed since the start; `skipped` the batches that were held already.
+    `write` runs the tasks of a batch: `write_rows`, or whatever else answers what that does. `rows` and `rejected`
+    count what was committed since the start; `skipped` the batches that were held already.
     """
 
     def __init__(
@@ -46,8 +52,9 @@ class LakeSink:
         *,
         on_error: OnError = "suspend",
         quarantine: Callable[[DataFrame], None] | None = None,
+        write: Callable[[DataFrame, Layout], list[Any]] = write_rows,
     ) -> None:
-        self.table, self.columns = table, columns
+        self.table, self.columns, self.write = table, columns, write
         self.on_error, self.quarantine = on_error, quarantine
         self.rows, self.rejected, self.files, self.bytes, self.skipped = 0, 0, 0, 0, 0
 
@@ -81,7 +88,7 @@ class LakeSink:
             reason=names.reason,
         )
         together = Staged()
-        for row in hide(batch).mapInArrow(stage(layout), RESULT_SCHEMA).collect():
+        for row in self.write(batch, layout):
             one = msgspec.json.decode(row["result"], type=Staged)
             together.files.extend(one.files)
             together.rejected += one.rejected

@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from core.records.record import NewRecord
+from pipeline.jobs import direct
 from pipeline.jobs.registry import SettingsError, read_settings
 from pipeline.jobs.stream import JobError, read_stream
 from pipeline.lake.iceberg import open_catalog
@@ -82,6 +84,46 @@ def test_raw_records_are_there_once_byte_by_byte_over_two_runs(
         assert {path.parent.name for path in Path(jobs.path("t")).rglob("*.parquet")} >= {
             "day=2023-11-14", "day=2023-11-15",
         }  # fmt: skip
+
+
+@pytest.mark.parametrize("told", [{}, {"mode": "json", "schema": "id BIGINT"}])
+def test_a_time_of_a_far_year_is_in_the_table_under_no_day(
+    told: dict[str, str], jobs: Runner, topics: Topics
+) -> None:
+    # A producer that sends microseconds where milliseconds belong, to a broker that lets it.
+    topic = topics.create(f"far-{len(told)}", 1, message_timestamp_after_max_ms=str(2**63 - 1))
+    times = (1_700_000_000_000, 1_700_000_000_000_000)
+    topics.write(topic, [NewRecord(value=b'{"id": 1}', timestamp=one) for one in times])
+    job = {"topics": [topic], "to": jobs.path("t"), "partition_by": ["day", "hour"], **told}
+    assert jobs.run("export", **job).rows == 2
+    files = sorted(
+        str(path.parent.relative_to(jobs.path("t"))) for path in Path(jobs.path("t")).rglob("*.parquet")
+    )
+    assert files == [
+        "day=2023-11-14/hour=22", "day=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__",
+    ]  # fmt: skip
+
+
+def test_files_stand_on_topic_partition_and_offset(jobs: Runner, topics: Topics) -> None:
+    topic = topics.create("narrow", 1)
+    topics.fill(topic, 3)
+    job = {"topics": [topic], "to": jobs.path("t")}
+    with pytest.raises(JobError, match="columns lacks topic, offset"):
+        jobs.run("export", **job, source={"columns": "value,partition"})
+    with pytest.raises(JobError, match="columns lacks timestamp"):
+        jobs.run("export", **job, source={"columns": "value,topic,partition,offset"}, partition_by=["hour"])
+    narrow = {"columns": "offset,topic,value,partition"}
+    assert jobs.run("export", **job, source=narrow).rows == 3
+    assert pq.read_table(jobs.path("t")).column_names == ["offset", "topic", "value", "partition"]
+
+
+def test_the_source_of_files_is_for_the_job_alone(jobs: Runner, topics: Topics) -> None:
+    topic = topics.create("nobody", 1)
+    topics.fill(topic, 3)
+    settings: Any = read_settings("export", {"topics": [topic], "to": "x", "bootstrap": topics.broker.kafka})
+    query = direct.read(jobs.spark, settings).writeStream.format("noop").trigger(availableNow=True)
+    with pytest.raises(StreamingQueryException, match="read by the export job, which says where to write"):
+        query.option("checkpointLocation", jobs.path("c")).start().awaitTermination()
 
 
 def _lose_last_commit(checkpoint: Path) -> None:
