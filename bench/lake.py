@@ -8,13 +8,15 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.case import Figure, case
 from bench.load import Connection
 from bench.server import broker
-from bench.spark import PARTITIONS, RECORDS, TOPIC, at_least, fill, session, write_everywhere, yardstick
+from bench.spark import PARTITIONS, RECORDS, TOPIC, at_least, fill, write_everywhere, yardstick
 from core.protocol.messages.create_topics import CreatableTopic
 from core.records.batch import build_batch
 from core.records.record import NewRecord
@@ -48,6 +50,18 @@ class _Steps:
 
     def done(self, outcome: Outcome) -> None:
         """Nothing."""
+
+
+@contextmanager
+def session(cores: int) -> Iterator[SparkSession]:
+    """The session that `sluice spark run` makes."""
+    from pipeline.jobs import session as jobs
+
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-bench-job-") as home,
+        jobs.session("bench", f"local[{cores}]", Path(home), {"spark.driver.memory": "2g"}) as spark,
+    ):
+        yield spark
 
 
 def fill_json(server: BrokerProcess, records: int = EXPORT_RECORDS) -> int:

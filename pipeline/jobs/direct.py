@@ -1,8 +1,11 @@
-"""Records as they are into a table: the task that reads a range of offsets writes its files as well.
+"""Tables written by the tasks of the stream itself, before `foreachBatch`, which is left with what they wrote.
 
-Where nothing is computed, Spark's rows would be made for nobody: out of the reader's Arrow into rows, copied for
-`foreachBatch`, and into Arrow again, which takes four times as long as reading and writing. So this source, which
-only the export job knows, answers what its tasks wrote. Batches, offsets, restarts and lag are those of its parent.
+Rows that `foreachBatch` is given are copied for it, and copied into Arrow again for the tasks that write. So rows
+are written one step earlier (`writing`). And where nothing is computed, Spark's rows would be made for nobody: the
+task that reads a range of offsets writes its files as well (`read`), which takes a quarter of the time.
+
+The driver says where a batch is to be written when it runs it (`written`). Batches, offsets, restarts and lag are
+those of every stream of the source.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pyspark.sql.types import StructType
 from pipeline.decode.columns import arrow_schema
 from pipeline.jobs.plan import source_options
 from pipeline.jobs.settings import Export
+from pipeline.lake.null_lists import hide
 from pipeline.lake.staging import RESULT_SCHEMA, Layout, stage
 from pipeline.lake.time_parts import ARROW_TYPES, in_arrow
 from pipeline.source.data_source import SluiceDataSource
@@ -29,6 +33,15 @@ from pipeline.source.stream import StreamReader
 
 LAYOUT = "sluice.layout"
 """The local property by which the driver tells the tasks of a micro-batch where they write."""
+
+
+def _told() -> Layout:
+    """In a task: where it writes. Raises RuntimeError outside of `written`."""
+    context = TaskContext.get()
+    told = context.getLocalProperty(LAYOUT) if context is not None else None
+    if not told:
+        raise RuntimeError("these records are written by the export job alone, which says where to")
+    return msgspec.json.decode(told, type=Layout)
 
 
 class StagingDataSource(SluiceDataSource):
@@ -81,6 +94,15 @@ def read(spark: SparkSession, settings: Export) -> DataFrame:
     spark.dataSource.register(StagingDataSource)
     options = source_options(settings, headers=True)
     return spark.readStream.format(StagingDataSource.name()).options(**options).load()
+
+
+def writing(rows: DataFrame) -> DataFrame:
+    """A stream of rows as a stream of what its tasks wrote."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return stage(_told())(batches)
+
+    return hide(rows).mapInArrow(write, RESULT_SCHEMA)
 
 
 def table_schema(settings: Export) -> pa.Schema:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,7 +18,8 @@ from pipeline.jobs.settings import TIME_PARTS, Export
 from pipeline.jobs.stream import JobError, Meter, read_stream, run_query, write_topic
 from pipeline.lake.delta import DeltaLakeTable
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.sink import Columns, LakeSink
+from pipeline.lake.sink import Columns, LakeSink, write_rows
+from pipeline.lake.staging import Layout
 from pipeline.lake.table import LakeTable, ParquetTable
 from pipeline.lake.time_parts import in_spark
 from pipeline.source.options import OptionError, columns_of
@@ -69,55 +71,74 @@ def check_columns(settings: Export, columns: Sequence[str]) -> None:
     check_partition_by(settings, columns)
 
 
+class Way(NamedTuple):
+    """How the records of a job reach its table: a stream, and what runs the tasks of one batch of it.
+
+    `counts`: the job counts records itself, for what Spark counts is something else.
+    """
+
+    stream: DataFrame
+    schema: pa.Schema
+    columns: Columns
+    write: Callable[[DataFrame, Layout], list[Any]]
+    counts: bool = False
+
+
+def way(spark: SparkSession, settings: Export) -> Way:
+    """The way of a job. Raises JobError for what cannot be made of its records."""
+    if settings.mode == "raw":
+        try:
+            check_columns(settings, columns_of(source_options(settings, headers=True)))
+        except OptionError as error:
+            raise JobError(str(error)) from None
+        table = direct.table_schema(settings)
+        stream = direct.read(spark, settings)
+        return Way(stream, table, Columns(tuple(table.names)), direct.written, counts=True)
+    # Records that are put aside are asked for twice, and with their headers.
+    aside = settings.on_error == "quarantine"
+    records = read_stream(spark, settings, headers=aside)
+    rows, columns = shape(records, settings)
+    table = to_arrow_schema(rows.select(*columns.written).schema, timezone="UTC")
+    if aside:
+        return Way(records, table, columns, lambda batch, to: write_rows(shape(batch, settings)[0], to))
+    return Way(direct.writing(rows), table, columns, direct.written)
+
+
 class _Exporter:
     """What `foreachBatch` calls: opens the table at the first batch, for the query's id is known then."""
 
-    def __init__(self, settings: Export) -> None:
-        self._settings = settings
+    def __init__(self, settings: Export, way: Way) -> None:
+        self._settings, self._way = settings, way
         self._counts: dict[int, int] = {}
         self.sink: LakeSink | None = None
         self.failure: Exception | None = None
 
-    def __call__(self, records: DataFrame, batch_id: int) -> None:
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
         try:
-            if self._settings.mode == "raw":
-                self._take(records, batch_id)
-            else:
-                self._take_json(records, batch_id)
+            if self.sink is None:
+                self.sink = self._opened(batch)
+            before = self.sink.rows
+            self.sink(batch, batch_id)
+            if self._way.counts and self.sink.rows > before:
+                self._counts[batch_id] = self.sink.rows - before
         except Exception as error:
             self.failure = error
             raise
 
-    def _take(self, files: DataFrame, batch_id: int) -> None:
-        """A batch whose tasks read and write; Spark sees what they wrote."""
-        if self.sink is None:
-            schema = direct.table_schema(self._settings)
-            table = self._opened(files, schema)
-            self.sink = LakeSink(table, Columns(tuple(schema.names)), write=direct.written)
-        before = self.sink.rows
-        self.sink(files, batch_id)
-        if self.sink.rows > before:
-            self._counts[batch_id] = self.sink.rows - before
-
-    def _take_json(self, records: DataFrame, batch_id: int) -> None:
-        """A batch of records that Spark turns into the table's columns."""
-        rows, columns = shape(records, self._settings)
-        if self.sink is None:
-            table = self._opened(
-                records, to_arrow_schema(rows.select(*columns.written).schema, timezone="UTC")
-            )
-            self.sink = LakeSink(table, columns, on_error=self._settings.on_error)
-        self.sink.quarantine = lambda _: quarantine(records, rows, self._settings)
-        self.sink(rows, batch_id)
-
-    def _opened(self, batch: DataFrame, schema: Any) -> LakeTable:
+    def _opened(self, batch: DataFrame) -> LakeSink:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         table = open_table(self._settings, str(query))
-        table.open(schema)
-        return table
+        table.open(self._way.schema)
+        return LakeSink(
+            table,
+            self._way.columns,
+            on_error=self._settings.on_error,
+            quarantine=lambda batch: quarantine(batch, self._settings),
+            write=self._way.write,
+        )
 
     def count(self, batch_id: int) -> int:
-        """The records of a batch of raw mode; asked once for each."""
+        """The records of a batch; asked once for each."""
         return self._counts.pop(batch_id, 0)
 
     def add_to(self, progress: Progress) -> None:
@@ -130,11 +151,12 @@ class _Exporter:
             self.sink.table.close()
 
 
-def quarantine(records: DataFrame, rows: DataFrame, settings: Export) -> None:
+def quarantine(records: DataFrame, settings: Export) -> None:
     """Write the records of a batch that do not fit into the dead-letter topic, as they were, with the reason.
 
     The headers say why and where from: `sluice.error`, `sluice.topic`, `sluice.partition`, `sluice.offset`.
     """
+    rows, _ = shape(records, settings)
     bad = rows.where(f.col(json_columns.REASON).isNotNull()).select(
         f.col("_topic").alias("topic"), f.col("_partition").alias("partition"), f.col("_offset").alias("offset"),
         f.col(json_columns.REASON).alias("reason"),
@@ -169,19 +191,10 @@ def run(spark: SparkSession, settings: Export, report: Report) -> Outcome:
             json_columns.parse_schema(settings.schema or "")
         except ValueError as error:
             raise JobError(str(error)) from None
-    exporter = _Exporter(settings)
-    if settings.mode == "raw":
-        try:
-            check_columns(settings, columns_of(source_options(settings, headers=True)))
-        except OptionError as error:
-            raise JobError(str(error)) from None
-        records, meter = (
-            direct.read(spark, settings),
-            Meter(settings.job, report, exporter.add_to, exporter.count),
-        )
-    else:
-        records, meter = read_stream(spark, settings), Meter(settings.job, report, exporter.add_to)
-    writer = records.writeStream.foreachBatch(exporter)
+    how = way(spark, settings)
+    exporter = _Exporter(settings, how)
+    meter = Meter(settings.job, report, exporter.add_to, exporter.count if how.counts else None)
+    writer = how.stream.writeStream.foreachBatch(exporter)
     try:
         outcome = run_query(writer, settings, meter, lambda: exporter.failure)
     finally:

@@ -122,7 +122,7 @@ def test_the_source_of_files_is_for_the_job_alone(jobs: Runner, topics: Topics) 
     topics.fill(topic, 3)
     settings: Any = read_settings("export", {"topics": [topic], "to": "x", "bootstrap": topics.broker.kafka})
     query = direct.read(jobs.spark, settings).writeStream.format("noop").trigger(availableNow=True)
-    with pytest.raises(StreamingQueryException, match="read by the export job, which says where to write"):
+    with pytest.raises(StreamingQueryException, match="written by the export job alone"):
         query.option("checkpointLocation", jobs.path("c")).start().awaitTermination()
 
 

@@ -85,7 +85,7 @@ def test_records_that_are_gone_end_the_job_and_are_named(jobs: Runner, topics: T
 
 def test_an_option_that_the_source_does_not_know_is_named(jobs: Runner, topics: Topics) -> None:
     topic = topics.create("optioned", 1)
-    with pytest.raises(JobError, match="unknown option 'maxoffsetpertrigger'"):
+    with pytest.raises(JobError, match="unknown option 'maxOffsetPerTrigger'"):
         jobs.run("export", topics=[topic], to=jobs.path("t"), source={"maxOffsetPerTrigger": "5"})
 
 
