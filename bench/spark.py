@@ -244,15 +244,18 @@ def spark_curve(repeats: int) -> list[Figure]:
     return figures
 
 
-@case
-def spark_batch(repeats: int) -> list[Figure]:
-    """Spark: micro-batches of 4 partitions to nowhere, one after the other."""
-    with broker() as server, session(2) as spark, tempfile.TemporaryDirectory() as checkpoint:
-        fill(server, PARTITIONS * BATCH_RECORDS * (MICRO_BATCHES + WARM_BATCHES))
-        options = {"kafka.bootstrap.servers": server.kafka, "subscribe": TOPIC, "startingOffsets": "earliest"}
-        stream = spark.readStream.format("sluice").options(**options)
+def micro_batches(spark: SparkSession, server: BrokerProcess, **options: Any) -> list[float]:
+    """Seconds of small micro-batches of the topic to nowhere, once it is warm."""
+    told = {
+        "kafka.bootstrap.servers": server.kafka,
+        "subscribe": TOPIC,
+        "startingOffsets": "earliest",
+        **options,
+    }
+    with tempfile.TemporaryDirectory() as checkpoint:
         query = (
-            stream.option("maxOffsetsPerTrigger", PARTITIONS * BATCH_RECORDS)
+            spark.readStream.format("sluice")
+            .options(maxOffsetsPerTrigger=PARTITIONS * BATCH_RECORDS, **told)
             .load()
             .writeStream.format("noop")
             .option("checkpointLocation", checkpoint)
@@ -260,12 +263,21 @@ def spark_batch(repeats: int) -> list[Figure]:
             .start()
         )
         query.awaitTermination()
-        durations = [
-            one.durationMs["triggerExecution"] / 1000 for one in query.recentProgress if one.numInputRows
-        ]
-    durations = sorted(durations[WARM_BATCHES:])
-    p95 = durations[int(len(durations) * 0.95)]
-    return [Figure("Spark micro-batch to nowhere, p95", p95, "s", 0.4, samples=durations)]
+        steps = [one for one in query.recentProgress if one.numInputRows]
+    return [one.durationMs["triggerExecution"] / 1000 for one in steps[WARM_BATCHES:]]
+
+
+@case
+def spark_batch(repeats: int) -> list[Figure]:
+    """Spark: micro-batches of 4 partitions to nowhere, one after the other; a task for each partition, or two."""
+    figures = []
+    with broker() as server, session(2) as spark:
+        fill(server, PARTITIONS * BATCH_RECORDS * (MICRO_BATCHES + WARM_BATCHES))
+        for what, options in (("", {}), (", maxTasks=2", {"maxTasks": 2})):
+            spent = sorted(micro_batches(spark, server, **options))
+            p95 = spent[int(len(spent) * 0.95)]
+            figures.append(Figure(f"Spark micro-batch to nowhere{what}, p95", p95, "s", 0.4, samples=spent))
+    return figures
 
 
 @case

@@ -68,13 +68,7 @@ class StagingReader(StreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write the records of one task; answers what was written."""
-        context = TaskContext.get()
-        told = context.getLocalProperty(LAYOUT) if context is not None else None
-        if not told:
-            raise RuntimeError(
-                f"{StagingDataSource.name()} is read by the export job, which says where to write"
-            )
-        layout = msgspec.json.decode(told, type=Layout)
+        layout = _told()
         records = super().read(partition)
         return stage(layout)(with_time_parts(batch, layout.partition_by) for batch in records)
 

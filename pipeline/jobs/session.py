@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pyspark import find_spark_home
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -32,6 +34,8 @@ LOCAL_HEARTBEAT = "2s"
 # Nobody waits for a pause of a job's JVM: the collector that costs the least work does. JSON goes 7 % faster into a
 # table than with Java's default.
 COLLECTOR = "-XX:+UseParallelGC"
+# Where people say what Java is to do; it does not start with two collectors.
+JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 # Micro-batches are small; Spark's 200 would spend a second on empty tasks.
 SHUFFLE_PARTITIONS = 8
 
@@ -53,11 +57,22 @@ def prepare_environment(extra: Mapping[str, str]) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
 
 
+def collector(extra: Mapping[str, str]) -> str:
+    """The flag for our collector; nothing where somebody chose another one, or the same."""
+    said = [os.environ.get(name, "") for name in JAVA_VARIABLES]
+    said += [value for key, value in extra.items() if key.endswith("JavaOptions")]
+    home = Path(find_spark_home._find_spark_home()) / "conf"
+    defaults = Path(os.environ.get("SPARK_CONF_DIR") or home) / "spark-defaults.conf"
+    if defaults.is_file():
+        said.append(defaults.read_text(errors="replace"))
+    return "" if re.search(r"-XX:\+Use\w+GC\b", " ".join(said)) else COLLECTOR
+
+
 def settings(master: str, scratch: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """Spark's settings for a job; `extra` wins."""
     log = scratch / "log4j2.properties"
     homes = f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}"
-    java = f"{COLLECTOR} -Dlog4j2.configurationFile=file:{log} {homes}"
+    java = f"{collector(extra)} -Dlog4j2.configurationFile=file:{log} {homes}"
     ours = {
         "spark.master": master,
         "spark.ui.enabled": "false",
@@ -85,22 +100,26 @@ def sweep(parent: Path) -> None:
 
 
 @contextlib.contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """Processes started in here write their stderr into a file. What the JVM says at its start is for nobody."""
+def _output_to(path: Path) -> Iterator[None]:
+    """Processes started in here write into a file. What the JVM says at its start is for nobody, unless it is why
+    there is none, which it says on stdout."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(2)
+    kept = {number: os.dup(number) for number in (1, 2)}
     with path.open("ab") as log:
-        os.dup2(log.fileno(), 2)
+        for number in kept:
+            os.dup2(log.fileno(), number)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, before in kept.items():
+            os.dup2(before, number)
+            os.close(before)
 
 
 def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:
     """The session. Raises SessionError without a JVM, and what Spark raises for wrong settings."""
-    with _stderr_to(log):
+    with _output_to(log):
         try:
             spark = builder.getOrCreate()
         except PySparkException as error:
@@ -110,6 +129,10 @@ def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:
         # Spark would find it by itself, and would not say why if it could not be imported.
         spark.dataSource.register(SluiceDataSource)
     return spark
+
+
+# What it is about stands in the next line.
+_VM_ERROR = "Error occurred during initialization of VM"
 
 
 class SessionError(Exception):
@@ -122,10 +145,10 @@ def start_failure(said: str) -> SessionError:
     missing = ("JAVA_HOME", "java: not found", "java: command not found", "bin/java: No such file")
     if not lines or any(word in line for line in lines for word in (*missing, "UnsupportedClassVersion")):
         return SessionError("Spark needs Java 17 or 21: install a Java runtime, or set JAVA_HOME")
-    telling = next(
-        (line for line in lines if line.startswith(("Error", "Invalid", "Unrecognized", "Exception"))),
-        lines[-1],
-    )
+    words = ("Error", "Invalid", "Unrecognized", "Exception")
+    telling = next((line for line in lines if line.startswith(words)), lines[-1])
+    if telling == _VM_ERROR and telling != lines[-1]:
+        telling = lines[lines.index(telling) + 1]
     return SessionError(f"Java did not start: {telling}")
 
 

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.session import package_root, prepare_environment, settings, start_failure, sweep
+from pipeline.jobs.session import (
+    COLLECTOR,
+    JAVA_VARIABLES,
+    collector,
+    package_root,
+    prepare_environment,
+    settings,
+    start_failure,
+    sweep,
+)
 from tests.broker_process import ROOT
 
 
@@ -46,6 +55,23 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     assert settings("local[2]", tmp_path, {})["spark.driver.bindAddress"] == "127.0.0.1"
 
 
+def test_a_collector_that_somebody_chose_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in JAVA_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert (collector({}), collector({"spark.driver.defaultJavaOptions": "-Xss2m"})) == (COLLECTOR, COLLECTOR)
+    assert collector({"spark.driver.defaultJavaOptions": "-Xss2m -XX:+UseZGC"}) == ""
+    defaults = tmp_path / "spark-defaults.conf"
+    defaults.write_text("spark.driver.defaultJavaOptions -XX:+UseG1GC")
+    assert collector({}) == ""
+    defaults.unlink()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
+    assert collector({}) == ""
+    assert COLLECTOR not in settings("local[2]", tmp_path, {})["spark.driver.extraJavaOptions"]
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [
@@ -54,6 +80,10 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
         ("Exception: java.lang.UnsupportedClassVersionError: has been compiled by a more recent", "Java 17"),
         ("Invalid maximum heap size: -Xmx1x\nError: Could not create", "start: Invalid maximum heap size: -Xmx1x"),
         ("Picked up JAVA_TOOL_OPTIONS: -Xq\nUnrecognized option: -Xq\n", "start: Unrecognized option: -Xq"),
+        (
+            "Error occurred during initialization of VM\nMultiple garbage collectors selected\n",
+            "Java did not start: Multiple garbage collectors selected",
+        ),
         ("whatever\nlast words\n", "Java did not start: last words"),
     ],
 )  # fmt: skip
