@@ -151,7 +151,6 @@ rows.select("value").write.format("sluice").options(**servers, topic="sent-back"
 """
 
 
-@pytest.mark.long
 def test_the_package_goes_along_to_executors_that_do_not_have_it(
     topics: Topics, cluster: Standalone, bare_python: str, tmp_path: Path
 ) -> None:
@@ -234,7 +233,6 @@ def connect_server(tmp_path: Path) -> Iterator[str]:
         server.wait()
 
 
-@pytest.mark.long
 def test_a_thin_client_reads_writes_and_streams_through_spark_connect(
     topics: Topics, connect_server: str, tmp_path: Path
 ) -> None:

@@ -59,7 +59,6 @@ def test_a_stream_reads_on_where_it_was_when_the_broker_is_back(faulty: Runner, 
     assert naive(faulty.path("t")) == once("many", _all())
 
 
-@pytest.mark.long
 def test_batch_jobs_do_as_well(faulty: Runner, wire: Tripwire) -> None:
     wire.arm(HALF, wire.restart)
     assert faulty.run("usage", bootstrap=wire.address, topics=["many"]).rows == PARTITIONS * RECORDS
@@ -70,7 +69,6 @@ def test_batch_jobs_do_as_well(faulty: Runner, wire: Tripwire) -> None:
     assert wire.tripped.is_set()
 
 
-@pytest.mark.long
 def test_a_replay_writes_each_record_once(faulty: Runner, wire: Tripwire) -> None:
     faulty.run("export", bootstrap=wire.address, topics=["many"], to=faulty.path("t"))
     wire.arm(HALF, wire.restart)

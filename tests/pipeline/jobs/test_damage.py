@@ -80,7 +80,6 @@ def test_an_export_keeps_what_it_had_and_goes_on_when_the_batch_is_whole_again(
     assert naive(jobs.path("t")) == once(name, {0: BATCHES * RECORDS})
 
 
-@pytest.mark.long
 def test_a_batch_that_stays_damaged_can_be_deleted_and_the_gap_is_found(jobs: Runner, topics: Topics) -> None:
     name = _fill(topics, "stays-damaged")
     job = {"topics": [name], "to": jobs.path("t"), "name": "d", "max_offsets_per_trigger": RECORDS}
@@ -114,7 +113,6 @@ def test_dedup_and_aggregate_write_nothing_and_then_all(jobs: Runner, topics: To
     assert [json.loads(one.value or b"")["n"] for one in topics.records(sums)] == [RECORDS, RECORDS]
 
 
-@pytest.mark.long
 def test_snapshot_and_usage_fail_as_a_whole_and_the_old_snapshot_stays(jobs: Runner, topics: Topics) -> None:
     name = _fill(topics, "damaged-whole")
     snapshot = {"topics": [name], "to": jobs.path("t")}
@@ -129,7 +127,6 @@ def test_snapshot_and_usage_fail_as_a_whole_and_the_old_snapshot_stays(jobs: Run
     assert jobs.run("usage", topics=[name]).rows == BATCHES * RECORDS
 
 
-@pytest.mark.long
 def test_verify_and_replay_read_topics_too(jobs: Runner, topics: Topics) -> None:
     name, target = _fill(topics, "damaged-back"), topics.create("back-target")
     jobs.run("export", topics=[name], to=jobs.path("t"))
