@@ -23,13 +23,14 @@ def draw(files: Sequence[Path], results: Path, plots: Path) -> list[Path]:
     names = [run.get("server", "sluice") for run in runs]
     plots.mkdir(exist_ok=True)
     drawn = []
-    for name, title, share in (
-        ("targets", "measured, in parts of the target (1 is the most it may be)", _of_target),
-        ("yardsticks", "measured, in parts of what a bare loop takes for the same bytes", _of_floor),
+    for name, title, share, scale in (
+        ("targets", "measured, in parts of the target (1 is the most it may be)", _of_target, "linear"),
+        # From a tenth to a thousand: on a line, most of them could not be told apart.
+        ("yardsticks", "measured, in parts of what a bare loop takes for the same bytes", _of_floor, "log"),
     ):
         values = [{f["what"].strip(): v for f in run["figures"] if (v := share(f))} for run in runs]
         if any(values):
-            drawn.append(_bars(plots / f"{name}.svg", title, names, values))
+            drawn.append(_bars(plots / f"{name}.svg", title, names, values, scale))
     lines = _curves([figure for run in runs for figure in run["figures"]])
     if lines:
         drawn.append(_curve(plots / "partitions.svg", lines))
@@ -68,7 +69,7 @@ def _of_floor(figure: dict[str, Any]) -> float | None:
     return figure["value"] / figure["floor"] if figure["floor"] and figure["unit"] != "offsets/s" else None
 
 
-def _bars(file: Path, title: str, names: list[str], values: list[dict[str, float]]) -> Path:
+def _bars(file: Path, title: str, names: list[str], values: list[dict[str, float]], scale: str) -> Path:
     pyplot = _pyplot()
     labels = list(dict.fromkeys(label for one in values for label in one))
     height = 0.8 / len(values)
@@ -76,12 +77,13 @@ def _bars(file: Path, title: str, names: list[str], values: list[dict[str, float
     for index, one in enumerate(values):
         places = [labels.index(label) + index * height for label in one]
         bars = axes.barh(places, list(one.values()), height, label=names[index])
-        axes.bar_label(bars, fmt="%.2g", padding=2, fontsize=7)
+        axes.bar_label(bars, fmt="%.3g", padding=2, fontsize=7)
     axes.set_yticks([i + height * (len(values) - 1) / 2 for i in range(len(labels))], labels, fontsize=7)
     axes.invert_yaxis()
+    axes.set_xscale(scale)
+    axes.margins(x=0.08, y=0.01)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_title(title, fontsize=9)
-    axes.margins(x=0.08)
     if len(values) > 1:
         axes.legend(fontsize=7)
     return _saved(picture, file)
@@ -93,6 +95,8 @@ def _pyplot() -> Any:
     matplotlib.use("svg")
     # The same picture for the same figures, or every run would be a change.
     matplotlib.rcParams["svg.hashsalt"] = "sluice"
+    # Letters as letters: as outlines they are nine tenths of a file.
+    matplotlib.rcParams["svg.fonttype"] = "none"
     from matplotlib import pyplot
 
     return pyplot
