@@ -244,9 +244,10 @@ class ConsumerPolls(ConsumerTable):
         if consumer.lingering is not None:
             # It lingers for this acknowledgement, which the group does not take any more.
             consumer.lingering.set()
-        if consumer.joining is None:
+        if consumer.joining is None or consumer.lingering is not None:
+            # Where it lingers too: the task that joins goes on only while this one waits.
             await asyncio.sleep(RETRY_DELAY)
-        return await self._settled(consumer, until)
+        return self._monotonic() < until and await self._settled(consumer, until)
 
     def _advance(self, consumer: Consumer) -> bool:
         """What was delivered without a token counts as taken; whether that moved anything."""

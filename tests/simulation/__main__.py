@@ -7,8 +7,10 @@ python -m tests.simulation --seed 4711                            one seed, with
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -18,6 +20,8 @@ from tests.simulation.run import SECONDS, Outcome, simulate
 
 TRACE_LINES = 60
 _COLLECT_EVERY = 10
+# A run takes half a second of processor time.
+MOST_CPU_SECONDS = 60
 
 
 def show(outcome: Outcome, lines: int = TRACE_LINES) -> str:
@@ -55,7 +59,17 @@ def _collect_less() -> None:
 
 
 def _one(seed: int, seconds: float) -> Outcome:
+    def hangs(*_: object) -> None:
+        command = f"PYTHONHASHSEED=0 python -m tests.simulation --seed {seed}"
+        print(f"seed {seed} hangs; again: {command}", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback()
+        os._exit(1)
+
+    # A loop that never waits stops virtual time, and with it every bound that the run has.
+    signal.signal(signal.SIGVTALRM, hangs)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_SECONDS)
     outcome = simulate(seed, seconds=seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     if seed % _COLLECT_EVERY == 0:
         # A run leaves a whole broker behind in cycles, which Python by itself would keep for a thousand runs.
         gc.collect()

@@ -215,6 +215,25 @@ def test_an_acknowledgement_during_the_round_is_committed_before_or_after_it(pla
     play(scenario, consumer_revoke_grace_ms=1_000)
 
 
+def test_an_acknowledgement_of_a_lingering_consumer_that_the_group_goes_on_without_comes_to_an_end(
+    play: Run,
+) -> None:
+    async def scenario(w: World) -> None:
+        await w.topic(partitions=2, records=3)
+        await w.create("a")
+        batch = await w.poll("a")
+        await w.create("b")
+        await asyncio.sleep(0.5)
+        # It waits with the round for its client, when an admin tool puts it out of the group.
+        assert await w.broker.groups.leave(G, [Leaver(w.info("a").member_id)])
+        done = await w.consumers.ack(G, "a", batch.token)
+        await settled(w, "a", "b")
+        assert sorted(one.partition for one in done.committed + done.revoked) == [0, 1]
+        assert w.committed() == dict.fromkeys((one.partition for one in done.committed), 3)
+
+    play(scenario)
+
+
 def test_an_acknowledgement_that_has_to_wait_too_long_says_so_and_can_be_repeated(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=2, records=3)
