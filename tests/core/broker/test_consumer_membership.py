@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.broker.consumer_messages import Subscription
+from core.broker.consumer_messages import Batch, Subscription
 from core.broker.group_members import offers
 from core.broker.groups import JoinRequest, Leaver
 from core.errors import BrokerError, ErrorCode
@@ -159,13 +159,19 @@ def test_what_stays_in_a_rebalance_keeps_its_position_and_its_batch(play: Run) -
     play(scenario)
 
 
+async def lingering(w: World) -> Batch:
+    """Consumer a waits with the rebalance that b began for the acknowledgement of this batch."""
+    await w.topic(partitions=2, records=3)
+    await w.create("a")
+    batch = await w.poll("a")
+    await w.create("b")
+    await asyncio.sleep(0.5)
+    return batch
+
+
 def test_a_consumer_waits_with_a_rebalance_for_the_acknowledgement_of_its_batch(play: Run) -> None:
     async def scenario(w: World) -> None:
-        await w.topic(partitions=2, records=3)
-        await w.create("a")
-        batch = await w.poll("a")
-        await w.create("b")
-        await asyncio.sleep(0.5)
+        batch = await lingering(w)
         assert w.info("a").state == "stable" and (await w.poll("a")).token == batch.token
         done = await w.consumers.ack(G, "a", batch.token)
         assert len(done.committed) == 2 and done.revoked == ()
@@ -219,11 +225,7 @@ def test_an_acknowledgement_of_a_lingering_consumer_that_the_group_goes_on_witho
     play: Run,
 ) -> None:
     async def scenario(w: World) -> None:
-        await w.topic(partitions=2, records=3)
-        await w.create("a")
-        batch = await w.poll("a")
-        await w.create("b")
-        await asyncio.sleep(0.5)
+        batch = await lingering(w)
         # It waits with the round for its client, when an admin tool puts it out of the group.
         assert await w.broker.groups.leave(G, [Leaver(w.info("a").member_id)])
         done = await w.consumers.ack(G, "a", batch.token)
