@@ -48,8 +48,10 @@ class Watcher:
         while True:
             answer = _ask(connection, fetch(self.topic, address, 700))
             (code,) = struct.unpack_from(">h", answer)
-            if code == 1 and not found:  # retention was faster
+            if code == 1:  # right only where retention was faster, between two fetches too
+                refused = address
                 code, (address,) = _offsets(connection, self.topic, -2, 1)
+                assert code == 0 and address > refused, (self.topic, start, refused, address)
                 continue
             assert code == 0, (self.topic, address, code)
             chunk = answer[2:]
