@@ -117,16 +117,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     return ByFile(config, log)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `long` run with SLUICE_LONG_TESTS=1 alone: all of them together would take CI over its time."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest shares begin first."""
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items.sort(key=lambda item: begins_later(item.nodeid))
-    if os.environ.get("SLUICE_LONG_TESTS") == "1":
-        return
-    left_out = [item for item in items if item.get_closest_marker("long")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

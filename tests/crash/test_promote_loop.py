@@ -8,7 +8,7 @@ import pytest
 
 from tests.crash.promote_loop import promote_loop
 
-ROUNDS = 4
+ROUNDS = 10
 
 
 @pytest.mark.timeout(400)

@@ -20,8 +20,7 @@ from tests.pipeline.topics import Topics
 from tests.pipeline.victims import SINKS
 
 # A start of Spark takes 10 s on a quiet machine, and a minute on one that others use as well.
-# Three of an export are in jobs/test_kills.py; more of these with SLUICE_LONG_TESTS=1.
-KILLS = 3 if os.environ.get("SLUICE_LONG_TESTS") == "1" else 1
+KILLS = 3
 CHILD_SECONDS = 240
 
 
@@ -71,7 +70,6 @@ def test_a_batch_whose_commit_was_lost_is_read_again_with_the_same_rows(
 
 @pytest.mark.client("java")
 @pytest.mark.timeout(CHILD_SECONDS + 60)
-@pytest.mark.long
 def test_an_executor_that_is_killed_in_mid_query_costs_no_row(topics: Topics, tmp_path: Path) -> None:
     name = topics.create("executors", partitions=2)
     topics.fill(name, 6000, partitions=2, batch=500)

@@ -78,8 +78,6 @@ def test_the_project_runs_as_it_is_and_again_with_what_is_new(topics: Topics, tm
     # Spark's log and its catalog lie with the checkpoints.
     assert {path.name for path in project.iterdir()} == written | {"spark-warehouse", "storage"}
 
-    if os.environ.get("SLUICE_LONG_TESTS") != "1":
-        return  # a run takes a minute and a half
     topics.write("shop", ['{"id": 3, "total": 8}', "nonsense too"])
     done = _run(project, "run")
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]

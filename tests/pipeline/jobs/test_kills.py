@@ -24,9 +24,7 @@ ROUNDS = {"parquet": 3, "delta": 1, "iceberg": 1, "replay": 1}
 
 @pytest.mark.client("java")
 @pytest.mark.timeout((max(ROUNDS.values()) + 2) * 240)
-@pytest.mark.parametrize(
-    "sink", [pytest.param(sink, marks=[pytest.mark.long] * (sink != "parquet")) for sink in ROUNDS]
-)
+@pytest.mark.parametrize("sink", list(ROUNDS))
 def test_killed_at_random_moments_not_one_row_is_lost_or_twice(
     sink: str, jobs: Runner, topics: Topics, tmp_path: Path
 ) -> None:
