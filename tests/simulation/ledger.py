@@ -39,9 +39,9 @@ class Ledger:
     may_be_committed: dict[Claim, int] = field(default_factory=dict)
     # Partitions whose committed offset may lie behind the end since power was lost: read from the start again.
     may_begin_anew: set[Claim] = field(default_factory=set)
-    # Partitions of which nothing was durable (and not deleted by request) when power was lost: their first files may
-    # be gone, and later ones be there.
-    may_begin_later: set[Partition] = field(default_factory=set)
+    # Partitions of which something was durable, and not deleted by request, whenever power was lost; of others the
+    # first files may be gone, and later ones be there.
+    kept_from_the_start: set[Partition] | None = None
     # Who owns a partition in a generation; and the newest generation that is known to be complete.
     owners: dict[tuple[str, int, str, int], str] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -72,9 +72,9 @@ class Ledger:
             claim = (group, *partition)
             if self.may_be_committed[claim] > self.durable[tuple(partition)]:
                 self.may_begin_anew.add(claim)
-        for partition in {*self.records, *self.durable}:
-            if self.durable[partition] <= self.start[partition]:
-                self.may_begin_later.add(partition)
+        kept = {partition for partition, end in self.durable.items() if end > self.start[partition]}
+        before = self.kept_from_the_start
+        self.kept_from_the_start = kept if before is None else before & kept
         for partition, found in self.records.items():
             for offset in [offset for offset in found if offset >= self.durable[partition]]:
                 del found[offset]
@@ -89,7 +89,8 @@ class Ledger:
             raise BrokenPromiseError(
                 f"{topic}-{partition}: offsets are not dense: from {start}: {sorted(values)}"
             )
-        if start > self.start[topic, partition] and (topic, partition) not in self.may_begin_later:
+        kept = self.kept_from_the_start is None or (topic, partition) in self.kept_from_the_start
+        if start > self.start[topic, partition] and kept:
             raise BrokenPromiseError(
                 f"{topic}-{partition} starts at {start}; only {self.start[topic, partition]} was asked for"
             )
