@@ -213,11 +213,16 @@ async def truncate_topic(
             problem.errors = [field_error(error.message, pointer=f"{pointer}/before_offset")]
             raise problem
         targets[one.partition] = (bounds, before)
+    starts: list[int | BrokerError] = [
+        max(bounds.log_start_offset, before) for bounds, before in targets.values()
+    ]
+    if not dry:
+        asked = [(TopicPartition(topic, partition), before) for partition, (_, before) in targets.items()]
+        starts = await broker.delete_records(asked)
     done = []
-    for partition, (bounds, before) in targets.items():
-        start = max(bounds.log_start_offset, before)
-        if not dry:
-            start = await broker.delete_records(TopicPartition(topic, partition), before)
+    for (partition, (bounds, _)), start in zip(targets.items(), starts, strict=True):
+        if isinstance(start, BrokerError):
+            raise start
         done.append(
             PartitionTruncated(
                 partition=partition,

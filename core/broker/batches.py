@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from core.broker.breath import Breath
 from core.broker.state import PartitionInfo
 from core.broker.topics import TopicVerbs
 from core.errors import BrokerError, ErrorCode
@@ -282,11 +283,34 @@ class BatchVerbs(TopicVerbs):
         space = os.statvfs(self.config.data_dir)
         return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
 
-    async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
-        """Delete the records below an offset (−1: the high watermark); answers the new first offset.
+    async def delete_records(self, asked: Sequence[tuple[TopicPartition, int]]) -> list[int | BrokerError]:
+        """Delete the records below an offset of each partition (−1: the high watermark); the new first offsets.
 
-        Raises OFFSET_OUT_OF_RANGE above the high watermark. Durable when it returns.
+        One that is refused has its error instead: OFFSET_OUT_OF_RANGE above the high watermark,
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR. Durable when it returns.
         """
+        results: list[int | BrokerError] = []
+        breath = Breath(self.clock)
+        for topic_partition, before_offset in asked:
+            try:
+                results.append(self._truncate_prefix(topic_partition, before_offset))
+            except BrokerError as error:
+                results.append(error)
+            await breath.take()
+        if all(isinstance(result, BrokerError) for result in results):
+            return results
+        # Forgotten again after a crash, deleted records would come back.
+        task = self.logs.begin_checkpoint()
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, task.run)
+        except OSError as error:
+            refusal = BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The new log start could not be stored ({error.strerror})."
+            )
+            return [result if isinstance(result, BrokerError) else refusal for result in results]
+        return results
+
+    def _truncate_prefix(self, topic_partition: TopicPartition, before_offset: int) -> int:
         log = self.led_log(topic_partition)
         bounds = log.offsets
         target = bounds.high_watermark if before_offset == -1 else before_offset
@@ -298,16 +322,7 @@ class BatchVerbs(TopicVerbs):
                 log_start_offset=bounds.log_start_offset,
                 high_watermark=bounds.high_watermark,
             )
-        start = log.truncate_prefix(target)
-        # Forgotten again after a crash, deleted records would come back.
-        task = self.logs.begin_checkpoint()
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, task.run)
-        except OSError as error:
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"The new log start could not be stored ({error.strerror})."
-            ) from error
-        return start
+        return log.truncate_prefix(target)
 
 
 def current_epoch(log: Log) -> int:

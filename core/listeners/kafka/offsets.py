@@ -105,18 +105,21 @@ def _end_of_epoch(session: KafkaSession, topic: str, asked: OffsetForLeaderParti
 
 async def delete_records(session: KafkaSession, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Delete records below an offset; −1 stands for the high watermark."""
-    topics = []
-    for topic in request.topics:
-        results = []
-        for asked in topic.partitions:
-            address = TopicPartition(topic.name, asked.partition_index)
-            try:
-                low = await session.broker.delete_records(address, asked.offset)
-                results.append(DeleteRecordsPartitionResult(asked.partition_index, low))
-            except BrokerError as error:
-                results.append(DeleteRecordsPartitionResult(asked.partition_index, -1, error.code))
-        topics.append(DeleteRecordsTopicResult(topic.name, results))
+    asked = [
+        (TopicPartition(t.name, p.partition_index), p.offset) for t in request.topics for p in t.partitions
+    ]
+    results = iter(await session.broker.delete_records(asked))
+    topics = [
+        DeleteRecordsTopicResult(t.name, [_deleted(p.partition_index, next(results)) for p in t.partitions])
+        for t in request.topics
+    ]
     return DeleteRecordsResponse(topics=topics)
+
+
+def _deleted(partition: int, result: int | BrokerError) -> DeleteRecordsPartitionResult:
+    if isinstance(result, BrokerError):
+        return DeleteRecordsPartitionResult(partition, -1, result.code)
+    return DeleteRecordsPartitionResult(partition, result)
 
 
 HANDLERS = table(Handler(2, list_offsets), Handler(23, offset_for_leader_epoch), Handler(21, delete_records))

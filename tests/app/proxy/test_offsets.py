@@ -204,7 +204,7 @@ async def test_a_seek_to_nowhere_goes_where_the_reset_says(
     http: httpx.AsyncClient, app: Application, group: Group, topic: str, reset: str, values: list[int]
 ) -> None:
     await write(http, topic, 0, 1, 2)
-    await app.gateway.broker.delete_records(TopicPartition(topic, 0), 1)
+    await app.gateway.broker.delete_records([(TopicPartition(topic, 0), 1)])
     instance = await reader(group, topic, auto_offset_reset=reset)
     for offset in (0, 99):
         await instance.done(

@@ -116,7 +116,7 @@ async def test_below_the_start_is_410(
 ) -> None:
     broker = app.gateway.broker
     await broker.produce(topic, [NewRecord(None, b"1"), NewRecord(None, b"2")])
-    await broker.delete_records(TopicPartition(topic, 0), 1)
+    await broker.delete_records([(TopicPartition(topic, 0), 1)])
     refused(await http.get(f"/topics/{topic}/partitions/0/records?offset=0"), 410, 50002)
     answer = await http.get(f"/topics/{topic}/partitions/0/records")
     assert [r["offset"] for r in answer.json()] == [1]

@@ -59,7 +59,7 @@ async def test_without_a_commit_the_start_decides(
     broker: Broker, reading: ConsumerReading, start: str | int, position: int | None
 ) -> None:
     await fill(broker, 5)
-    await broker.delete_records(P0, 1)
+    await broker.delete_records([(P0, 1)])
     assert reading.place(consumer(start=start), P0) == position
     await broker.groups.commit("g", [Commit("t", 0, 2)])
     assert reading.place(consumer(start=start), P0) == 2
@@ -85,7 +85,7 @@ async def test_what_retention_has_taken_is_passed_over_unless_the_start_is_none(
     await fill(broker, 5)
     behind = consumer(start=start)
     behind.move(P0, 1)
-    await broker.delete_records(P0, 3)
+    await broker.delete_records([(P0, 3)])
     if after is None:
         with pytest.raises(BrokerError):
             reading.sweep(behind, 10, 1000)
@@ -190,7 +190,7 @@ async def test_again_gives_the_same_records_over_many_reads_less_what_is_gone(
     one.give([Range("t", 0, 2, 18), Range("t", 1, 0, 5)], advancing=False)
     again = [(address, [r.offset for r in records]) for address, records in reading.again(one)]
     assert again == [(P0, list(range(2, 18)))]
-    await broker.delete_records(P0, 10)
+    await broker.delete_records([(P0, 10)])
     assert [r.offset for _, records in reading.again(one) for r in records] == list(range(10, 18))
     await broker.delete_topic("t")
     assert reading.again(one) == []

@@ -221,7 +221,7 @@ async def test_deleted_records_stay_deleted_after_a_crash(tmp_path: Path, clock:
     await first.open()
     await first.create_topic("t")
     await first.produce("t", [NewRecord(value=b"%d" % i) for i in range(5)])
-    assert await first.delete_records(T0, 3) == 3
+    assert await first.delete_records([(T0, 3)]) == [3]
     # No close: the second broker finds what a killed one leaves.
     second = Broker(Config(data_dir=tmp_path), clock)
     await second.open()

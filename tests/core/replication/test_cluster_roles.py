@@ -202,7 +202,7 @@ async def test_progress_can_be_reported_by_hand(two: Brokers) -> None:
 
 async def test_deleted_records_are_deleted_at_the_follower_too(two: Brokers) -> None:
     await write(two[1], b"a", b"b", b"c")
-    await two[1].delete_records(TP, 2)
+    await two[1].delete_records([(TP, 2)])
     await write(two[1], b"d")
     await until(lambda: two[2].partition(TP).offsets == (2, 4, 4), "the follower's log to start there")
 

@@ -416,6 +416,33 @@ async def test_records_are_deleted_below_an_offset(client: Client) -> None:
     assert (await delete(-1)).low_watermark == 5
 
 
+async def test_records_of_many_partitions_are_deleted_with_one_checkpoint(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.create("t", 3)
+    for partition in range(3):
+        await client.produce("t", [b"a", b"b"], partition=partition)
+    logs, checkpoints = client.door.broker.logs, []
+    begin = logs.begin_checkpoint
+    monkeypatch.setattr(logs, "begin_checkpoint", lambda: checkpoints.append(1) or begin())
+
+    async def delete(*asked: tuple[str, int, int]) -> list[tuple[int, int]]:
+        topics = [DeleteRecordsTopic(name, [DeleteRecordsPartition(p, before)]) for name, p, before in asked]
+        answer = await client.newest(21, DeleteRecordsRequest(topics))
+        return [(p.low_watermark, p.error_code) for topic in answer.topics for p in topic.partitions]
+
+    assert await delete(("t", 2, 1), ("t", 9, 0), ("t", 0, 3), ("none", 0, 0), ("t", 1, -1)) == [
+        (1, 0),
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (2, 0),
+    ]
+    assert len(checkpoints) == 1
+    assert await delete(("t", 9, 0)) == [(-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert len(checkpoints) == 1
+
+
 async def test_topics_configs_and_records_are_there_after_a_restart(
     config: Config, clock: ManualClock
 ) -> None:

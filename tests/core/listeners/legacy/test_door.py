@@ -181,7 +181,7 @@ async def test_a_deleted_prefix_is_out_of_range(serve: Serve) -> None:
     server = await serve()
     async with OldClient(port(server)) as client:
         await client.produce("t", b"aaa", b"bbb", b"ccc")
-        await server.broker.delete_records(TP, 2)
+        await server.broker.delete_records([(TP, 2)])
         assert await client.fetch("t", 13) == (1, b"")
         assert await client.fetch("t", 26) == (0, joined([b"ccc"]))
         assert await client.offsets("t", -2) == (0, [26])
