@@ -1,4 +1,4 @@
-"""`python -m app` and the `sluice` command. Without arguments it serves."""
+"""`python -m app` and the `sluice` command. Without a command it serves."""
 
 from __future__ import annotations
 

@@ -31,9 +31,18 @@ COMMANDS: dict[str, Lazy] = {
     "spark": Lazy("app.commands.spark", "Jobs at scale on Spark: tables, replays, aggregates, checks."),
 }
 
+# What the group takes itself.
+_OWN_OPTIONS = ("-h", "--help", "--version")
+
 
 class LazyGroup(click.Group):
     """A group whose own commands are there at once, and those of `COMMANDS` when they are called."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options without a command are those of `serve`, which is what runs without one."""
+        if args and args[0].startswith("-") and args[0] not in _OWN_OPTIONS:
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""

@@ -37,6 +37,19 @@ def test_help_of_a_command_loads_no_http_and_no_server() -> None:
     assert _loaded(["topics", "list", "--help"], ("httpx", *SERVER_MODULES)) == set()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--listener", "bogus"], "'bogus' is not scheme://host:port"),
+        (["--lisener", "x"], "Usage: sluice serve"),
+        (["--data-dir"], "Usage: sluice serve"),
+    ],
+)
+def test_options_without_a_command_are_those_of_serve(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, arguments, prog_name="sluice")
+    assert done.exit_code == 2 and said in done.output
+
+
 def test_all_commands_stand_in_the_help() -> None:
     shown = CliRunner().invoke(main, ["--help"]).output
     for name, lazy in COMMANDS.items():
