@@ -42,7 +42,7 @@ def test_help_of_a_command_loads_no_http_and_no_server() -> None:
     [
         (["--listener", "bogus"], "'bogus' is not scheme://host:port"),
         (["--lisener", "x"], "Usage: sluice serve"),
-        (["--data-dir"], "Usage: sluice serve"),
+        (["--data-dir"], "Option '--data-dir' requires an argument"),
     ],
 )
 def test_options_without_a_command_are_those_of_serve(arguments: list[str], said: str) -> None:
