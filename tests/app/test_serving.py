@@ -31,9 +31,11 @@ PORTS = ("http://127.0.0.1:0", "kafka://127.0.0.1:0")
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker for tests that leave it running, or start it again."""
+    """A broker for tests that leave it running, or start it again; it hears SIGHUP, though pytest is under nohup."""
     process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data")
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield process.start()
+    signal.signal(signal.SIGHUP, before)
     process.kill()
 
 
