@@ -183,6 +183,7 @@ class ConsumerPolls(ConsumerTable):
     async def ack(self, group_id: str, name: str, token: str) -> Acknowledged:
         """Acknowledge the batch of this token, without a poll. Doing it again changes nothing."""
         with self._in_use(group_id, name) as consumer:
+            self._reading.trim(consumer)
             before = tuple(consumer.outstanding.values())
             newest = consumer.sequence_of(token) == consumer.sequence
             if await self._acknowledge(consumer, token, self._monotonic() + ACK_PATIENCE):

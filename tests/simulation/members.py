@@ -266,16 +266,22 @@ class ManagedConsumer(Client):
             self.ledger.will_commit(claim, at)
         status, answer = await self.stream.call("POST", f"{self.path}/{self.name}:ack", {"ack": self._ack})
         if status == 200:
-            self._confirm({(self.group, r["topic"], r["partition"]) for r in answer["acknowledged"]})
+            self._confirm(
+                {(self.group, r["topic"], r["partition"]): r["next_offset"] for r in answer["acknowledged"]}
+            )
         elif status == 409:
             self._ack, self._batch = None, {}
         elif status not in (500, 503, 507):
             raise self.broken(f"an ack was refused: {status} {answer}")
 
-    def _confirm(self, claims: set[tuple[str, str, int]]) -> None:
-        for claim, at in self._batch.items():
-            if claim in claims:
-                self.ledger.was_committed(claim, at)
+    def _confirm(self, committed: dict[tuple[str, str, int], int]) -> None:
+        for claim, at in committed.items():
+            # Less than what was delivered, if a loss of power has taken the end of it.
+            if at > self._batch[claim]:
+                raise self.broken(
+                    f"{claim}: {at} is acknowledged, of a batch that ends at {self._batch[claim]}"
+                )
+            self.ledger.was_committed(claim, at)
         self._ack, self._batch = None, {}
         self.did("ack")
 

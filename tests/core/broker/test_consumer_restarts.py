@@ -48,6 +48,23 @@ def test_consumers_go_on_after_a_restart_and_nobody_rejoins(play: Run, stop: str
     play(scenario)
 
 
+def test_an_ack_says_what_it_commits_and_not_what_a_loss_of_power_has_taken(play: Run) -> None:
+    async def scenario(w: World) -> None:
+        await w.topic(partitions=2)
+        for count, partition in ((2, 0), (1, 0), (3, 1)):
+            await w.produce(count, partition=partition)
+        await w.create("a")
+        batch = await w.poll("a")
+        assert [(one.partition, one.next_offset) for one in batch.ranges] == [(0, 3), (1, 3)]
+        for partition, end in ((0, 2), (1, 0)):
+            w.broker.log(Tp("t", partition)).truncate_to(end)
+        done = await w.consumers.ack(G, "a", batch.token)
+        assert ([(one.partition, one.next_offset) for one in done.committed], done.revoked) == ([(0, 2)], ())
+        assert {p: c.offset for _, p, c in w.broker.groups.all_committed(G)} == {0: 2}
+
+    play(scenario)
+
+
 def test_a_kill_in_mid_round_ends_in_a_settled_group(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=2, records=3)
