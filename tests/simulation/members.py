@@ -276,11 +276,10 @@ class ManagedConsumer(Client):
 
     def _confirm(self, committed: dict[tuple[str, str, int], int]) -> None:
         for claim, at in committed.items():
-            # Less than what was delivered, if a loss of power has taken the end of it.
-            if at > self._batch[claim]:
-                raise self.broken(
-                    f"{claim}: {at} is acknowledged, of a batch that ends at {self._batch[claim]}"
-                )
+            # Less than what was delivered only if a loss of power has taken the end of it.
+            end, power_was_lost = self._batch.get(claim, -1), self.ledger.kept_from_the_start is not None
+            if at > end or (at < end and not power_was_lost):
+                raise self.broken(f"{claim}: {at} is acknowledged, of a batch that ends at {end}")
             self.ledger.was_committed(claim, at)
         self._ack, self._batch = None, {}
         self.did("ack")
