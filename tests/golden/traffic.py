@@ -1,4 +1,4 @@
-"""Where the golden traffic lies, and its rows as bytes."""
+"""Recorded traffic of real Kafka brokers, and its rows as bytes. `data/README.md` describes the recordings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+DATA = Path(__file__).resolve().parent / "data"
 
 
 class Row(NamedTuple):
@@ -22,21 +22,14 @@ class Row(NamedTuple):
         return self.name
 
 
-def golden_file(name: str) -> Path | None:
-    """The file in `shared/golden` beside this repository, or beside any directory above it."""
-    for directory in Path(__file__).resolve().parents:
-        found = directory / "shared" / "golden" / name
-        if found.is_file():
-            return found
-    return None
+def golden_file(name: str) -> Path:
+    """Return the path of a recording in `tests/golden/data`."""
+    return DATA / name
 
 
 def rows(name: str) -> list[Row]:
-    """The rows of a golden file; skips the test module where the file is absent."""
-    file = golden_file(name)
-    if file is None:
-        pytest.skip(f"shared/golden/{name} is not beside this repository", allow_module_level=True)
-    return [_row(index, row) for index, row in enumerate(json.loads(file.read_text()))]
+    """Return the rows of a golden file. Raises FileNotFoundError where the file is missing."""
+    return [_row(index, row) for index, row in enumerate(json.loads(golden_file(name).read_text()))]
 
 
 def _row(index: int, row: dict[str, object]) -> Row:
