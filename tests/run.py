@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -88,6 +89,18 @@ def apt_install(*packages: str) -> bool:
         _apt_updated = install("apt-get", "update", "-qq")
     say(f"apt-get install {' '.join(packages)}")
     return install("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages)
+
+
+def install_compiler() -> None:
+    """A C compiler and Python's headers, which the C extension of the pipeline is built with."""
+    has_headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
+    if shutil.which("cc") and has_headers:
+        return
+    packages = ["gcc", "libc6-dev"]
+    if not has_headers:
+        packages.append(f"python3.{sys.version_info.minor}-dev")
+    if not apt_install(*packages):
+        say("no C compiler: tests of the compiled decoder will fail")
 
 
 def make_venv() -> None:
@@ -264,6 +277,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     tests_only = "--tests-only" in arguments
     arguments = [argument for argument in arguments if argument != "--tests-only"]
+    install_compiler()
     make_venv()
     install_clients()
     failed = [] if tests_only else checks()

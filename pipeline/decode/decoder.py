@@ -5,6 +5,7 @@ They give the same; `SLUICE_SPARK_DECODER=plain` in the workers' environment cho
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -14,9 +15,9 @@ import pyarrow as pa
 
 from core.records.header import Buffer
 from pipeline.decode import plain
-from pipeline.decode.machine import kernel
-from pipeline.decode.native import NativeDecoder
 from pipeline.decode.walk import Found, Place
+
+logger = logging.getLogger(__name__)
 
 ENVIRONMENT = "SLUICE_SPARK_DECODER"
 
@@ -49,8 +50,14 @@ def plain_batches(
 
 @cache
 def decoder() -> Decoder:
-    """The decoder of this process, made when the first range is read."""
+    """Return the decoder of this process: the compiled one where the package was built with it."""
     if os.environ.get(ENVIRONMENT) == "plain":
         return plain_batches
-    compiled = kernel()
-    return plain_batches if compiled is None else NativeDecoder(compiled)
+    try:
+        from pipeline.decode.native import native_batches
+    except ImportError:
+        logger.info(
+            "the package was built without its C extension; records are decoded by Python, more slowly"
+        )
+        return plain_batches
+    return native_batches

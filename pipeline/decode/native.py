@@ -16,17 +16,23 @@ from core.errors import BrokerError
 from core.records.batch import MAX_RECORDS, MIN_RECORD_SIZE, read_header, record_bytes
 from core.records.header import HEADER_SIZE, MAGIC, TIMESTAMP_TYPE_BIT, Buffer
 from pipeline import limits
+from pipeline.decode import _decoder, plain
 from pipeline.decode import columns as c
-from pipeline.decode import layout as k
-from pipeline.decode import plain
-from pipeline.decode.machine import Kernel
 from pipeline.decode.walk import Found, Place
 
 Array = Any
 
+# Places of `used`: how much of each column's buffers is filled.
+ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, HEADER_BYTES, KEY_NULLS, VALUE_NULLS, HEADER_NULLS = range(
+    9
+)
+USED_FIELDS = 9
+NO_APPEND_TIME = -(2**63)
+"""The append time of a batch whose records have their own timestamps."""
+
 
 class _Piece(NamedTuple):
-    """Batches whose records lie in one buffer, not compressed: rows of the table that the kernel takes."""
+    """Batches whose records lie in one buffer, not compressed: rows of the table that the compiled decoder takes."""
 
     data: Buffer
     table: list[tuple[int, ...]]
@@ -54,7 +60,7 @@ class _Group:
             if not self.pieces or self.pieces[-1].data is not data:
                 self.pieces.append(_Piece(data, []))
             piece, start, end = self.pieces[-1], one.position + HEADER_SIZE, one.position + one.size
-        append_time = one.max_timestamp if one.attributes & TIMESTAMP_TYPE_BIT else k.NO_APPEND_TIME
+        append_time = one.max_timestamp if one.attributes & TIMESTAMP_TYPE_BIT else NO_APPEND_TIME
         piece.table.append(
             (start, end, one.base_offset, one.last_offset, one.base_timestamp, append_time, one.record_count)
         )
@@ -62,54 +68,42 @@ class _Group:
         self.rows += one.record_count
 
 
-class NativeDecoder:
-    """A `decoder.Decoder` on top of the compiled kernel."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-
-    def __call__(
-        self,
-        data: Buffer,
-        found: Sequence[Found],
-        start: int,
-        end: int,
-        place: Place,
-        columns: tuple[str, ...],
-        /,
-    ) -> Iterator[pa.RecordBatch]:
-        """The records with offsets in [start, end), as Arrow batches of some MiB. Raises CorruptDataError."""
-        group = _Group()
-        for one in found:
-            if one.magic != MAGIC or not _plausible(one):
-                yield from self._emit(group, data, start, end, place, columns)
-                group = _Group()
-                yield from _plainly(data, [one], start, end, place, columns)
-                continue
-            try:
-                group.add(data, one)
-            except BrokerError as error:
-                raise place.corrupt(one.base_offset, str(error)) from None
-            if group.bytes >= limits.ARROW_BYTES:
-                yield from self._emit(group, data, start, end, place, columns)
-                group = _Group()
-        yield from self._emit(group, data, start, end, place, columns)
-
-    def _emit(
-        self, group: _Group, data: Buffer, start: int, end: int, place: Place, columns: tuple[str, ...]
-    ) -> Iterator[pa.RecordBatch]:
-        if not group.rows:
-            return
-        out = _Columns(group, columns)
+def native_batches(
+    data: Buffer, found: Sequence[Found], start: int, end: int, place: Place, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Decode the records with offsets in [start, end) into Arrow batches of some MiB. Raises CorruptDataError."""
+    group = _Group()
+    for one in found:
+        if one.magic != MAGIC or not _plausible(one):
+            yield from _emit(group, data, start, end, place, columns)
+            group = _Group()
+            yield from _plainly(data, [one], start, end, place, columns)
+            continue
         try:
-            batch = out.record_batch(place) if out.decode(self._kernel, group, start, end) else None
-            malformed = batch is None and not out.empty
-        except pa.ArrowInvalid:
-            malformed = True
-        if malformed:
-            yield from _plainly(data, group.found, start, end, place, columns)
-        elif batch is not None:
-            yield batch
+            group.add(data, one)
+        except BrokerError as error:
+            raise place.corrupt(one.base_offset, str(error)) from None
+        if group.bytes >= limits.ARROW_BYTES:
+            yield from _emit(group, data, start, end, place, columns)
+            group = _Group()
+    yield from _emit(group, data, start, end, place, columns)
+
+
+def _emit(
+    group: _Group, data: Buffer, start: int, end: int, place: Place, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    if not group.rows:
+        return
+    out = _Columns(group, columns)
+    try:
+        batch = out.record_batch(place) if out.decode(group, start, end) else None
+        malformed = batch is None and not out.empty
+    except pa.ArrowInvalid:
+        malformed = True
+    if malformed:
+        yield from _plainly(data, group.found, start, end, place, columns)
+    elif batch is not None:
+        yield batch
 
 
 def _plainly(
@@ -134,7 +128,7 @@ class _Columns:
         self.columns = columns
         # Whether all was decoded and nothing was in the range.
         self.empty = False
-        self.used = np.zeros(k.USED_FIELDS, np.int64)
+        self.used = np.zeros(USED_FIELDS, np.int64)
         self.fixed = (np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32))
         self.keys = _variable(rows, size, c.KEY in columns)
         self.values = _variable(rows, size, c.VALUE in columns)
@@ -145,25 +139,22 @@ class _Columns:
         names, values = _variable(items, size, with_headers), _variable(items, size, with_headers)
         self.headers = (header_ends, names, values)
 
-    def decode(self, kernel: Kernel, group: _Group, start: int, end: int) -> bool:
+    def decode(self, group: _Group, start: int, end: int) -> bool:
         """Fill the buffers; false if there is something that the compiled code does not take."""
         wanted = np.array(
             [start, end, c.KEY in self.columns, c.VALUE in self.columns, c.HEADERS in self.columns], np.int64
         )
         header_ends, names, items = self.headers
         out = (*self.fixed, *self.keys, *self.values, header_ends, *names, *items, self.used)
-        addresses = [array.ctypes.data for array in (wanted, *out)]
         for piece in group.pieces:
-            table = np.array(piece.table, np.int64)
-            data = np.frombuffer(piece.data, np.uint8)
-            if kernel(data.ctypes.data, table.ctypes.data, len(table), *addresses) != k.DONE:
+            if not _decoder.decode(piece.data, np.array(piece.table, np.int64), wanted, *out):
                 return False
-        self.empty = not self.used[k.ROWS]
+        self.empty = not self.used[ROWS]
         return True
 
     def record_batch(self, place: Place) -> pa.RecordBatch | None:
         """The Arrow batch, None without a row. Raises ArrowInvalid for a header name that is not UTF-8."""
-        rows = int(self.used[k.ROWS])
+        rows = int(self.used[ROWS])
         if not rows:
             return None
         arrays = [self._array(name, rows, place) for name in self.columns]
@@ -173,9 +164,9 @@ class _Columns:
         used = self.used
         kind = c.ARROW_TYPES[name]
         if name == c.KEY:
-            return _binary(kind, rows, self.keys, used[k.KEY_BYTES], used[k.KEY_NULLS])
+            return _binary(kind, rows, self.keys, used[KEY_BYTES], used[KEY_NULLS])
         if name == c.VALUE:
-            return _binary(kind, rows, self.values, used[k.VALUE_BYTES], used[k.VALUE_NULLS])
+            return _binary(kind, rows, self.values, used[VALUE_BYTES], used[VALUE_NULLS])
         if name == c.TOPIC:
             topic = place.topic.encode()
             ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(topic))
@@ -191,10 +182,10 @@ class _Columns:
     def _header_array(self, kind: pa.DataType, rows: int) -> pa.Array:
         ends, (name_ends, name_data, _), item = self.headers
         used = self.used
-        items = int(used[k.HEADERS])
-        names = _binary(pa.string(), items, (name_ends, name_data, item[2]), used[k.NAME_BYTES], 0)
+        items = int(used[HEADERS])
+        names = _binary(pa.string(), items, (name_ends, name_data, item[2]), used[NAME_BYTES], 0)
         names.validate(full=True)
-        values = _binary(pa.binary(), items, item, used[k.HEADER_BYTES], used[k.HEADER_NULLS])
+        values = _binary(pa.binary(), items, item, used[HEADER_BYTES], used[HEADER_NULLS])
         structs = pa.StructArray.from_arrays([names, values], fields=list(c.HEADER_TYPE))
         # A record without headers has null there, as with Spark's own source.
         some = np.diff(ends[: rows + 1]) > 0

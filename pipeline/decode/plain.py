@@ -1,7 +1,7 @@
 """Records into Arrow columns by way of Python objects: the reference for `native`, and what says what is wrong.
 
-It reads every format (magic 0, 1, 2), costs some thirty times as much, and is used where numba is not there, for old
-formats, and for batches that the compiled code refuses.
+It reads every format (magic 0, 1, 2), costs some thirty times as much, and is used where the C extension is missing,
+for old formats, and for batches that the compiled code refuses.
 """
 
 from __future__ import annotations

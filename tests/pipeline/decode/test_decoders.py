@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,14 +14,12 @@ from core.records.message_set import encode_plain, wrap
 from core.records.record import NewRecord
 from pipeline.decode import columns as c
 from pipeline.decode.decoder import Decoder, plain_batches
-from pipeline.decode.machine import Kernel, kernel
-from pipeline.decode.native import NativeDecoder
+from pipeline.decode.native import native_batches
 from pipeline.decode.walk import Place, walk
 from pipeline.wire.errors import CorruptDataError
 
 PLACE = Place("orders", 3)
 ALL = tuple(c.ARROW_TYPES)
-native_batches = NativeDecoder(cast("Kernel", kernel()))
 DECODERS: list[Decoder] = [plain_batches, native_batches]
 END = 2**62
 
@@ -52,7 +50,7 @@ def decode(
     return found.combine_chunks()
 
 
-@settings(deadline=None)  # the first call compiles
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(RECORDS, st.integers(0, 4)), min_size=1, max_size=4),
     st.integers(0, 40),
