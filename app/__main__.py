@@ -9,11 +9,13 @@ from pathlib import Path
 import click
 
 from app.commands.lazy import LazyGroup
-from app.settings import load, unknown_variables
+from app.config_file import Origin, load_with_file, origins
+from app.settings import unknown_variables
 from app.version import VERSION
 from core.errors import StartupError
 
 OPENAPI_FILE = Path("openapi/openapi.json")
+FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group(
@@ -28,6 +30,9 @@ def main(context: click.Context) -> None:
 
 
 @main.command()
+@click.option(
+    "--config", "config_file", type=FILE, metavar="FILE", help="Settings in TOML, such as sluice.toml."
+)
 @click.option("--data-dir", metavar="DIR", help="Where logs and metadata are kept [./sluice-data].")
 @click.option(
     "--listener", "listeners", metavar="URL", multiple=True,
@@ -55,7 +60,12 @@ def main(context: click.Context) -> None:
 @click.option("--log-format", metavar="NAME", help="How logs are written: console or json [console].")
 @click.option("--log-level", metavar="NAME", help="debug, info, warning or error [info].")
 @click.option("--access-log", is_flag=True, help="Log a line for each HTTP request.")
+@click.option(
+    "--ephemeral", is_flag=True,
+    help="For tests: free ports, printed as JSON; a temporary directory; ends with its parent process.",
+)  # fmt: skip
 def serve(
+    config_file: Path | None = None,
     data_dir: str | None = None,
     listeners: tuple[str, ...] = (),
     advertised: str | None = None,
@@ -69,16 +79,18 @@ def serve(
     log_format: str | None = None,
     log_level: str | None = None,
     access_log: bool = False,
+    ephemeral: bool = False,
 ) -> None:
     """Run the broker: HTTP on 127.0.0.1:8082, Kafka on 127.0.0.1:9092, unless told otherwise.
 
-    Every setting can come from the environment as well; the README lists them.
+    Every setting can come from the environment or a configuration file as well; the README lists them.
     """
     for warning in unknown_variables(os.environ):
         print(f"sluice: {warning}", file=sys.stderr)
     try:
-        config = load(
+        config = load_with_file(
             os.environ,
+            config_file,
             data_dir=data_dir,
             listeners=listeners,
             advertised=advertised,
@@ -96,9 +108,51 @@ def serve(
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)
         sys.exit(2)
-    from app.serving import run
+    from app.serving import run, run_ephemeral
 
+    if ephemeral:
+        if data_dir is not None:
+            print("sluice: --ephemeral makes a directory of its own; leave --data-dir out.", file=sys.stderr)
+            sys.exit(2)
+        sys.exit(run_ephemeral(config, given_listeners=bool(listeners)))
     sys.exit(run(config))
+
+
+@main.group()
+def config() -> None:
+    """Check or show the settings that `serve` would take."""
+
+
+@config.command()
+@click.option("--config", "config_file", type=FILE, metavar="FILE", help="The configuration file.")
+def check(config_file: Path | None) -> None:
+    """Say whether a start would accept the settings; exit 2 and one line if not."""
+    _origins(config_file)
+    click.echo("The settings are valid.")
+
+
+@config.command()
+@click.option("--config", "config_file", type=FILE, metavar="FILE", help="The configuration file.")
+@click.option("--all", "everything", is_flag=True, help="Show settings that have their default, too.")
+def show(config_file: Path | None, everything: bool) -> None:
+    """Print each setting, its value, and where the value comes from."""
+    rows = [one for one in _origins(config_file) if everything or one.source != "default"]
+    if not rows:
+        click.echo("Every setting has its default; --all shows them.")
+        return
+    width, wide = max(len(one.name) for one in rows), max(len(one.value) for one in rows)
+    for one in rows:
+        click.echo(f"{one.name:{width}}  {one.value:{wide}}  {one.source}".rstrip())
+
+
+def _origins(config_file: Path | None) -> list[Origin]:
+    for warning in unknown_variables(os.environ):
+        print(f"sluice: {warning}", file=sys.stderr)
+    try:
+        return origins(os.environ, config_file)
+    except StartupError as error:
+        print(f"sluice: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 @main.command()

@@ -17,12 +17,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 import uvicorn
 
+from app.ephemeral import addresses, ephemeral, watch_parent
 from app.http_protocol import HttpProtocol
 from app.logs import access_log, configured
 from app.main import Application, create_app
@@ -170,8 +172,11 @@ def reachable(endpoint: Endpoint) -> Endpoint:
     return Endpoint(endpoint.scheme, host, endpoint.port)
 
 
-async def serve(config: Config) -> None:
-    """Start everything, run until a signal, stop everything. Raises StartupError."""
+async def serve(config: Config, parent: int | None = None) -> None:
+    """Start everything, run until a signal, stop everything. Raises StartupError.
+
+    With `parent` it is a broker for tests: it prints its addresses as JSON, and stops when that process has ended.
+    """
     http = [e for e in config.listeners if e.scheme == "http"]
     sockets = bind(http)
     try:
@@ -184,15 +189,34 @@ async def serve(config: Config) -> None:
                 app.gateway.http_endpoints = bound
                 endpoints = [*bound, *app.server.endpoints]
                 write_listeners(Path(config.data_dir), endpoints)
-                say(announcement(config, endpoints))
+                say(announcement(config, endpoints) if parent is None else addresses(endpoints))
                 _settle_garbage()
                 app.control.when_loaded = gc.freeze
-                await server.serve(sockets=sockets)
+                async with _watched(parent, partial(_stop, app, server)):
+                    await server.serve(sockets=sockets)
                 # What was told is no longer true.
                 (Path(config.data_dir) / LISTENERS_FILE).unlink(missing_ok=True)
     finally:
         for one in sockets:
             one.close()
+
+
+def _stop(app: Application, server: HttpServer) -> None:
+    """Answer what waits, then finish what is under way."""
+    if not server.should_exit:
+        app.drain()
+        server.stop()
+
+
+@contextlib.asynccontextmanager
+async def _watched(parent: int | None, stop: Callable[[], None]) -> AsyncIterator[None]:
+    """Stop when the parent process has ended, if there is one to watch."""
+    watch = asyncio.ensure_future(watch_parent(parent, stop)) if parent is not None else None
+    try:
+        yield
+    finally:
+        if watch is not None:
+            watch.cancel()
 
 
 def _settle_garbage() -> None:
@@ -233,8 +257,7 @@ def _signals(app: Application, server: HttpServer) -> Iterator[None]:
             say("Stopped at once.", sys.stderr)
             os._exit(128 + number)
         say("Stopping.")
-        app.drain()
-        server.stop()
+        _stop(app, server)
 
     # nohup has it ignored, and so shall it stay.
     hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
@@ -255,14 +278,21 @@ def _occupy_standard_streams() -> None:
     os.close(descriptor)
 
 
-def run(config: Config) -> int:
-    """Run until stopped; the exit code. A start that fails is one line on stderr."""
+def run_ephemeral(config: Config, *, given_listeners: bool) -> int:
+    """Run a broker for tests until it is stopped or its parent process ends; return the exit code."""
+    parent = os.getppid()
+    with ephemeral(config, given_listeners=given_listeners) as temporary:
+        return run(temporary, parent)
+
+
+def run(config: Config, parent: int | None = None) -> int:
+    """Run until stopped; the exit code. A start that fails is one line on stderr. `parent`: see `serve`."""
     _occupy_standard_streams()
     try:
         import uvloop
 
         with configured(config), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(config))
+            runner.run(serve(config, parent))
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)
         return 1

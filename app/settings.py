@@ -40,8 +40,8 @@ _MAY_BE_ZERO = frozenset(
 _API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
-# What the commands beside `serve` read.
-_OF_CLIENTS = frozenset({"SLUICE_URL"})
+# What names the configuration file, and what the commands beside `serve` read.
+_OTHERS = frozenset({"SLUICE_CONFIG", "SLUICE_URL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
     They are no errors: Kubernetes sets such variables by itself when a service is called "sluice".
     """
-    known = {s.variable for s in SETTINGS} | {variable_of(name) for name in plain_fields()} | _OF_CLIENTS
+    known = {s.variable for s in SETTINGS} | {variable_of(name) for name in plain_fields()} | _OTHERS
     warnings = []
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known and not name.startswith(_KUBERNETES):

@@ -18,7 +18,7 @@ MAX_FUNCTION_LINES = 60
 NO_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 TOP = {
     ".ci", ".dockerignore", ".gitignore", "Dockerfile", "README.md", "app", "bench", "core", "migrations",
-    "openapi", "pipeline", "pyproject.toml", "pyspark_sluice.py", "tests",
+    "openapi", "pipeline", "pyproject.toml", "pyspark_sluice.py", "pytest_sluice.py", "tests",
 }  # fmt: skip
 
 
