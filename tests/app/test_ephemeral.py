@@ -94,7 +94,7 @@ def test_many_brokers_at_once_are_apart() -> None:
     ):
         assert one.create_topic("t") == two.create_topic("t") == "t"
         assert one.http_url != two.http_url
-        with pytest.raises(RuntimeError, match="The topic t was not created: .*409"):
+        with pytest.raises(RuntimeError, match=r"The topic t was not created: .*409"):
             one.create_topic("t", partitions=2)
 
 

@@ -1,54 +1,46 @@
-"""Which errors an answer carries: found by the schema of its message, so that no handler has to count.
+"""Find the error codes in an answer by the schema of its message, so that no handler has to count them.
 
-For each API a function is written once, as the codec's are; it goes only where `error_code` fields can be and
-costs a loop over them.
+Where `error_code` fields can be is looked up once for each type of message; a walk visits only those places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from core.protocol.apis import APIS
 from core.protocol.schema import Kind, fields_of
-from core.protocol.source import Source
-
-Codes = Callable[[Any], Sequence[int]]
 
 
-def error_codes_of(api_key: int) -> Codes:
-    """A function that gives the error codes of an answer that are not 0, one for each place where one stands."""
-    response = APIS[api_key].response_type
-    if not _has_codes(response):
-        return _none
-    source = Source("def codes(m):", {})
-    source.line("found = []")
-    _write(source, response, "m")
-    source.line("return found")
-    codes: Codes = source.finish(f"error codes of {response.__name__}").run
-    return codes
+class _Places(NamedTuple):
+    """Where error codes can be in a message: in itself, and in the elements of these arrays."""
+
+    own: bool
+    arrays: tuple[tuple[str, _Places], ...]
 
 
-def _none(_answer: Any) -> Sequence[int]:
-    return ()
+def error_codes(api_key: int, answer: Any) -> list[int]:
+    """Return the error codes of an answer that are not 0, one for each place that has one."""
+    found: list[int] = []
+    _walk(_places(APIS[api_key].response_type), answer, found)
+    return found
 
 
-def _write(source: Source, message: type[Struct], variable: str) -> None:
-    for field in fields_of(message):
-        if field.name == "error_code":
-            with source.block(f"if {variable}.error_code:"):
-                source.line(f"found.append({variable}.error_code)")
-        elif field.kind is Kind.ARRAY and field.struct is not None and _has_codes(field.struct):
-            element = source.new("e")
-            with source.block(f"for {element} in {variable}.{field.name} or ():"):
-                _write(source, field.struct, element)
+def _walk(places: _Places, message: Any, found: list[int]) -> None:
+    if places.own and message.error_code:
+        found.append(message.error_code)
+    for name, inner in places.arrays:
+        for element in getattr(message, name) or ():
+            _walk(inner, element, found)
 
 
-def _has_codes(message: type[Struct]) -> bool:
-    return any(
-        field.name == "error_code"
-        or (field.kind is Kind.ARRAY and field.struct is not None and _has_codes(field.struct))
-        for field in fields_of(message)
+@cache
+def _places(message: type[Struct]) -> _Places:
+    fields = fields_of(message)
+    arrays = [(f.name, _places(f.struct)) for f in fields if f.kind is Kind.ARRAY and f.struct is not None]
+    return _Places(
+        own=any(field.name == "error_code" for field in fields),
+        arrays=tuple((name, inner) for name, inner in arrays if inner.own or inner.arrays),
     )

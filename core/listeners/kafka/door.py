@@ -19,7 +19,7 @@ from typing import Any
 from core.broker.broker import Broker
 from core.config import Endpoint
 from core.listeners.connection import Answer, Piece, RefusedError
-from core.listeners.kafka.answer_errors import Codes, error_codes_of
+from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer
@@ -45,14 +45,6 @@ UNKNOWN_API = -1
 _WILDCARDS = ("0.0.0.0", "::", "")
 
 
-class _Codes(dict[int, Codes]):
-    """The function for the error codes of each API, made when its first answer is given."""
-
-    def __missing__(self, api_key: int) -> Codes:
-        codes = self[api_key] = error_codes_of(api_key)
-        return codes
-
-
 class KafkaDoor:
     """What all Kafka connections of one listener share."""
 
@@ -67,7 +59,6 @@ class KafkaDoor:
         self.conversions = Conversions(broker.config.convert_threads)
         self.counters = broker.counters
         self.requests = broker.counters.requests
-        self.codes = _Codes()
         self.now = broker.clock.monotonic
 
     def bound(self, endpoint: Endpoint) -> None:
@@ -179,7 +170,7 @@ class KafkaSession:
             return None
         body = encode_response(header.api_key, header.api_version, answer)
         door = self.door
-        if codes := door.codes[header.api_key](answer):
+        if codes := error_codes(header.api_key, answer):
             door.count_errors(header.api_key, codes)
         if question is not None and self.cacheable:
             door.remember(question, body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from core.listeners.kafka.answer_errors import error_codes_of
+from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.dispatch import HANDLERS
 from core.protocol.apis import APIS
 from core.protocol.messages.api_versions import ApiVersionsResponse
@@ -14,20 +14,20 @@ from core.protocol.schema import Kind, fields_of
 
 
 def test_codes_are_found_at_the_top_and_two_lists_deep() -> None:
-    assert list(error_codes_of(18)(ApiVersionsResponse(error_code=35))) == [35]
+    assert error_codes(18, ApiVersionsResponse(error_code=35)) == [35]
     partitions = [PartitionProduceResponse(error_code=code) for code in (0, 3, 0, 10)]
     topics = [TopicProduceResponse(partition_responses=partitions), TopicProduceResponse()]
-    assert list(error_codes_of(0)(ProduceResponse(responses=topics))) == [3, 10]
+    assert error_codes(0, ProduceResponse(responses=topics)) == [3, 10]
 
 
 def test_codes_of_an_outer_and_an_inner_part_both_count() -> None:
     topic = MetadataResponseTopic(error_code=5, partitions=[MetadataResponsePartition(error_code=9)])
-    assert list(error_codes_of(3)(MetadataResponse(topics=[topic]))) == [5, 9]
+    assert error_codes(3, MetadataResponse(topics=[topic])) == [5, 9]
 
 
 def test_an_answer_without_errors_has_none() -> None:
     for key, handler in HANDLERS.items():
-        assert not error_codes_of(handler.key)(APIS[key].response_type()), APIS[key].name
+        assert not error_codes(handler.key, APIS[key].response_type()), APIS[key].name
 
 
 def _places(message: type[Struct]) -> int:
@@ -47,4 +47,4 @@ def _filled(message: type[Struct]) -> Struct:
 def test_every_place_of_every_api_is_looked_at() -> None:
     for key, api in APIS.items():
         answer = _filled(api.response_type)
-        assert len(error_codes_of(key)(answer)) == _places(api.response_type), api.name
+        assert len(error_codes(key, answer)) == _places(api.response_type), api.name
