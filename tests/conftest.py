@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.broker_process import ROOT, BrokerProcess
+from tests.peers.fetch import is_fetched
 from tests.sharing_out import ByFile, begins_later
 from tests.zookeeper_process import zookeeper_path
 
@@ -94,6 +95,11 @@ def java_path() -> str | None:
     return shutil.which("java")
 
 
+def kafka_path() -> str | None:
+    """Java, where Kafka's releases and clients of tests/peers are fetched for it."""
+    return shutil.which("java") if is_fetched() else None
+
+
 def strace_path() -> str | None:
     """strace, where it is installed and may be used: containers can forbid it."""
     path = shutil.which("strace")
@@ -107,7 +113,7 @@ CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "netcat": netcat_path,
     "chromium": chromium_path, "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
-    "zookeeper": zookeeper_path, "strace": strace_path,
+    "zookeeper": zookeeper_path, "strace": strace_path, "kafka": kafka_path,
 }  # fmt: skip
 
 

@@ -3,9 +3,9 @@
 
 It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
 fetches the clients that the tests drive (kcat, netcat, strace and Chromium from the system's packages when root,
-kafkajs and the tools of TypeScript through npm), runs every check that a machine can make, then pytest. With CI=true
-a missing client is a failure; on a machine where it cannot be installed its tests are skipped, and the summary says
-so.
+kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), runs every check that a
+machine can make, then pytest. With CI=true a missing client is a failure; on a machine where it cannot be installed
+its tests are skipped, and the summary says so.
 """
 
 from __future__ import annotations
@@ -154,8 +154,18 @@ def install_strace() -> bool:
 
 
 def install_java() -> bool:
-    """Java 17 for Spark, from the system's packages."""
-    return shutil.which("java") is not None or apt_install("openjdk-17-jre-headless")
+    """Java 17 for Spark and Kafka, with its compiler, from the system's packages."""
+    if shutil.which("java") and shutil.which("javac"):
+        return True
+    return apt_install("openjdk-17-jdk-headless") or apt_install("default-jdk-headless")
+
+
+def install_kafka() -> bool:
+    """Kafka's releases and Java clients, from Maven Central into `.cache/peers`, and our own Java for them."""
+    if shutil.which("mvn") is None and not apt_install("maven"):
+        return False
+    say("python -m tests.peers.fetch")
+    return run(BIN / "python", "-m", "tests.peers.fetch", quiet=True)
 
 
 def install_zookeeper() -> bool:
@@ -240,6 +250,7 @@ def install_clients() -> None:
             ("strace", install_strace),
             ("old kafka-python", install_old_kafka_pythons),
             ("java", install_java),
+            ("kafka", install_kafka),
             ("bignum for prozess", build_bignum),
         )
         if not installer()

@@ -1,5 +1,6 @@
 """How the tests are shared out when two pytest processes run them (`-n 2`): by file, for each file has a broker of
-its own, and all of tests/pipeline to one process, for it has one Spark session."""
+its own, and all of tests/pipeline to one process, for it has one Spark session, as all of tests/peers, for it has
+one real Kafka."""
 
 from __future__ import annotations
 
@@ -8,14 +9,15 @@ from pathlib import PurePosixPath
 from xdist.scheduler import LoadScopeScheduling
 
 PIPELINE = "tests/pipeline"
-# Eleven and six minutes of forty.
-LONGEST = (PIPELINE, "tests/simulation/test_simulation.py")
+PEERS = "tests/peers"
+# Eleven, six and four minutes of forty.
+LONGEST = (PIPELINE, "tests/simulation/test_simulation.py", PEERS)
 
 
 def share_of(nodeid: str) -> str:
-    """The share that a test belongs to: its file, or the pipeline."""
+    """The share that a test belongs to: its file, or the pipeline, or the peers."""
     path = nodeid.split("::", 1)[0]
-    return PIPELINE if PurePosixPath(path).is_relative_to(PIPELINE) else path
+    return next((whole for whole in (PIPELINE, PEERS) if PurePosixPath(path).is_relative_to(whole)), path)
 
 
 class ByFile(LoadScopeScheduling):

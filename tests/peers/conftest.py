@@ -1,0 +1,61 @@
+"""One real Kafka, one Sluice and one JVM of Kafka's tools for the whole of tests/peers, which runs in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.peers.kafka import KafkaProcess, Tools
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test here needs what tests/peers/fetch.py fetches."""
+    for item in items:
+        if "/tests/peers/" in item.path.as_posix():
+            item.add_marker(pytest.mark.client("kafka"))
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    """Apache Kafka 4.1, one node in KRaft mode."""
+    process = KafkaProcess(tmp_path_factory.mktemp("kafka"))
+    try:
+        yield process.start()
+    finally:
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def kafka39(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    """Apache Kafka 3.9, one node in KRaft mode."""
+    process = KafkaProcess(tmp_path_factory.mktemp("kafka39"), release="kafka-3.9")
+    try:
+        yield process.start()
+    finally:
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def sluice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Sluice, for the whole of tests/peers; its log must hold no traceback in the end."""
+    process = BrokerProcess(tmp_path_factory.mktemp("sluice") / "data")
+    try:
+        yield process.start()
+        died = not process.running
+    finally:
+        process.kill()
+    log = process.read_log()
+    assert not died, f"the broker died during the tests:\n{log[-20_000:]}"
+    assert "Traceback" not in log, f"the broker's log holds a traceback:\n{log[-20_000:]}"
+
+
+@pytest.fixture(scope="session")
+def tools() -> Iterator[Tools]:
+    """Kafka 4.1's command-line tools in one JVM."""
+    process = Tools()
+    try:
+        yield process
+    finally:
+        process.close()
