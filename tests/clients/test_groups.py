@@ -221,6 +221,7 @@ class Watcher(threading.Thread):
 
 
 @pytest.mark.client("kafkajs")
+@pytest.mark.client("kafka")
 @pytest.mark.client("curl")
 @pytest.mark.timeout(300)
 def test_members_of_all_clients_come_and_go_and_every_record_is_delivered(world: World) -> None:

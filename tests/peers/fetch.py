@@ -57,9 +57,15 @@ SETS: dict[str, tuple[str, ...]] = {
         "com.fasterxml.jackson.core:jackson-databind:2.16.2",
     ),
 }
-_SERVER = (JAVA / "Mains.java", JAVA / "OneNode.java")
+CLIENTS = ROOT / "tests" / "clients"
+_CLIENT = (CLIENTS / "drivers" / "JavaClient.java", CLIENTS / "members" / "JavaMember.java")
+_SERVER = (*_CLIENT, JAVA / "Mains.java", JAVA / "OneNode.java")
 #: Name of a set → our own sources that are compiled against it.
-SOURCES: dict[str, tuple[Path, ...]] = {"kafka-4.1": _SERVER, "kafka-3.9": _SERVER}
+SOURCES: dict[str, tuple[Path, ...]] = {
+    "kafka-4.1": _SERVER,
+    "kafka-3.9": _SERVER,
+    "clients-2.8": _CLIENT,
+}
 
 
 def class_path(name: str) -> str:

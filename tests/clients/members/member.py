@@ -16,19 +16,23 @@ from typing import Any
 
 from tests.broker_process import ROOT, BrokerProcess
 from tests.clients.driver import CALL_SECONDS
+from tests.clients.drivers.java_client import JAVA_SETS
 from tests.conftest import NODE_MODULES, kafka_node_path, node_path, old_kafka_python_path
+from tests.peers.kafka import java
 
 HERE = Path(__file__).parent
-KINDS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "curl")
+KINDS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "java-4.1", "curl")
 # Releases of kafka-python with the version of the broker that they are told, and kafka-node.
 OLD_KAFKA_PYTHON = {
     f"kafka-python-{release}-as-{api_version}": (release, api_version)
     for release, api_version in (("1.4.7", "0.9"), ("2.0.2", "0.10"), ("2.0.2", "0.11.0"))
 }
-OLD_KINDS = (*OLD_KAFKA_PYTHON, "kafka-node")
+OLD_KINDS = (*OLD_KAFKA_PYTHON, "kafka-node", "java-3.9", "java-2.8")
 # What of these the test command installs by itself.
-INSTALLED_AS = {"kafkajs": "kafkajs", "curl": "curl", "kafka-node": "kafka-node"} | dict.fromkeys(
-    OLD_KAFKA_PYTHON, "old kafka-python"
+INSTALLED_AS = (
+    {"kafkajs": "kafkajs", "curl": "curl", "kafka-node": "kafka-node"}
+    | dict.fromkeys(JAVA_SETS, "kafka")
+    | dict.fromkeys(OLD_KAFKA_PYTHON, "old kafka-python")
 )
 
 
@@ -143,6 +147,8 @@ def _program(kind: str, broker: BrokerProcess) -> list[str]:
         node = kafka_node_path()
         assert node is not None
         return [node, str(HERE / "kafka_node_member.js"), broker.kafka]
+    if kind in JAVA_SETS:
+        return java(JAVA_SETS[kind], "JavaMember", broker.kafka, heap="64m", level="off")
     if kind in OLD_KAFKA_PYTHON:
         script = HERE / "old_kafka_python_member.py"
         return [sys.executable, str(script), broker.kafka, OLD_KAFKA_PYTHON[kind][1]]
