@@ -154,6 +154,13 @@ class Exchange:
 
     # --- the answer ----------------------------------------------------------------------------------------
 
+    def _begin_answer(self) -> None:
+        self.started = True
+        if self.expects_continue and self.more_body:
+            # The client waits to be told to send its body. After another answer it may send it, or the next
+            # request: no reader can tell which, so the connection ends here.
+            self.keep_alive = False
+
     def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
         """Send a whole answer in one write; False, and nothing done, when the client takes no bytes at the moment.
 
@@ -165,7 +172,7 @@ class Exchange:
             return False
         if self.disconnected:
             return True
-        self.started = True
+        self._begin_answer()
         parts = [_STATUS_LINES[status], connection.default_head()]
         for name, value in headers:
             if name == b"connection":
@@ -194,7 +201,7 @@ class Exchange:
             self._send_head(message["status"], message.get("headers", ()))
 
     def _send_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        self.started = True
+        self._begin_answer()
         lines = [_STATUS_LINES[status], self._connection.default_head()]
         length: int | None = None
         chunked = False

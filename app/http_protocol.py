@@ -25,12 +25,15 @@ from uvicorn.server import ServerState
 
 from app.errors import Problem, render_problem
 from app.exchange import Exchange, begin
-from app.requests import DIRECT
+from app.request_head import HeadRefusedError, check_head, head_without_upgrade, split_target
+from app.requests import DIRECT, Scope
 from core.config import Config
 
 # Bytes of a body that wait for their reader before no more are read.
 _BODY_HELD = 65_536
 _NO_DEADLINE = float("inf")
+# A chunk of one byte is six bytes on the wire; more than that is no way to send a body.
+_BYTES_PER_BODY_BYTE = 8
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -62,11 +65,16 @@ class HttpProtocol(asyncio.Protocol):
         self._begun = False
         self._in_headers = True
         self._header_bytes = 0
+        # Its head without its Upgrade line, while a parser has to begin it again; and bytes that are not body.
+        self._again = b""
+        self._excess = 0
         # The exchange whose body is arriving, the one under way, and those that wait for it.
         self._arriving: Exchange | None = None
         self._current: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._read_paused = False
+        # What is refused after the exchanges before it are answered; what still comes is not looked at.
+        self._refusal: Problem | None = None
         # It has been answered for good, and what still comes is thrown away.
         self._hanging_up = False
         self._writable: asyncio.Event | None = None
@@ -202,19 +210,25 @@ class HttpProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser, unless the header lines have become too long; then begin what has arrived."""
-        if self._hanging_up:
+        if self._hanging_up or self._refusal is not None:
             return
         if self._in_headers:
             before = self._header_bytes
             # A body may follow in the same read; only what cannot be anything but header lines counts.
             if before > self.limits.http_max_header_bytes:
-                self._refuse_head()
+                self._refuse_arriving(self._head_too_large())
                 return
             self._header_bytes = before + len(data)
+        arriving = self._arriving
         try:
             self._feed(data)
-        except httptools.HttpParserError:
-            self.refuse(Problem("malformed-request", "This is not HTTP/1.1."))
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._refuse_arriving(cause.problem if isinstance(cause, HeadRefusedError) else _malformed())
+        else:
+            if arriving is not None and self._arriving is arriving:
+                self._limit_excess(len(data))
+        if self._hanging_up or self.transport.is_closing():
             return
         current = self._current
         if current is not None and not current.complete:
@@ -226,16 +240,21 @@ class HttpProtocol(asyncio.Protocol):
             self._await_request()
 
     def _feed(self, data: bytes) -> None:
-        """Parse, past requests for another protocol: we speak none, so what follows is HTTP/1.1 as before."""
+        """Parse. The parser leaves the body of an upgrade to its caller: parse that request again without it."""
         while True:
             try:
                 self._parser.feed_data(data)
                 return
             except httptools.HttpParserUpgrade as upgrade:
-                data = data[upgrade.args[0] :]
+                data = self._again + data[upgrade.args[0] :]
+                self._again = b""
                 self._parser = self._new_parser()
-                if not data:
-                    return
+
+    def _limit_excess(self, count: int) -> None:
+        """Bound what a body brings beside its bytes: chunk extensions and trailers, which are not kept."""
+        self._excess = max(0, self._excess + count)
+        if self._excess > self.limits.http_max_header_bytes:
+            self._refuse_arriving(self._head_too_large())
 
     def _new_parser(self) -> Any:
         parser = httptools.HttpRequestParser(self)
@@ -254,28 +273,30 @@ class HttpProtocol(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header line."""
-        self._headers.append((name.lower(), value))
+        """One header line. Trailers come here too: they are not header lines (RFC 9110, section 6.5)."""
+        if self._in_headers:
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The header lines are complete: an exchange begins, or waits its turn."""
+        """The header lines are complete: an exchange begins, or waits its turn. Raises HeadRefusedError."""
+        parser = self._parser
+        method = parser.get_method()
+        version = parser.get_http_version()
+        check_head(method, version, self._headers)
+        if parser.should_upgrade():
+            self._again = head_without_upgrade(method, version, self._url, self._headers)
+            return
+        raw_path, query = split_target(self._url, self._headers)
         self._in_headers = False
         self._head_is_due = False
-        parser = self._parser
-        version = parser.get_http_version()
+        self._excess = 0
         exchange = Exchange(self, version != "1.0" and parser.should_keep_alive())
-        url = self._url
-        if url[:1] == b"/" and b"#" not in url:
-            raw_path, _, query = url.partition(b"?")
-        else:
-            parsed = httptools.parse_url(url)
-            raw_path, query = parsed.path or b"/", parsed.query or b""
         path = raw_path.decode("ascii")
         exchange.scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": version,
-            "method": parser.get_method().decode("ascii"),
+            "method": method.decode("ascii"),
             "scheme": self._scheme,
             "path": urllib.parse.unquote(path) if "%" in path else path,
             "raw_path": raw_path,
@@ -296,12 +317,15 @@ class HttpProtocol(asyncio.Protocol):
             self._pause_reading()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body; nobody asks for it any more when the answer has gone already."""
+        """A piece of the body; it is dropped if the answer is complete already."""
+        self._excess -= _BYTES_PER_BODY_BYTE * len(body)
         if self._arriving is not None and not self._arriving.complete:
             self._arriving.add_body(body)
 
     def on_message_complete(self) -> None:
         """The request is complete; the next bytes are header lines again."""
+        if self._again:
+            return
         self._in_headers = True
         self._begun = False
         self._header_bytes = 0
@@ -316,7 +340,7 @@ class HttpProtocol(asyncio.Protocol):
         exchange.begun = True
         work = exchange.run(self._app)
         if not at_once:
-            exchange.expects_continue = exchange.more_body and _expects_continue(exchange.scope["headers"])
+            exchange.expects_continue = exchange.more_body and _expects_continue(exchange.scope)
             self._in_task(work)
             return
         context = contextvars.copy_context()
@@ -338,6 +362,8 @@ class HttpProtocol(asyncio.Protocol):
             self._current = self._waiting.popleft()
             # A chain of them must not keep the loop to itself.
             self._begin(self._current, at_once=False)
+        elif self._refusal is not None:
+            self.refuse(self._refusal)
         else:
             self._await_request()
         self.resume_reading()
@@ -363,13 +389,31 @@ class HttpProtocol(asyncio.Protocol):
 
     # --- refusals ------------------------------------------------------------------------------------------
 
-    def _refuse_head(self) -> None:
+    def _head_too_large(self) -> Problem:
         limit = self.limits.http_max_header_bytes
-        self.refuse(Problem("header-too-large", "The header lines are too long.", extra={"limit": limit}))
+        return Problem("header-too-large", "The header lines are too long.", extra={"limit": limit})
+
+    def _refuse_arriving(self, problem: Problem) -> None:
+        """Refuse the request that is arriving, after the answers to those before it, and read no further."""
+        arriving = self._arriving
+        if arriving is not None:
+            # Without its body it must not run, nor wait for one.
+            arriving.lost()
+            if self._waiting and self._waiting[-1] is arriving:
+                self._waiting.pop()
+        current = self._current
+        if current is None or current.complete or current is arriving:
+            self.refuse(problem)
+        else:
+            self._refusal = problem
 
     def refuse(self, problem: Problem) -> None:
         """Answer a problem below the application, and close."""
         if self._hanging_up or self.transport.is_closing():
+            return
+        if self._arriving is not None and self._arriving.started:
+            # A second answer would be taken for that to the client's next request.
+            self.hang_up()
             return
         body = render_problem(problem, "/").body
         self.transport.write(
@@ -394,11 +438,17 @@ class HttpProtocol(asyncio.Protocol):
         self.resume_reading()
 
 
+def _malformed() -> Problem:
+    return Problem("malformed-request", "This is not HTTP/1.1.")
+
+
 def _address(found: Any) -> tuple[str, int] | None:
     """Host and port of one end of a TCP connection; None for other sockets."""
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) else None
 
 
-def _expects_continue(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether the client waits to be told to send its body."""
-    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+def _expects_continue(scope: Scope) -> bool:
+    """Whether the client waits to be told to send its body; HTTP/1.0 knows no such thing (RFC 9110, 10.1.1)."""
+    return scope["http_version"] != "1.0" and any(
+        name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"]
+    )
