@@ -257,18 +257,18 @@ class ConsumerRoutes:
             ),
             wait_ms=number_in(query, "timeout", self._instances.wait_ms(info), config.max_wait_ms),
         )
-        limit = config.http_max_limit
+        with self._instances.refusals():
+            batch = await poll.next(request, config.http_max_limit)
         while True:
-            with self._instances.refusals():
-                batch = await poll.next(request, limit)
             shown, refusal = self._show(batch, format_name)
             if refusal is None:
                 return Answer(200, _encode(shown), media_type)
-            # What cannot be shown was not delivered, nor anything behind it.
+            # The record that cannot be shown was not delivered, nor any record after it.
             poll.take_back(batch)
             if not shown:
                 raise refusal
-            limit = len(shown)
+            with self._instances.refusals():
+                batch = await poll.again(len(shown))
 
     def _show(self, batch: Batch, format_name: str) -> tuple[list[ConsumerRecord], ProxyError | None]:
         found = ((*address, record) for address, records in batch.records for record in records)
@@ -309,6 +309,10 @@ class _Poll:
             for one in (waiting, gone):
                 if not one.done():
                     one.cancel()
+
+    async def again(self, limit: int) -> Batch:
+        """Poll once more for records that were taken back: they are there, so this does not wait."""
+        return await self._poll(limit, 0)
 
     async def _poll(self, limit: int, wait_ms: int) -> Batch:
         return await self._consumers.poll(

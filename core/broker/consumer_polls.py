@@ -53,9 +53,9 @@ class ConsumerPolls(ConsumerTable):
         """The next batch: at most `limit` records and about `max_bytes` of them, but at least one record.
 
         One sweep over all partitions that are assigned and not paused; answered on the first data (of
-        `min_bytes` together, where set), at the latest after `wait_ms`, which also covers the wait for the
-        group. Cancelling the poll moves nothing. A poll that comes while another waits takes its place; the
-        other is answered with nothing.
+        `min_bytes` together, where set; never more than `max_bytes`), at the latest after `wait_ms`, which also
+        covers the wait for the group. Cancelling the poll moves nothing. A poll that comes while another waits
+        takes its place; the other is answered with nothing.
 
         Raises INVALID_RECORD_STATE with reason `unknown-token` or `not-subscribed`, FENCED_INSTANCE_ID,
         OFFSET_OUT_OF_RANGE (`start` is `none` and there is no position), CORRUPT_MESSAGE with `topic`,
@@ -74,6 +74,8 @@ class ConsumerPolls(ConsumerTable):
                 if self._advance(consumer):
                     self._store.progress(consumer)
                 await self._auto_commit(consumer)
+            # A batch that is full is not worth waiting for more.
+            min_bytes = min(min_bytes, max_bytes)
             batch = await self._next(consumer, limit, max_bytes, min_bytes, until, advance, unsaved)
             return batch or Batch((), None, (), False, consumer.state)
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.main import Application, create_app
-from core.broker.consumer_messages import ConsumerInfo
+from core.broker.consumer_messages import Batch, ConsumerInfo
 from core.records.record import NewRecord
 from tests.app.conftest import client_of, config_for
 from tests.app.proxy.conftest import BINARY, JSON, TEXT, V2, Group, Refused, places, write
@@ -409,6 +409,36 @@ async def test_fetch_min_bytes_is_waited_for(http: httpx.AsyncClient, group: Gro
     assert not waiting.done()
     await write(http, topic, "x" * 3000)
     assert len(await asyncio.wait_for(waiting, 5)) == 2
+
+
+async def test_fetch_min_bytes_above_max_bytes_does_not_wait(
+    http: httpx.AsyncClient, group: Group, topic: str
+) -> None:
+    await write(http, topic, *["x" * 300] * 20)
+    instance = await group.create(format="json", auto_offset_reset="earliest", fetch_min_bytes="100000")
+    await instance.assign((topic, 0))
+    # Less than fetch.min.bytes is there, but more than the answer may hold.
+    first = await asyncio.wait_for(instance.read("timeout=60000&max_bytes=1000"), 15)
+    assert 1 <= len(first) < 20
+
+
+async def test_a_record_that_does_not_fit_is_waited_for_once(
+    app: Application, group: Group, topic: str
+) -> None:
+    await app.gateway.broker.produce(topic, [NewRecord(None, v) for v in (b"0", b"no JSON")])
+    instance = await group.create(format="json", auto_offset_reset="earliest", fetch_min_bytes="100000")
+    await instance.assign((topic, 0))
+    polls: list[int] = []
+    poll = app.gateway.broker.consumers.poll
+
+    async def counted(*args: Any, **options: Any) -> Batch:
+        polls.append(options["wait_ms"])
+        return await poll(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app.gateway.broker.consumers, "poll", counted)
+        assert await instance.values("timeout=300") == [0]
+    assert polls == [300, 0]
 
 
 async def test_two_instances_share_the_partitions(
