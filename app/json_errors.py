@@ -34,6 +34,8 @@ class Fault(NamedTuple):
     detail: str
     path: tuple[str | int, ...]
     malformed: bool
+    # The value is not of the type that belongs there; a member that is missing, unknown or doubled is no such fault.
+    wrong_type: bool = False
 
     @property
     def pointer(self) -> str:
@@ -91,8 +93,10 @@ def _shape_fault(text: str) -> Fault:
         return Fault(f"The member {missing[1]!r} is missing.", (*path, missing[1]), False)
     if wrong := re.fullmatch(r"Expected `(.*)`, got `(.*)`", text):
         wanted = " or ".join(_NAMES.get(part, part) for part in wrong[1].split(" | "))
-        return Fault(f"It must be {wanted}, not {_NAMES.get(wrong[2], wrong[2])}.", path, False)
-    return Fault(f"{text}.", path, False)
+        return Fault(
+            f"It must be {wanted}, not {_NAMES.get(wrong[2], wrong[2])}.", path, False, wrong_type=True
+        )
+    return Fault(f"{text}.", path, False, wrong_type=True)
 
 
 def _half_surrogate(body: bytes) -> int:
@@ -137,8 +141,11 @@ def _name(quoted: bytes) -> str:
         return quoted.strip(b'"').decode(errors="replace")
 
 
-def refuse_fault(fault: Fault) -> NoReturn:
-    """Raise the Problem for a fault of a body: 400 when it cannot be read, 422 when it is not acceptable."""
+def refuse_fault(fault: Fault, status: int | None = None) -> NoReturn:
+    """Raise the Problem for a fault of a body: 400 when it cannot be read, 422 when it is not acceptable.
+
+    `status` replaces that status.
+    """
     detail = fault.detail
     where: dict[str, object] = {}
     if fault.record is not None:
@@ -151,7 +158,8 @@ def refuse_fault(fault: Fault) -> NoReturn:
     elif fault.field:
         detail = f"Field {fault.field!r}: {detail}"
     entry = field_error(fault.detail, pointer=fault.pointer, **where)
-    raise Problem("malformed-request" if fault.malformed else "invalid-request", detail, errors=[entry])
+    kind = "malformed-request" if fault.malformed else "invalid-request"
+    raise Problem(kind, detail, status=status, errors=[entry])
 
 
 class _TwiceError(ValueError):

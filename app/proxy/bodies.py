@@ -27,14 +27,19 @@ def decoder_of(shape: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(shape, strict=False)
 
 
-def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """The body as its shape. Raises Problem: 400 when it is not JSON, 422 when it is not that shape."""
+def decode(decoder: msgspec.json.Decoder[T], body: bytes, wrong_type_status: int = 422) -> T:
+    """The body as its shape.
+
+    Raises Problem: 400 when it is not JSON, 422 when it is not that shape, `wrong_type_status` when a value is not
+    of the type that belongs there.
+    """
     try:
         if not body.isascii():
             str(body, "utf-8")
         return decoder.decode(body)
     except UNREADABLE as error:
-        refuse_fault(fault_of(body, error))
+        fault = fault_of(body, error)
+        refuse_fault(fault, wrong_type_status if fault.wrong_type else None)
 
 
 async def read_json(request: Request, decoder: msgspec.json.Decoder[T]) -> T:

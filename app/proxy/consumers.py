@@ -339,10 +339,10 @@ def _setting(info: ConsumerInfo, name: str, default: int) -> int:
 
 def _format_name(text: str | None) -> str:
     name = (text or DEFAULT_FORMAT).lower()
-    if name in SCHEMA_FORMATS:
-        raise bad_config(f"The format {name!r} needs a schema registry, and there is none here.")
-    if name not in FORMATS:
-        raise bad_config(f"The format must be one of {', '.join(FORMATS)}, not {name[:40]!r}.")
+    if name not in FORMATS + SCHEMA_FORMATS:
+        raise bad_config(
+            f"The format must be one of {', '.join(FORMATS + SCHEMA_FORMATS)}, not {name[:40]!r}."
+        )
     return name
 
 

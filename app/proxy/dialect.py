@@ -6,20 +6,18 @@ HTTP proxy. What is not stands here as data; no route asks which dialect is spok
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from core.errors import BrokerError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One way to speak v2.
-
-    `commit_adds` 1: the offset in a commit is that of the last record dealt with, and the next one is stored.
-    `json_format` is the embedded format of records whose media type is `application/json`.
-    `codes` replaces error codes, (Confluent's, its own); with `plain_codes` the error code is the HTTP status.
-    `record_codes` are the codes of one refused record: for good, and where trying again may help.
-    """
+    """One way to speak v2. A status or code that is not named here is the same in all dialects."""
 
     name: str
+    # 1: the offset in a commit is that of the last record dealt with, and the next one is stored.
     commit_adds: int = 1
     commit_status: int = 200
     commit_body: bytes = b"[]"
@@ -28,15 +26,83 @@ class Dialect:
     not_assigned_code: int = 40903
     offset_reset: str = "latest"
     auto_commit: bool = True
+    # The embedded format of records whose media type is `application/json`.
     json_format: str = "json"
     header_name: str = "name"
+
+    # --- refusals
+    # Replaced error codes: (Confluent's, its own). With `plain_codes` the error code is the HTTP status.
     codes: tuple[tuple[int, int], ...] = ()
     plain_codes: bool = False
+    # Replaced messages: (Confluent's code, a template for the topic and the partition).
+    messages: tuple[tuple[int, str], ...] = ()
+    # The status of a produce body in which a value has the wrong type.
+    wrong_type_status: int = 422
+    # Status and code of a key or value in a produce body that its format cannot convert.
+    conversion: tuple[int, int] = (422, 42203)
+    # The code of a stored record that the format cannot show (the status is 422), and how its message begins.
+    unreadable_code: int = 42203
+    unreadable: str = ""
+
+    # --- answers to a produce request
+    # The codes of one refused record: for good, and where trying again may help.
     record_codes: tuple[int, int] = (50002, 50003)
+    # Replaced texts of one refused record.
+    record_errors: tuple[tuple[ErrorCode, str], ...] = ()
+    # The status of an answer in which a record was refused.
+    refused_status: int = 200
+    # Whether 413 without entries is the answer where every record was too large.
+    too_large_refuses: bool = True
+    # Whether an entry leaves out what is null.
+    sparse_entries: bool = False
+
+    # Whether `/_health` is served.
+    health: bool = False
 
     def code(self, error_code: int, status: int) -> int:
         """What stands in `error_code` for a code of Confluent's."""
         return status if self.plain_codes else dict(self.codes).get(error_code, error_code)
+
+    def message(self, error_code: int, message: str, names: Mapping[str, object]) -> str:
+        """The text of a refusal with a code of Confluent's; `names` are the topic and partition, if known."""
+        for code, text in self.messages:
+            if code == error_code:
+                try:
+                    return text.format_map(names)
+                except KeyError:
+                    break
+        return message
+
+    def record_error(self, error: BrokerError) -> str:
+        """The text of one refused record among others."""
+        return dict(self.record_errors).get(error.code, error.message)
+
+
+_C = ErrorCode
+# The words of Karapace's clients, which compare them: aiokafka's descriptions of errors, and the
+# IllegalStateError of the Kafka consumer.
+_KARAPACE_RECORD_ERRORS = (
+    (
+        _C.UNKNOWN_TOPIC_OR_PARTITION,
+        "This request is for a topic or partition that does not exist on this broker.",
+    ),
+    (
+        _C.MESSAGE_TOO_LARGE,
+        "The server has a configurable maximum message size to avoid unbounded memory allocation. This error is "
+        "thrown if the client attempt to produce a message larger than this maximum.",
+    ),
+)
+_KARAPACE_MESSAGES = (
+    (40401, "Topic {topic} not found"),
+    (40402, "Partition {partition} not found"),
+    (40403, "Topic {topic} not found"),
+    (
+        40901,
+        "IllegalStateError: You must choose only one way to configure your consumer: (1) subscribe to specific "
+        "topics by name, (2) subscribe to topics matching a regex pattern, (3) assign itself specific "
+        "topic-partitions.",
+    ),
+)
 
 
 DIALECTS: dict[str, Dialect] = {
@@ -50,8 +116,18 @@ DIALECTS: dict[str, Dialect] = {
             poll_wait_ms=11_000,
             offset_reset="earliest",
             json_format="binary",
-            codes=((40901, 40903), (42203, 42205)),
+            codes=((40901, 40903),),
             record_codes=(1, 2),
+            record_errors=_KARAPACE_RECORD_ERRORS,
+            refused_status=422,
+            too_large_refuses=False,
+            sparse_entries=True,
+            wrong_type_status=400,
+            conversion=(400, 400),
+            unreadable_code=422,
+            unreadable="{field} deserialization error for format {format}: ",
+            messages=_KARAPACE_MESSAGES,
+            health=True,
         ),
         Dialect(
             "strimzi",

@@ -24,7 +24,6 @@ ILLEGAL_STATE = 40903
 UNPROCESSABLE = 422
 KEY_SCHEMA_MISSING = 42201
 VALUE_SCHEMA_MISSING = 42202
-CONVERSION_FAILED = 42203
 BAD_CONSUMER_CONFIG = 42204
 KAFKA_BAD_REQUEST = 40002
 KAFKA_ERROR = 50002
@@ -51,13 +50,14 @@ _BY_STATUS = {401: 40101, 403: 40301, 413: 413, 422: KAFKA_BAD_REQUEST}
 
 
 class ProxyError(Exception):
-    """A refusal in v2's own words."""
+    """A refusal in v2's own words; `names` are the topic and the partition that it speaks of, if any."""
 
-    def __init__(self, status: int, error_code: int, message: str) -> None:
+    def __init__(self, status: int, error_code: int, message: str, **names: object) -> None:
         super().__init__(message)
         self.status = status
         self.error_code = error_code
         self.message = message
+        self.names = names
 
 
 def code_of(problem: Problem) -> int:
@@ -82,7 +82,7 @@ def code_of_record(error: BrokerError, record_codes: tuple[int, int]) -> int:
 
 def topic_not_found(name: str, error_code: int = TOPIC_NOT_FOUND) -> ProxyError:
     """404 for a topic that does not exist."""
-    return ProxyError(404, error_code, f"There is no topic named {name[:250]!r}.")
+    return ProxyError(404, error_code, f"There is no topic named {name[:250]!r}.", topic=name[:250])
 
 
 def unprocessable(message: str, error_code: int = UNPROCESSABLE) -> ProxyError:

@@ -1,10 +1,11 @@
 """Media types of v2, in both directions.
 
     application/vnd.kafka[.FORMAT][.VERSION]+json      FORMAT json, binary, text; VERSION v2 (v1 is as good here)
-    application/json                                   stands for any of them
+    application/json                                   any of them
+    application/octet-stream                           on requests: JSON all the same, in the format binary
 
-For records, a type of the family that names no format means binary, v1's and v2's default; what `application/json`
-means is for the dialect to say.
+For records, a type of the family that names no format means binary, v1's and v2's default; the dialect says what
+`application/json` means. Old clients send `application/octet-stream`: Confluent documents it, Karapace takes it.
 
 A client hears the media type that it asked for, `application/json` when it did not care. What is not in this
 family is refused with 415 or 406.
@@ -19,10 +20,11 @@ from app.errors import Problem
 from app.proxy.errors import FORMAT_MISMATCH, ProxyError
 
 FORMATS = ("json", "binary", "text")
-# They need a schema registry; there is none.
+# They need a schema registry, and there is none: instances can be created, their records cannot be decoded.
 SCHEMA_FORMATS = ("avro", "jsonschema", "protobuf")
 UNNAMED = "binary"
 JSON = b"application/json"
+_OCTETS = b"application/octet-stream"
 _OURS = re.compile(
     rb"application/(?:vnd\.kafka(?:\.(json|binary|text|avro|jsonschema|protobuf))?(?:\.v[12])?\+)?json"
 )
@@ -117,7 +119,7 @@ def embedded_format(content_type: bytes) -> str | None:
         return _types[content_type]
     essence = content_type.partition(b";")[0].strip().lower()
     match = _OURS.fullmatch(essence)
-    if match is None and essence:
+    if match is None and essence and essence != _OCTETS:
         shown = essence.decode("latin-1")[:60]
         raise Problem(
             "unsupported-media-type",
@@ -126,8 +128,8 @@ def embedded_format(content_type: bytes) -> str | None:
             "application/vnd.kafka.v2+json for the rest, or application/json.",
         )
     named = None
-    if match is not None and essence != JSON:
-        named = match[1].decode() if match[1] else UNNAMED
+    if essence and essence != JSON:
+        named = match[1].decode() if match is not None and match[1] else UNNAMED
     if len(_types) < _MAX_KNOWN and len(content_type) < 200:
         _types[content_type] = named
     return named

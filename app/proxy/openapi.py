@@ -81,7 +81,13 @@ def schemas() -> dict[str, Any]:
 def paths(config: Config, headers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The operations by path and method; `headers` are those that every answer carries."""
     found: dict[str, dict[str, Any]] = {}
-    for method, path, operation in (*_metadata(), *_records(config), *_instances(), *_reading(config)):
+    for method, path, operation in (
+        *_metadata(),
+        *_records(config),
+        *_instances(),
+        *_subscriptions(),
+        *_reading(config),
+    ):
         operation["tags"] = [TAG]
         operation["parameters"] = [
             *(_PATH_PARAMETERS[name] for name in _names_in(path)), *operation.get("parameters", ()),
@@ -250,8 +256,9 @@ def _records(config: Config) -> Operations:
     }
     text = (
         "The media type names the embedded format of keys and values: any JSON, `binary` for base64, or `text`; "
-        "`application/json` is taken for JSON, unless another dialect is set. One "
-        "entry for each record comes back, in order; a record that was refused has an `error_code`."
+        "`application/json` is taken for JSON, unless another dialect is set; `application/octet-stream` is JSON "
+        "with keys and values in base64. One entry for each record comes back, in order; a record that was refused "
+        "has an `error_code`."
     )
     for path, name in (("/topics/{topic}", "proxyProduce"), (partition, "proxyProduceToPartition")):
         operation = _operation(
@@ -305,10 +312,16 @@ def _instances() -> Operations:
         _operation(
             "proxyCreateConsumer", "Make a consumer instance", 409, 429, *_ON_WRITES,
             body=("CreateInstance", options), optional=True, schema=_ref("InstanceCreated"), example=made,
-            text="It lives through restarts, and goes after five minutes in which nobody asked for it.",
+            text="It lives through restarts, and is deleted after five minutes without a request. The format is "
+            "json, binary or text; avro, jsonschema and protobuf are taken as well, but without a schema registry "
+            "a read refuses every value but null (42203).",
         ),
     )  # fmt: skip
     yield "delete", instance, _operation("proxyDeleteConsumer", "Delete an instance", 403, 404, 409, 503, 507)
+
+
+def _subscriptions() -> Operations:
+    instance = "/consumers/{group}/instances/{instance}"
     path = f"{instance}/subscription"
     yield (
         "post",

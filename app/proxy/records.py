@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 import msgspec
 
@@ -17,8 +18,8 @@ from app.formats import depth_exceeds
 from app.native.records import while_connected
 from app.proxy.bodies import number_in, query_of
 from app.proxy.dialect import Dialect
-from app.proxy.errors import CONVERSION_FAILED, ProxyError, unprocessable
-from app.proxy.media import accept_of
+from app.proxy.errors import ProxyError, unprocessable
+from app.proxy.media import SCHEMA_FORMATS, accept_of
 from app.proxy.schemas import ConsumerRecord, ProxyHeader
 from app.proxy.topics import partition_number
 from app.requests import Answer, Request
@@ -32,6 +33,10 @@ from core.types import TopicPartition
 _encode = msgspec.json.Encoder().encode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _MAX_OFFSET = 2**63 - 1
+_Embed = Callable[[bytes], msgspec.Raw | str]
+# The wire format of schema registries: this byte, four bytes of the schema's id, the data.
+_MAGIC = 0
+_SCHEMA_HEADER = 5
 
 
 class UnfitError(ValueError):
@@ -39,35 +44,42 @@ class UnfitError(ValueError):
 
 
 class Embedder:
-    """Records in v2's shape: keys and values in one embedded format, header values in base64."""
+    """Records in v2's shape: keys and values in one embedded format, header values in base64.
+
+    The formats with schemas need a schema registry, and there is none: they show null, and keys that no schema
+    has encoded in base64, as Karapace does. They refuse everything else.
+    """
 
     def __init__(self, config: Config, dialect: Dialect) -> None:
         self._max_depth = config.http_max_json_depth
-        self._header_name = dialect.header_name
-        self._ways: dict[str, Callable[[bytes], msgspec.Raw | str]] = {
-            "binary": _base64,
-            "text": _text,
-            "json": self._json,
+        self._dialect = dialect
+        # How keys and values are shown, by format.
+        self._ways: dict[str, tuple[_Embed, _Embed]] = {
+            "binary": (_base64, _base64),
+            "text": (_text, _text),
+            "json": (self._json, self._json),
+            **dict.fromkeys(SCHEMA_FORMATS, (_key_without_schema, _refuse_without_registry)),
         }
 
     def records(
         self, records: Iterable[tuple[str, int, Record]], format_name: str
     ) -> tuple[list[ConsumerRecord], ProxyError | None]:
         """Records up to the first that does not fit, and the refusal that stands for that one."""
-        embed = self._ways[format_name]
+        embed_key, embed_value = self._ways[format_name]
         shown: list[ConsumerRecord] = []
         for topic, partition, record in records:
             field = "key"
             try:
-                key = None if record.key is None else embed(record.key)
+                key = None if record.key is None else embed_key(record.key)
                 field = "value"
-                value = None if record.value is None else embed(record.value)
+                value = None if record.value is None else embed_value(record.value)
             except UnfitError as error:
+                prefix = self._dialect.unreadable.format(field=field, format=format_name)
                 return shown, unprocessable(
-                    f"The {field} of the record at offset {record.offset} of {topic}-{partition} is {error}: it "
-                    f"cannot be shown in the format {format_name!r}. Read it as binary, or go on at offset "
-                    f"{record.offset + 1}.",
-                    CONVERSION_FAILED,
+                    f"{prefix}The {field} of the record at offset {record.offset} of {topic}-{partition} is "
+                    f"{error}: it cannot be shown in the format {format_name!r}. Read it as binary, or go on at "
+                    f"offset {record.offset + 1}.",
+                    self._dialect.unreadable_code,
                 )
             timestamp = None if record.timestamp == NO_TIMESTAMP else record.timestamp
             headers = [self._header(name, data) for name, data in record.headers]
@@ -76,7 +88,7 @@ class Embedder:
 
     def _header(self, name: str, data: bytes | None) -> ProxyHeader:
         value = None if data is None else _base64(data)
-        return ProxyHeader(value=value, **{self._header_name: name})
+        return ProxyHeader(value=value, **{self._dialect.header_name: name})
 
     def _json(self, data: bytes) -> msgspec.Raw:
         try:
@@ -100,6 +112,22 @@ def _text(data: bytes) -> str:
         raise UnfitError("not UTF-8") from None
 
 
+def _key_without_schema(data: bytes) -> str:
+    """A key that no schema has encoded, in base64: strings as keys beside values with schemas are common."""
+    if len(data) >= _SCHEMA_HEADER and data[0] == _MAGIC:
+        _refuse_without_registry(data)
+    return _base64(data)
+
+
+def _refuse_without_registry(data: bytes) -> NoReturn:
+    if not data or data[0] != _MAGIC:
+        raise UnfitError("without the magic byte of data with a schema")
+    if len(data) < _SCHEMA_HEADER:
+        raise UnfitError("too short for the id of a schema")
+    schema_id = int.from_bytes(data[1:_SCHEMA_HEADER], "big")
+    raise UnfitError(f"encoded with schema {schema_id}, and there is no schema registry")
+
+
 class PartitionReadRoutes:
     """The stateless read."""
 
@@ -111,15 +139,16 @@ class PartitionReadRoutes:
 
     async def read(self, request: Request, segments: list[str]) -> Answer:
         """GET /topics/{topic}/partitions/{partition}/records?offset&timeout&max_bytes."""
+        address = TopicPartition(segments[1], partition_number(segments[3]))
+        broker = self._broker()
+        # An unknown topic is told before what is wrong with the media type.
+        start = broker.partition(address).offsets.log_start_offset
         accept = accept_of(request.headers.get(b"accept", b""))
         format_name = accept.format(self._dialect.json_format)
-        address = TopicPartition(segments[1], partition_number(segments[3]))
         query = query_of(request)
         config = self._config
         max_bytes = number_in(query, "max_bytes", config.http_default_read_bytes, config.http_max_read_bytes)
         wait_ms = number_in(query, "timeout", 0, config.max_wait_ms)
-        broker = self._broker()
-        start = broker.partition(address).offsets.log_start_offset
         offset = _offset(query.get("offset", ""), start)
         try:
             result = await broker.read(

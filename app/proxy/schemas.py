@@ -55,6 +55,13 @@ class Root(Struct):
     """What stands at the root: nothing."""
 
 
+class Health(Struct):
+    """How long the process has run, and its version, under the names of Karapace."""
+
+    process_uptime_sec: int
+    karapace_version: str
+
+
 class BrokerIds(Struct):
     """The ids of the brokers."""
 
@@ -108,10 +115,10 @@ class ProduceRequest(Struct, forbid_unknown_fields=True, gc=False):
 class PartitionOffset(Struct, gc=False):
     """Where one record is now, or why it was refused."""
 
-    partition: int | None
-    offset: int | None
-    error_code: int | None
-    error: str | None
+    partition: int | UnsetType | None
+    offset: int | UnsetType | None
+    error_code: int | UnsetType | None
+    error: str | UnsetType | None
 
 
 class ProduceResponse(Struct, gc=False):

@@ -6,7 +6,7 @@ some client, and each refusal must have v2's shape under the media type that the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from app.errors import Problem, Rendered
@@ -25,6 +25,7 @@ from app.traffic import REFUSALS
 from core.errors import BrokerError
 
 ROOTS = frozenset({"", "brokers", "topics", "consumers"})
+HEALTH = "_health"
 # What `app.errors.RENDERERS` needs for refusals before this surface is asked.
 RENDERERS: list[tuple[str, Callable[[Problem, str], Rendered]]] = [
     (f"/{root}", render_before_routing) for root in sorted(ROOTS) if root
@@ -51,6 +52,7 @@ class ProxySurface:
 
     def __init__(self, gateway: Gateway) -> None:
         self._dialect = DIALECTS[gateway.config.v2_dialect]
+        self._roots = ROOTS | {HEALTH} if self._dialect.health else ROOTS
         self.routes = list(self._all_routes(gateway))
         self._by_length: dict[tuple[int, str | None], list[tuple[tuple[str | None, ...], Route]]] = {}
         for route in self.routes:
@@ -64,6 +66,8 @@ class ProxySurface:
         reads = PartitionReadRoutes(config, dialect, gateway.current_broker)
         partition = "/topics/{topic}/partitions/{partition}"
         yield Route("GET", "/", topics.root)
+        if dialect.health:
+            yield Route("GET", f"/{HEALTH}", topics.health)
         yield Route("GET", "/brokers", topics.brokers)
         yield Route("GET", "/topics", topics.topics)
         yield Route("GET", "/topics/{topic}", topics.topic)
@@ -78,7 +82,7 @@ class ProxySurface:
 
     def owns(self, path: str) -> bool:
         """Whether a path belongs to this surface, be there a route for it or not."""
-        return path[1:].partition("/")[0] in ROOTS
+        return path[1:].partition("/")[0] in self._roots
 
     async def answer(self, request: Request, path: str) -> Answer:
         """The answer to a request for a path of ours; every refusal is one."""
@@ -103,12 +107,14 @@ class ProxySurface:
 
     def _refusal(self, error: ProxyError | Problem | BrokerError, request: Request) -> Answer:
         headers: tuple[tuple[bytes, bytes], ...] = ()
+        names: Mapping[str, object]
         if isinstance(error, ProxyError):
-            status, code, message = error.status, error.error_code, error.message
+            status, code, message, names = error.status, error.error_code, error.message, error.names
             kind = f"v2-{code}"
         else:
             problem = as_problem(error)
             status, code, message = problem.status, code_of(problem), problem.detail
+            names = problem.extra
             headers = tuple(
                 (name.encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items()
             )
@@ -117,6 +123,7 @@ class ProxySurface:
             refusals[kind] += 1
         choices = accept_of(request.headers.get(b"accept", b"")).choices
         media_type = choices[0][0] if choices else JSON
+        message = self._dialect.message(code, message, names)
         return Answer(status, body_of(self._dialect.code(code, status), message), media_type, headers)
 
 

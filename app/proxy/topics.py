@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from app.gateway import Gateway
 from app.proxy.bodies import json_answer
 from app.proxy.errors import INSTANCE_NOT_FOUND, ProxyError, topic_not_found
-from app.proxy.schemas import BrokerIds, PartitionMetadata, PartitionOffsets, Replica, TopicMetadata
+from app.proxy.schemas import (
+    BrokerIds,
+    Health,
+    PartitionMetadata,
+    PartitionOffsets,
+    Replica,
+    TopicMetadata,
+)
 from app.requests import Answer, Request
+from app.version import VERSION
 from core.broker.state import PartitionInfo
 from core.errors import BrokerError
 from core.types import TopicPartition
 
+_encode = msgspec.json.Encoder().encode
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
@@ -28,10 +39,18 @@ class TopicRoutes:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._started = gateway.broker.clock.monotonic()
 
     async def root(self, request: Request, segments: list[str]) -> Answer:
         """GET /: an empty object, by which clients see that a proxy is there."""
         return json_answer(request, {})
+
+    async def health(self, request: Request, segments: list[str]) -> Answer:
+        """GET /_health: uptime in seconds and version, under Karapace's names; 503 while the broker is not ready."""
+        broker = self._gateway.broker
+        uptime = int(broker.clock.monotonic() - self._started)
+        body = _encode(Health(process_uptime_sec=uptime, karapace_version=VERSION))
+        return Answer(200 if broker.ready else 503, body)
 
     async def brokers(self, request: Request, segments: list[str]) -> Answer:
         """GET /brokers."""

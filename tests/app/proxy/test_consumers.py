@@ -67,6 +67,9 @@ def info(app: Application, group: Group, instance: str = "i") -> ConsumerInfo:
         ),
         ({"fetch.min.bytes": -1}, "latest", True, ("binary", "1", "1000")),
         ({"responseMinBytes": "7", "requestWaitMs": 0}, "latest", True, ("binary", "7", "0")),
+        ({"format": "Avro"}, "latest", True, ("avro", "1", "1000")),
+        ({"format": "jsonschema"}, "latest", True, ("jsonschema", "1", "1000")),
+        ({"format": "protobuf"}, "latest", True, ("protobuf", "1", "1000")),
         ({"isolation.level": "read_committed"}, "latest", True, ("binary", "1", "1000")),
         ({"topic.metadata.refresh.interval.ms": 100}, "latest", True, ("binary", "1", "1000")),
     ],
@@ -86,7 +89,6 @@ async def test_options_are_strings_or_of_their_own_type(
     ("options", "word"),
     [
         ({"format": "xml"}, "format"),
-        ({"format": "avro"}, "schema registry"),
         ({"format": 1}, "format"),
         ({"auto.offset.reset": "yesterday"}, "auto.offset.reset"),
         ({"auto.commit.enable": "perhaps"}, "auto.commit.enable"),
@@ -387,6 +389,39 @@ async def test_a_record_that_does_not_fit_is_passed_by_on_request_alone(
     assert await instance.committed(topic) == 2
     await instance.done("POST", "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 3}]})
     assert await instance.values() == [3]
+
+
+@pytest.mark.parametrize("format_name", ["avro", "jsonschema", "protobuf"])
+async def test_a_format_with_schemas_shows_what_needs_no_registry(
+    app: Application, group: Group, refused: Refused, format_name: str
+) -> None:
+    topic, media_type = f"schemas-{format_name}", f"application/vnd.kafka.{format_name}.v2+json"
+    with_schema = b"\x00\x00\x00\x00\x07data"
+    records = [
+        (b"k", None), (None, None), (b"", None), (b"\x00\x00", None),
+        (None, b"plain"), (None, b""), (None, b"\x00\x00"), (b"k", with_schema), (with_schema, None),
+    ]  # fmt: skip
+    await app.gateway.broker.produce(topic, [NewRecord(key, value) for key, value in records])
+    instance = await group.create(format=format_name, auto_offset_reset="earliest")
+    await instance.assign((topic, 0))
+    answer = await instance.call("GET", "records", accept=media_type)
+    assert answer.headers["content-type"] == media_type
+    assert [(r["key"], r["value"]) for r in answer.json()] == [
+        ("aw==", None), (None, None), ("", None), ("AAA=", None),
+    ]  # fmt: skip
+    for offset, words in [
+        (4, ("value", "magic byte")),
+        (5, ("value", "magic byte")),
+        (6, ("value", "too short")),
+        (7, ("value", "schema 7", "no schema registry")),
+        (8, ("key", "schema 7", "no schema registry")),
+    ]:
+        await instance.done(
+            "POST", "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": offset}]}
+        )
+        answer = await instance.call("GET", "records", accept=media_type)
+        refused(answer, 422, 42203, f"offset {offset}", f"go on at offset {offset + 1}", *words)
+    refused(await instance.call("GET", "records", accept=BINARY), 406, 40601, format_name)
 
 
 async def test_max_bytes_bounds_a_poll_but_one_record_always_comes(

@@ -80,6 +80,8 @@ async def test_each_record_has_its_entry_in_order(
         ("application/vnd.kafka.binary.v1+json", '"AA=="', b"\0"),
         ("APPLICATION/vnd.Kafka.Binary.V2+JSON", '"AA=="', b"\0"),
         ("", "1", b"1"),
+        ("application/octet-stream", '"AAH/"', b"\x00\x01\xff"),
+        ("application/octet-stream; charset=UTF-8", "null", None),
     ],
     ids=(f"case{number}" for number in range(99)),
 )
@@ -252,28 +254,39 @@ async def test_what_is_no_string_is_no_text(
 @pytest.mark.parametrize(
     "content_type",
     [
-        "text/plain", "application/octet-stream", "application/x-www-form-urlencoded", "multipart/form-data",
+        "text/plain", "application/octet", "application/x-www-form-urlencoded", "multipart/form-data",
         "application/vnd.kafka.v3+json", "application/vnd.kafka.avro.v0+json", "application/vnd.kafka.json+avro",
         "application/vnd.kafka", "application/vnd.kafka+binary", "application/vnd.kafka.xml.v2+json", "bar/baz",
         "application/json; charset=latin-1", "application/vnd.kafka.json.v2+json;charset=utf-16",
     ],
 )  # fmt: skip
 async def test_media_types_that_are_not_ours_are_415(
-    http: httpx.AsyncClient, topic: str, refused: Refused, content_type: str
+    http: httpx.AsyncClient, app: Application, refused: Refused, content_type: str
 ) -> None:
-    refused(
-        await post(http, f"/topics/{topic[:60]}", {"records": [{"value": "YQ=="}]}, content_type), 415, 415
-    )
+    await app.gateway.broker.topic_or_create("known")
+    body = {"records": [{"value": "YQ=="}]}
+    for path in ("/topics/known", "/topics/known/partitions/0"):
+        refused(await post(http, path, body, content_type), 415, 415)
+    # What is unknown is told first.
+    for path, code in (
+        ("/topics/unknown", 40401),
+        ("/topics/unknown/partitions/0", 40401),
+        ("/topics/known/partitions/7", 40402),
+    ):
+        refused(await post(http, path, body, content_type), 404, code)
+    assert (await http.get("/topics/unknown")).status_code == 404
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/octet-stream", "application/vnd.kafka.v3+json"])
 async def test_answers_that_nobody_gives_are_406(
-    http: httpx.AsyncClient, topic: str, refused: Refused, accept: str
+    http: httpx.AsyncClient, app: Application, refused: Refused, accept: str
 ) -> None:
-    answer = await post(http, f"/topics/{topic[:60]}", {"records": [{"value": 1}]}, JSON, accept=accept)
+    await app.gateway.broker.topic_or_create("known")
+    answer = await post(http, "/topics/known", {"records": [{"value": 1}]}, JSON, accept=accept)
     refused(answer, 406, 406)
     assert answer.headers["content-type"] == "application/json"
-    assert (await http.get(f"/topics/{topic[:60]}")).status_code == 404
+    refused(await post(http, "/topics/unknown", {"records": [{"value": 1}]}, JSON, accept=accept), 404, 40401)
+    assert (await http.get("/topics/unknown")).status_code == 404
 
 
 @pytest.mark.parametrize("embedded", ["avro", "jsonschema", "protobuf"])
@@ -288,9 +301,20 @@ async def test_answers_that_nobody_gives_are_406(
     ],
 )
 async def test_formats_with_schemas_are_told_what_is_missing(
-    http: httpx.AsyncClient, refused: Refused, embedded: str, body: Any, status: int, code: int
+    http: httpx.AsyncClient,
+    app: Application,
+    refused: Refused,
+    embedded: str,
+    body: Any,
+    status: int,
+    code: int,
 ) -> None:
-    refused(await post(http, "/topics/t", body, f"application/vnd.kafka.{embedded}.v2+json"), status, code)
+    media_type = f"application/vnd.kafka.{embedded}.v2+json"
+    await app.gateway.broker.topic_or_create("known")
+    refused(await post(http, "/topics/known", body, media_type), status, code)
+    refused(await post(http, "/topics/unknown", body, media_type), 404, 40401)
+    refused(await post(http, "/topics/unknown/partitions/0", body, media_type), 404, 40401)
+    assert (await http.get("/topics/unknown")).status_code == 404
 
 
 async def test_too_large_is_413(
@@ -338,8 +362,9 @@ async def test_an_unknown_topic_is_40401_where_none_may_be_made(
 ) -> None:
     other = create_app(config_for(tmp_path_factory.mktemp("other") / "data", auto_create_topics=False))
     async with other.lifespan(), client_of(other) as http:
-        refused(await post(http, "/topics/t", {"records": [{"value": 1}]}), 404, 40401)
-        refused(await post(http, "/topics/t/partitions/0", {"records": [{"value": 1}]}), 404, 40401)
+        for path in ("/topics/t", "/topics/t/partitions/0"):
+            refused(await post(http, path, {"records": [{"value": 1}]}), 404, 40401)
+            refused(await post(http, path, {"foo": "bar"}), 404, 40401)
 
 
 @pytest.mark.parametrize(
