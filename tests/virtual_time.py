@@ -12,6 +12,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from core.broker.flusher import FlushThreads
 from core.clock import Clock
 from core.metadata.store import Store
 
@@ -91,9 +92,20 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         assert isinstance(loop, VirtualLoop)
         return loop.standing_still(original(store, effects, read, local))
 
+    original_flush = FlushThreads.run
+
+    def flush(threads: FlushThreads, steps: Any, done: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        future: asyncio.Future[None] = loop.create_future()
+        loop.standing_still(future).add_done_callback(lambda _: done())
+        original_flush(threads, steps, lambda: future.set_result(None))
+
     Store._put = put  # type: ignore[method-assign]
+    FlushThreads.run = flush  # type: ignore[method-assign]
     try:
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             return runner.run(work)
     finally:
         Store._put = original  # type: ignore[method-assign]
+        FlushThreads.run = original_flush  # type: ignore[method-assign]

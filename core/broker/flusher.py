@@ -1,17 +1,27 @@
-"""Shared fsync: many waiters, one system call.
+"""Shared fsync: flush cycles over all logs that have waiters, one thread and one loop wake-up for each cycle.
 
-Theory. A log has at most one fsync under way, in a thread. Whoever needs an offset to be durable waits for
-it; when the fsync ends, everyone whose offset it covered is answered, and if somebody came meanwhile the next
-one starts at once. So under load one fsync serves all appends that happened during the one before.
+Theory. A waiter needs the records of a log below an offset on the disk. The first waiter starts a cycle one turn of
+the loop later. The cycle takes every log that has waiters, and one thread makes them durable: it first lets the
+kernel begin to write the files of all, then waits for each, so that the file system commits its journal once for
+many of them. When the last is done, the loop wakes once, answers all waiters, and starts the next cycle with
+the logs that have waiters by then. Under load a cycle serves all appends that happened during the one before.
+
+A log is in one cycle at a time. A log that takes long (a gigabyte before a checkpoint) does not hold up the others:
+after `PATIENCE_SECONDS` those that are done are answered, another thread takes the logs that are left, and then those
+that came since get a cycle of their own.
 
 After an fsync that failed the log itself refuses further appends (see `core.log`): the kernel may have thrown
-the dirty pages away, and a second fsync that succeeds proves nothing.
+the dirty pages away, and a second fsync that succeeds proves nothing. The other logs of the cycle are not affected.
 """
 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from typing import NamedTuple
 
 from core.clock import Clock
 from core.counters import Counters
@@ -19,23 +29,111 @@ from core.errors import BrokerError, ErrorCode
 from core.log.flush import FlushTask
 from core.log.log import Log
 
+# How long a cycle may take before others go on without it: several fsyncs of a good disk.
+PATIENCE_SECONDS = 0.01
 
-class _Waiting:
-    __slots__ = ("running", "waiters")
+_Waiter = tuple[int, asyncio.Future[None]]
 
-    def __init__(self) -> None:
-        self.running = False
-        self.waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+class _Flushed(NamedTuple):
+    """How the flush of one log ended, and how long it took in seconds."""
+
+    log: Log
+    task: FlushTask
+    error: BaseException | None
+    seconds: float
+
+
+class _Cycle:
+    """Flushes of several logs. Each thread that works on it takes one after the other."""
+
+    __slots__ = ("_now", "ended", "left")
+
+    def __init__(self, jobs: Iterable[tuple[Log, FlushTask]], now: Callable[[], float]) -> None:
+        # Both are shared with threads; taking from one end and adding at the other are atomic.
+        self.left = deque(jobs)
+        self.ended: deque[_Flushed] = deque()
+        self._now = now
+
+    def steps(self) -> list[Callable[[], None]]:
+        """What a thread does to flush all that is left. Each step blocks; none raises."""
+        flushes: list[Callable[[], None]] = [self._flush_next] * len(self.left)
+        return [self._begin, *flushes] if len(flushes) > 1 else flushes
+
+    def _begin(self) -> None:
+        for _, task in list(self.left):
+            task.begin()
+
+    def _flush_next(self) -> None:
+        try:
+            log, task = self.left.popleft()
+        except IndexError:  # another thread has it
+            return
+        start = self._now()
+        error: BaseException | None = None
+        try:
+            task.run()
+        except BaseException as raised:
+            error = raised
+        self.ended.append(_Flushed(log, task, error, self._now() - start))
+
+
+class FlushThreads:
+    """Threads that take work from one queue. They start with the first work.
+
+    A thread pool of the standard library makes a future, a lock and three turns of the loop for each call; here
+    it is one queue and one wake-up of the loop.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._threads: list[Thread] = []
+        self._queue: SimpleQueue[tuple[Sequence[Callable[[], None]], Callable[[], object]] | None] = (
+            SimpleQueue()
+        )
+
+    def run(self, steps: Sequence[Callable[[], None]], done: Callable[[], None]) -> None:
+        """Run the steps in a thread, one after the other, then `done` on the running loop. No step may raise."""
+        if len(self._threads) < self._count:
+            thread = Thread(target=self._work, name=f"fsync_{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        loop = asyncio.get_running_loop()
+        self._queue.put((steps, lambda: loop.call_soon_threadsafe(done)))
+
+    def close(self) -> None:
+        """Wait for the work that was given, and end the threads."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            steps, wake = item
+            for step in steps:
+                step()
+            wake()
 
 
 class Flusher:
-    """The fsyncs of all logs, over a few threads."""
+    """The fsyncs of all logs, in cycles over a few threads."""
 
     def __init__(self, threads: int, counters: Counters | None = None, clock: Clock | None = None) -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="fsync")
-        self._logs: dict[Log, _Waiting] = {}
+        self._threads = FlushThreads(threads)
+        self._most = threads
         self._counters = counters or Counters()
         self._clock = clock or Clock()
+        # Those who wait, by log; of a log in a cycle also those whom that cycle may serve.
+        self._waiting: dict[Log, list[_Waiter]] = {}
+        # The logs in cycles that are under way, and how many threads are at work.
+        self._flushing: set[Log] = set()
+        self._running = 0
+        # The cycle whose end the next one waits for, and when that ends at the latest.
+        self._current: _Cycle | None = None
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def durable(self, log: Log, offset: int) -> asyncio.Future[None] | None:
         """A future that is done once everything below `offset` is on disk; None if it is already.
@@ -46,70 +144,102 @@ class Flusher:
             return None
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        waiting = self._logs.get(log)
-        if waiting is None:
-            waiting = self._logs[log] = _Waiting()
-        waiting.waiters.append((offset, future))
-        if not waiting.running:
-            # One turn later, so that appends of the same turn share the fsync.
-            waiting.running = True
-            loop.call_soon(self._start, log, waiting)
+        waiters = self._waiting.get(log)
+        if waiters is None:
+            waiters = self._waiting[log] = []
+            self._arrange(loop)
+        waiters.append((offset, future))
         return future
 
     def close(self) -> None:
         """Wait for the fsyncs under way and end the threads."""
-        self._executor.shutdown(wait=True)
+        self._threads.close()
 
-    def _start(self, log: Log, waiting: _Waiting) -> None:
-        try:
-            task = log.begin_flush()
-        except BrokerError as refusal:
-            self._fail(log, waiting, refusal)
+    def _arrange(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have a cycle begin one turn later, so that appends of the same turn share it; unless one is waited for."""
+        if self._current is None and not self._scheduled and self._running < self._most:
+            self._scheduled = True
+            loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Start a cycle with all logs that have waiters and are not in a cycle."""
+        self._scheduled = False
+        jobs: list[tuple[Log, FlushTask]] = []
+        for log in [log for log in self._waiting if log not in self._flushing]:
+            try:
+                task = log.begin_flush()
+            except BrokerError as refusal:
+                self._fail(log, refusal)
+                continue
+            if task is None:
+                self._answer(log, nothing_left=True)
+            else:
+                jobs.append((log, task))
+        if not jobs:
             return
-        if task is None:
-            self._answer(log, waiting)
+        self._flushing.update(log for log, _ in jobs)
+        self._current = _Cycle(jobs, self._clock.monotonic)
+        self._work_on(self._current)
+
+    def _work_on(self, cycle: _Cycle) -> None:
+        """Give the cycle a thread, and look after a while how far it has come."""
+        self._running += 1
+        self._threads.run(cycle.steps(), lambda: self._done(cycle))
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._overtake, cycle)
+
+    def _overtake(self, cycle: _Cycle) -> None:
+        """A log of the cycle takes long: answer for those that are done, and let the others go on without it."""
+        self._settle(cycle)
+        if cycle.left and self._running < self._most:
+            self._work_on(cycle)
             return
-        loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._executor, self._run, task).add_done_callback(
-            lambda done: self._done(log, waiting, task, done)
-        )
+        self._current = None
+        if self._waiting:
+            self._arrange(asyncio.get_running_loop())
 
-    def _run(self, task: FlushTask) -> float:
-        """fsync, in a thread; gives how long it took, in seconds."""
-        start = self._clock.monotonic()
-        task.run()
-        return self._clock.monotonic() - start
+    def _done(self, cycle: _Cycle) -> None:
+        """A thread has come to the end of the cycle: answer all whom it served, then start the next one."""
+        self._running -= 1
+        if cycle is self._current:
+            self._current = None
+            if self._timer is not None:
+                self._timer.cancel()
+        self._settle(cycle)
+        if self._waiting:
+            self._arrange(asyncio.get_running_loop())
 
-    def _done(self, log: Log, waiting: _Waiting, task: FlushTask, done: asyncio.Future[float]) -> None:
-        error = done.exception()
-        if error is None:
-            self._counters.fsyncs.note(done.result())
-        else:
+    def _settle(self, cycle: _Cycle) -> None:
+        while cycle.ended:
+            log, task, error, seconds = cycle.ended.popleft()
+            self._flushing.discard(log)
+            if error is None:
+                self._counters.fsyncs.note(seconds)
+                log.finish_flush(task, None)
+                self._answer(log)
+                continue
             self._counters.failed_fsyncs += 1
-        if error is not None and not isinstance(error, OSError):
-            error = OSError(str(error))
-        log.finish_flush(task, error)
-        if error is not None:
+            failure = error if isinstance(error, OSError) else OSError(str(error))
+            log.finish_flush(task, failure)
             message = f"The disk could not make {log.topic_partition} durable ({error})."
-            self._fail(log, waiting, BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, message))
-        else:
-            self._answer(log, waiting)
+            self._fail(log, BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, message))
 
-    def _answer(self, log: Log, waiting: _Waiting) -> None:
-        left: list[tuple[int, asyncio.Future[None]]] = []
-        for offset, future in waiting.waiters:
-            if offset > log.flushed_offset:
+    def _answer(self, log: Log, *, nothing_left: bool = False) -> None:
+        """Answer those whom the flushed offset covers. With `nothing_left` no fsync can serve the others."""
+        flushed = log.flushed_offset
+        left: list[_Waiter] = []
+        for offset, future in self._waiting.pop(log, ()):
+            if offset > flushed:
                 left.append((offset, future))
             elif not future.done():
                 future.set_result(None)
-        waiting.waiters = left
-        if left:
-            self._start(log, waiting)
-        else:
-            del self._logs[log]
+        if not left:
+            return
+        self._waiting[log] = left
+        if nothing_left:
+            message = f"The log of {log.topic_partition} was truncated before these records were durable."
+            self._fail(log, BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
 
-    def _fail(self, log: Log, waiting: _Waiting, refusal: BrokerError) -> None:
-        del self._logs[log]
-        for _, future in waiting.waiters:
+    def _fail(self, log: Log, refusal: BrokerError) -> None:
+        for _, future in self._waiting.pop(log, ()):
             if not future.done():
                 future.set_exception(refusal)

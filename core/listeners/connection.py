@@ -4,8 +4,9 @@ Theory.
 - One receive buffer serves all connections. A frame that lies in it whole is handled in place, without a copy;
   only a frame that is still arriving gets a buffer of its own, which grows as bytes arrive, never by what the
   client announces.
-- One request at a time. While one is under way (a long poll, an fsync) nothing more is read; the rest waits in
-  the socket, and the client feels it.
+- One request at a time. While one is under way (a long poll, a join) nothing more is read; the rest waits in
+  the socket, and the client feels it. Only a request that has had all its effect, and whose answer waits for the disk
+  (`Deferred`), lets the next ones begin. Answers leave in the order of their requests.
 - Answers leave in bounded pieces. Files are read when the socket has room, so a client that never reads holds
   one chunk of memory, whatever it asked for.
 - Every phase has a deadline (`deadline`), which the acceptor's sweep enforces.
@@ -19,7 +20,7 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from struct import Struct
 from typing import Any, Protocol, cast
 
@@ -48,10 +49,41 @@ _LARGEST_SPARE = 4 * 1024 * 1024
 _DIRECT_BYTES = 64 * 1024
 # Answers that wait for the others of the same read, as pieces; a write takes as many at once.
 _MAX_CORKED_PIECES = 64
+# Answers that wait for those before them: the next request begins when there are fewer.
+_MAX_DEFERRED = 128
 
 
 class RefusedError(Exception):
     """The connection cannot go on: closed, with this one line in the log."""
+
+
+class Deferred:
+    """An answer that comes later, while the requests after it are handled: `finish` or `fail` is called once."""
+
+    __slots__ = ("_finished", "answer", "done", "error")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.answer: Answer = None
+        self.error: BaseException | None = None
+        self._finished: Callable[[], None] | None = None
+
+    def finish(self, answer: Answer) -> None:
+        """Take the answer: whole frames to send, None for none."""
+        self.done, self.answer = True, answer
+        if self._finished is not None:
+            self._finished()
+
+    def fail(self, error: BaseException) -> None:
+        """There will be no answer: the connection is closed."""
+        self.error = error
+        self.finish(None)
+
+    def when_finished(self, call: Callable[[], None]) -> None:
+        """Have `call` called when the answer is there."""
+        self._finished = call
+        if self.done:
+            call()
 
 
 class Session(Protocol):
@@ -61,8 +93,10 @@ class Session(Protocol):
         """Who is at the other end, and which of our addresses was dialled."""
         ...
 
-    def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
+    def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:
         """The answer to one frame: whole frames to send, None for none, or a coroutine that gives it.
+
+        A `Deferred` is an answer for which the next request does not wait.
 
         `frame` is valid only during the call. Raises RefusedError.
         """
@@ -128,6 +162,9 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._backlog: bytearray | None = None
         self._task: asyncio.Task[Answer] | None = None
+        # Answers that are deferred, and those that must leave after them.
+        self._deferred: deque[Deferred | list[Piece]] = deque()
+        self._settling = False
         self._out: deque[Piece] = deque()
         # Answers to requests that came in one read leave in one write.
         self._corked = False
@@ -161,11 +198,14 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.connections.discard(self)
         self._drop_frame()
         self._out.clear()
+        self._deferred.clear()
         self._backlog = None
         self._transport = None
         self.deadline = _NEVER
         if self._task is not None:
-            self._task.cancel()
+            # One turn later: a task that was to begin in this turn begins, and its coroutine is not reported as
+            # one that was never awaited.
+            self._shared.loop.call_soon(self._task.cancel)
         self._session.close()
 
     def eof_received(self) -> bool:
@@ -181,9 +221,9 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
 
     def drain(self) -> None:
-        """Close as soon as the request under way is answered."""
+        """Close as soon as the requests under way are answered."""
         self._draining = True
-        if not self._busy():
+        if not self._busy() and not self._deferred:
             self._close()
 
     def expired(self, now: float) -> bool:
@@ -209,7 +249,13 @@ class Connection(asyncio.BufferedProtocol):
     def _busy(self) -> bool:
         """Whether a request is under way, or an answer, or the connection is gone: nothing new is begun."""
         stuck = bool(self._out) and not self._corked
-        return self._task is not None or stuck or self._write_paused or self._transport is None
+        if self._task is not None or stuck or self._write_paused or self._transport is None:
+            return True
+        deferred = self._deferred
+        if not deferred:
+            return False
+        # An answer that is there waits behind deferred ones: it may be large, so it is the only one that does.
+        return self._draining or len(deferred) >= _MAX_DEFERRED or not isinstance(deferred[-1], Deferred)
 
     # --- in ------------------------------------------------------------------------------------------------
 
@@ -321,9 +367,13 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse("internal error")
             return
         if answer is None:
-            self._set_deadline(self._shared.config.idle_timeout_ms)
+            self._rest()
         elif isinstance(answer, list):
             self._send(answer)
+        elif isinstance(answer, Deferred):
+            self.deadline = _NEVER
+            self._deferred.append(answer)
+            answer.when_finished(self._finished)
         else:
             self.deadline = _NEVER
             self._task = self._shared.loop.create_task(answer)
@@ -345,6 +395,32 @@ class Connection(asyncio.BufferedProtocol):
             self._send(task.result() or [])
             self._go_on()
 
+    def _finished(self) -> None:
+        """A deferred answer is there: send all that can leave one turn later, those of one fsync in one write."""
+        if not self._settling:
+            self._settling = True
+            self._shared.loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        self._settling = False
+        deferred = self._deferred
+        while deferred:
+            first = deferred[0]
+            if isinstance(first, Deferred):
+                if not first.done:
+                    break
+                if first.error is not None:
+                    log.error("%s: a request failed", self._peer, exc_info=first.error)
+                    self.refuse("internal error")
+                    return
+                self._out.extend(first.answer or ())
+            else:
+                self._out.extend(first)
+            deferred.popleft()
+        if self._transport is not None:
+            self._pump()
+            self._go_on()
+
     def _go_on(self) -> None:
         """Take up the requests that came while the last one was under way."""
         if self._busy():
@@ -355,13 +431,17 @@ class Connection(asyncio.BufferedProtocol):
             if self._busy():
                 return
         if self._draining:
-            self._close()
+            if not self._deferred:
+                self._close()
         elif self._frame is None or self._filled < len(self._frame):
             self._unpause()
 
     # --- out -----------------------------------------------------------------------------------------------
 
     def _send(self, pieces: list[Piece]) -> None:
+        if self._deferred:
+            self._deferred.append(pieces)
+            return
         self._out.extend(pieces)
         if not self._corked or len(self._out) > _MAX_CORKED_PIECES or isinstance(pieces[-1], FileSlice):
             self._pump()
@@ -389,10 +469,19 @@ class Connection(asyncio.BufferedProtocol):
                 ready.append(piece)
             if ready:
                 self._transport.writelines(ready)
+        self._rest()
+
+    def _rest(self) -> None:
+        """Set the deadline of the phase that begins when an answer has left, or none was needed."""
+        config = self._shared.config
         if self._out or self._write_paused:
-            self._set_deadline(self._shared.config.write_timeout_ms)
+            self._set_deadline(config.write_timeout_ms)
+        elif self._frame is not None or self._head:
+            pass  # a frame is arriving, and has its deadline
+        elif self._deferred:
+            self.deadline = _NEVER
         else:
-            self._set_deadline(self._shared.config.idle_timeout_ms)
+            self._set_deadline(config.idle_timeout_ms)
 
     def _send_directly(
         self, before: list[bytes | bytearray | memoryview], piece: FileSlice

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import core.listeners.acceptor
 from app.main import Application, create_app
 from app.serving import server_of
 from core.broker.broker import DATABASE
+from core.broker.flusher import FlushThreads
 from core.clock import Clock
 from core.config import Config
 from core.errors import StartupError
@@ -150,6 +151,12 @@ class SimStore(Store):
             self._engine = None
 
 
+def flush(_threads: FlushThreads, steps: Sequence[Callable[[], None]], done: Callable[[], None]) -> None:
+    """What `FlushThreads.run` does, in virtual time: appends and deaths come between its steps too."""
+    future = asyncio.get_running_loop().run_in_executor(None, steps[0])
+    future.add_done_callback(lambda _: flush(_threads, steps[1:], done) if steps[1:] else done())
+
+
 class Machine:
     """Starts, stops and kills the broker; only one process runs at a time."""
 
@@ -172,6 +179,7 @@ class Machine:
         self.disk.on_death = self._die
         store = type("SimStoreHere", (SimStore,), {"machine": self})
         self._monkeypatch.setattr(core.broker.broker, "Store", store)
+        self._monkeypatch.setattr(FlushThreads, "run", flush)
         self._monkeypatch.setattr(core.listeners.acceptor, "bind_socket", self.network.bind)
         self._monkeypatch.setattr(loop, "create_server", self._create_server)
         loop.delay = self._delay

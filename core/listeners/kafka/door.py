@@ -18,16 +18,18 @@ from typing import Any
 
 from core.broker.broker import Broker
 from core.config import Endpoint
-from core.listeners.connection import Answer, Piece, RefusedError
+from core.listeners.connection import Answer, Deferred, Piece, RefusedError
 from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer
 from core.listeners.kafka.old_produce import Conversions
+from core.listeners.kafka.produce import WhenDurable
 from core.listeners.kafka.versions import protocol_versions
 from core.protocol.apis import API_VERSIONS, EXCHANGE_KEY
 from core.protocol.codec import decode_request, encode_response
 from core.protocol.header import RequestHeader, decode_request_header, encode_response_header
+from core.protocol.messages.produce import ProduceResponse
 from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
@@ -131,7 +133,7 @@ class KafkaSession:
         found += [(peer.broker_id, peer.host, peer.port) for peer in config.peers]
         return sorted(found)
 
-    def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
+    def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:
         """See `Session.handle`."""
         self._received = len(frame) + 4
         self._started = self.door.now()
@@ -148,7 +150,7 @@ class KafkaSession:
                 question = (header.api_key, header.api_version, self.advertised, bytes(frame[position:]))
                 known = self.door.cached(question)
                 if known is not None:
-                    return self._pack(header, known)
+                    return self._pack(header, known, self._started, self._received)
             request = decode_request(header.api_key, header.api_version, frame, position)
         except ProtocolError as error:
             raise RefusedError(f"malformed request: {error}") from None
@@ -156,15 +158,37 @@ class KafkaSession:
         answer = handler.function(self, request)
         if type(answer) is CoroutineType:
             return self._later(header, answer)
-        return self._encode(header, answer, question)
+        if isinstance(answer, WhenDurable):
+            return self._defer(header, answer)
+        return self._encode(header, answer, question, self._started, self._received)
 
     def close(self) -> None:
         """See `Session.close`."""
 
     async def _later(self, header: RequestHeader, answer: Coroutine[Any, Any, Any]) -> Answer:
-        return self._encode(header, await answer, None)
+        return self._encode(header, await answer, None, self._started, self._received)
 
-    def _encode(self, header: RequestHeader, answer: Any, question: tuple[object, ...] | None) -> Answer:
+    def _defer(self, header: RequestHeader, answer: WhenDurable) -> Deferred:
+        deferred = Deferred()
+        started, received = self._started, self._received
+
+        def complete(response: ProduceResponse) -> None:
+            try:
+                deferred.finish(self._encode(header, response, None, started, received))
+            except Exception as error:
+                deferred.fail(error)
+
+        answer.then(complete)
+        return deferred
+
+    def _encode(
+        self,
+        header: RequestHeader,
+        answer: Any,
+        question: tuple[object, ...] | None,
+        started: float,
+        received: int,
+    ) -> Answer:
         if answer is NoAnswer:
             self._count(header.api_key, 0)
             return None
@@ -174,15 +198,15 @@ class KafkaSession:
             door.count_errors(header.api_key, codes)
         if question is not None and self.cacheable:
             door.remember(question, body)
-        return self._pack(header, body)
+        return self._pack(header, body, started, received)
 
-    def _pack(self, header: RequestHeader, body: list[Piece]) -> list[Piece]:
+    def _pack(self, header: RequestHeader, body: list[Piece], started: float, received: int) -> list[Piece]:
         start = encode_response_header(header.api_key, header.api_version, header.correlation_id)
         size = len(start)
         for piece in body:
             size += piece.length if isinstance(piece, FileSlice) else len(piece)
         door = self.door
-        door.requests[header.api_key].note(door.now() - self._started, self._received, size + 4)
+        door.requests[header.api_key].note(door.now() - started, received, size + 4)
         return [_SIZE.pack(size) + start, *body]
 
     async def _exchange(self, header: RequestHeader, data: bytes) -> Answer:
@@ -199,12 +223,13 @@ class KafkaSession:
             self.version = 0
             handler: Handler = HANDLERS[API_VERSIONS]
             answer = handler.function(self, None)
-            return self._pack(header, encode_response(API_VERSIONS, 0, answer))
+            body = encode_response(API_VERSIONS, 0, answer)
+            return self._pack(header, body, self._started, self._received)
         own_key = self.broker.config.protocol_version_api_key
         if own_key and header.api_key == own_key and header.api_version in VERSIONS:
-            body = encode_protocol_versions(protocol_versions(own_key))
-            self._count(UNKNOWN_API, len(body) + 8)
-            return [_HEADER_ONLY.pack(len(body) + 4, header.correlation_id) + body]
+            table = encode_protocol_versions(protocol_versions(own_key))
+            self._count(UNKNOWN_API, len(table) + 8)
+            return [_HEADER_ONLY.pack(len(table) + 4, header.correlation_id) + table]
         self._count(UNKNOWN_API, 8)
         return [_HEADER_ONLY.pack(4, header.correlation_id)]
 

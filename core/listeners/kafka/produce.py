@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from inspect import isawaitable
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.errors import BrokerError, ErrorCode
@@ -33,6 +34,44 @@ Waiting = tuple[asyncio.Future[None], PartitionProduceResponse]
 _ACKS = (-1, 0, 1)
 
 
+class WhenDurable:
+    """A response that is complete when each of its partitions is as durable as the acks ask.
+
+    The batches are appended already, so the next request of the connection need not wait for it.
+    """
+
+    __slots__ = ("_call", "_left", "_response", "_waiting")
+
+    def __init__(self, response: ProduceResponse, waiting: list[Waiting]) -> None:
+        self._response = response
+        self._waiting = waiting
+        self._left = len(waiting)
+        self._call: Callable[[ProduceResponse], None] | None = None
+
+    def then(self, call: Callable[[ProduceResponse], None]) -> None:
+        """Have `call` called with the response once it is complete; on the loop, without a task."""
+        self._call = call
+        for durable, answer in self._waiting:
+            durable.add_done_callback(partial(self._done, answer))
+
+    async def wait(self) -> ProduceResponse:
+        """The response, once it is complete."""
+        for durable, answer in self._waiting:
+            try:
+                await durable
+            except BrokerError as error:
+                _refuse(answer, error)
+        return self._response
+
+    def _done(self, answer: PartitionProduceResponse, durable: asyncio.Future[None]) -> None:
+        error = None if durable.cancelled() else durable.exception()
+        if isinstance(error, BrokerError):
+            _refuse(answer, error)
+        self._left -= 1
+        if not self._left and self._call is not None:
+            self._call(self._response)
+
+
 def produce(session: KafkaSession, request: ProduceRequest) -> Any:
     """Append each partition's batches; wait for the disk where acks=all or the topic asks for it.
 
@@ -53,7 +92,7 @@ async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets
     async def work() -> Any:
         await sets.finish(session.door.conversions)
         answer = _append_all(session, request, sets)
-        return await answer if isawaitable(answer) else answer
+        return await answer.wait() if isinstance(answer, WhenDurable) else answer
 
     task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work())
     tasks = session.door.tasks
@@ -65,7 +104,7 @@ async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets
 
 
 def _append_all(session: KafkaSession, request: ProduceRequest, sets: OldSets | None) -> Any:
-    """The answer, or a coroutine that waits for the disk. `sets` has what is to be appended in place of the
+    """The answer, complete or `WhenDurable`. `sets` has what is to be appended in place of the
     request's own bytes, which are gone by now if it was slow."""
     waiting: list[Waiting] = []
     responses = []
@@ -83,7 +122,7 @@ def _append_all(session: KafkaSession, request: ProduceRequest, sets: OldSets | 
             raise RefusedError(f"a produce request with acks=0 failed: {failed.error_message}")
         return NoAnswer
     response = ProduceResponse(responses)
-    return _when_durable(response, waiting) if waiting else response
+    return WhenDurable(response, waiting) if waiting else response
 
 
 def _append(
@@ -145,14 +184,9 @@ def _refusal(index: int, error: BrokerError) -> PartitionProduceResponse:
     )
 
 
-async def _when_durable(response: ProduceResponse, waiting: list[Waiting]) -> ProduceResponse:
-    for durable, answer in waiting:
-        try:
-            await durable
-        except BrokerError as error:
-            answer.error_code, answer.error_message = error.code, error.message
-            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-    return response
+def _refuse(answer: PartitionProduceResponse, error: BrokerError) -> None:
+    answer.error_code, answer.error_message = error.code, error.message
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
 async def init_producer_id(session: KafkaSession, request: InitProducerIdRequest) -> InitProducerIdResponse:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.errors import StartupError
 from core.listeners.acceptor import Acceptor
-from core.listeners.connection import RECEIVE_BUFFER_BYTES, Answer, Connection, RefusedError
+from core.listeners.connection import RECEIVE_BUFFER_BYTES, Answer, Connection, Deferred, RefusedError
 from core.types import FileSlice
 
 
@@ -44,12 +45,26 @@ class EchoSession:
                 return self.wait(body)
             case b"n":
                 return None
+            case b"d":
+                return self.defer(body)
+            case b"q":
+                # The client hangs up in the turn in which its request comes.
+                next(iter(self.door.connections))._transport.abort()
+                return self.outer(self.wait(body))
             case b"x":
                 raise RefusedError("asked to")
             case b"f":
                 slice_ = FileSlice(self.door.file, 0, self.door.file_size)
                 return [struct.pack(">i", self.door.file_size), slice_]
         return [frame(body)]
+
+    def defer(self, body: bytes) -> Deferred:
+        deferred = Deferred()
+        self.door.deferred.append((body, deferred))
+        return deferred
+
+    async def outer(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return await work
 
     async def wait(self, body: bytes) -> Answer:
         await self.door.gate.wait()
@@ -62,6 +77,8 @@ class EchoDoor:
         self.peers: list[tuple[str, str]] = []
         self.closed = 0
         self.gate = asyncio.Event()
+        self.deferred: list[tuple[bytes, Deferred]] = []
+        self.connections: set[Connection] = set()
         self.file: Any = None
         self.file_size = 0
 
@@ -81,6 +98,7 @@ class Running:
     async def start(self) -> None:
         self.acceptor.bind()
         await self.acceptor.start()
+        self.door.connections = self.connections
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.acceptor.endpoint.port)
@@ -330,3 +348,118 @@ async def test_a_taken_port_is_one_clear_line(run: Any) -> None:
     again = Acceptor(running.acceptor.endpoint, CONFIG, running.clock, EchoDoor())
     with pytest.raises(StartupError, match="the port is taken"):
         again.bind()
+
+
+# --- deferred answers ------------------------------------------------------------------------------------------
+
+
+async def deferred(running: Running, count: int) -> list[tuple[bytes, Deferred]]:
+    await until(lambda: len(running.door.deferred) >= count)
+    return running.door.deferred
+
+
+def finish(one: tuple[bytes, Deferred]) -> None:
+    one[1].finish([frame(one[0])])
+
+
+async def test_requests_begin_while_answers_are_deferred_and_answers_leave_in_order(run: Any) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    bodies = [b"d1", b"d2", b"plain", b"d3", b"w", b"last"]
+    writer.write(b"".join(map(frame, bodies)))
+    first, second = await deferred(running, 2)
+    # An answer that is there waits behind the two, and only then does the next request begin.
+    await asyncio.sleep(0.02)
+    assert running.door.seen == [b"d1", b"d2", b"plain"]
+    finish(second)
+    await asyncio.sleep(0.02)
+    assert not reader._buffer  # type: ignore[attr-defined]
+    finish(first)
+    assert [await answer(reader) for _ in range(3)] == [b"d1", b"d2", b"plain"]
+    third = (await deferred(running, 3))[2]
+    await until(lambda: b"w" in running.door.seen)
+    running.door.gate.set()
+    await asyncio.sleep(0.02)
+    assert not reader._buffer  # type: ignore[attr-defined]
+    finish(third)
+    assert [await answer(reader) for _ in range(3)] == [b"d3", b"w", b"last"]
+    writer.close()
+
+
+@pytest.mark.parametrize("step", [3, 100_000])
+async def test_so_many_answers_are_deferred_and_not_more(run: Any, step: int) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    bodies = [b"d%d" % number for number in range(500)]
+    data = b"".join(map(frame, bodies))
+
+    async def send() -> None:
+        for start in range(0, len(data), step):
+            writer.write(data[start : start + step])
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    sending = asyncio.ensure_future(send())
+    answered = 0
+    while answered < len(bodies):
+        waiting = (await deferred(running, min(answered + 128, len(bodies))))[answered:]
+        await asyncio.sleep(0.01)
+        # A frame that was arriving when the limit was reached is the one more.
+        assert len(running.door.deferred) - answered <= 129
+        for one in waiting:
+            finish(one)
+        for body, _ in waiting:
+            assert await answer(reader) == body
+        answered += len(waiting)
+    await sending
+    writer.close()
+
+
+async def test_a_connection_that_waits_for_deferred_answers_is_not_idle_and_drains(run: Any) -> None:
+    running = await run(drain_timeout_ms=10_000)
+    reader, writer = await running.connect()
+    writer.write(frame(b"d1") + frame(b"d2"))
+    first, second = await deferred(running, 2)
+    running.clock.advance(100_000)
+    running.acceptor._sweep()
+    stopping = asyncio.ensure_future(running.acceptor.stop())
+    await asyncio.sleep(0.02)
+    assert running.connections
+    finish(first)
+    finish(second)
+    assert [await answer(reader) for _ in range(2)] == [b"d1", b"d2"]
+    assert await reader.read() == b""
+    await stopping
+    writer.close()
+
+
+async def test_deferred_answers_of_a_client_that_has_gone_are_dropped(run: Any) -> None:
+    running = await run()
+    _, writer = await running.connect()
+    writer.write(frame(b"d1"))
+    (one,) = await deferred(running, 1)
+    writer.transport.abort()
+    await until(lambda: not running.connections)
+    finish(one)
+    await asyncio.sleep(0)
+
+
+async def test_a_deferred_answer_that_fails_closes_the_connection(run: Any) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    writer.write(frame(b"d1"))
+    (one,) = await deferred(running, 1)
+    one[1].fail(ValueError("no"))
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_client_that_hangs_up_as_its_request_begins_leaves_no_coroutine_behind(run: Any) -> None:
+    running = await run()
+    _, writer = await running.connect()
+    writer.write(frame(b"q"))
+    await until(lambda: running.door.closed == 1)
+    gc.collect()
+    await asyncio.sleep(0.01)
+    gc.collect()
+    writer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config, Endpoint
+from core.listeners.connection import Deferred
 from core.listeners.kafka.door import KafkaDoor
 from core.protocol.apis import APIS
 from core.protocol.codec import decode_response, encode_request
@@ -33,7 +35,16 @@ class Client:
         self.correlation_id = 0
 
     async def raw(self, frame: bytes) -> bytes | None:
-        answer = self.session.handle(memoryview(bytearray(frame)))
+        return await self.taken(self.session.handle(memoryview(bytearray(frame))))
+
+    async def taken(self, answer: Any) -> bytes | None:
+        """What leaves for an answer of `Session.handle`, without its size; None if there is none."""
+        if isinstance(answer, Deferred):
+            finished = asyncio.Event()
+            answer.when_finished(finished.set)
+            await finished.wait()
+            assert answer.error is None
+            answer = answer.answer
         if not isinstance(answer, list) and answer is not None:
             answer = await answer
         if answer is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import struct
 from typing import Any
 
@@ -11,12 +12,16 @@ import pytest
 from core.errors import ErrorCode
 from core.listeners.connection import RefusedError
 from core.listeners.kafka.door import KafkaDoor
+from core.log import files
+from core.protocol.codec import decode_response, encode_request
+from core.protocol.header import decode_response_header, encode_request_header
 from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from core.protocol.messages.init_producer_id import InitProducerIdRequest
 from core.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from core.records.batch import build_batch, decode_all
 from core.records.conversion import down_convert
 from core.records.record import NewRecord
+from core.types import TopicPartition
 
 from .conftest import Client, produce_request
 
@@ -48,6 +53,57 @@ async def test_what_is_produced_is_fetched_with_dense_offsets(client: Client, ac
     assert values(got) == [b"0", b"x", b"1", b"x", b"2", b"x"]
     assert (got.high_watermark, got.last_stable_offset, got.log_start_offset) == (6, 6, 0)
     assert values(await fetch(client, offset=3)) == [b"1", b"x", b"2", b"x"], "the batch that holds it, whole"
+
+
+def pipelined(client: Client, partition: int, number: int) -> Any:
+    """What the session answers to one acks=all request; those before it need not be answered yet."""
+    header = encode_request_header(0, 9, number, "test")
+    batch = bytes(build_batch([NewRecord(value=b"%d" % number)], now_ms=1))
+    request = produce_request("t", batch, acks=-1, partition=partition)
+    return client.session.handle(memoryview(bytearray(header + encode_request(0, 9, request))))
+
+
+async def test_requests_with_acks_all_begin_before_the_one_before_is_durable(client: Client) -> None:
+    await client.create("t", 2)
+    answers = [pipelined(client, number % 2, number) for number in range(10)]
+    logs = [client.door.broker.log(TopicPartition("t", partition)) for partition in (0, 1)]
+    assert [log.offsets.log_end_offset for log in logs] == [5, 5]
+    assert [log.flushed_offset for log in logs] == [0, 0]
+    for number, deferred in enumerate(answers):
+        data = await client.taken(deferred)
+        assert data is not None
+        correlation_id, position = decode_response_header(0, 9, data)
+        done = decode_response(0, 9, data, position).responses[0].partition_responses[0]
+        assert (correlation_id, done.error_code, done.base_offset) == (number, 0, number // 2)
+        assert logs[number % 2].flushed_offset > number // 2
+    assert client.door.requests[0].count == 10
+
+
+async def test_a_failed_fsync_is_the_answer_to_all_that_waited_for_it_and_to_no_other(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.create("t", 2)
+    bad = client.door.broker.log(TopicPartition("t", 0))
+    answers = [pipelined(client, number % 2, number) for number in range(6)]
+    refused = bad.segments.active.log.reading().fd
+    sync = files.sync
+
+    def fail(fd: int) -> None:
+        if fd == refused:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(fd)
+
+    monkeypatch.setattr(files, "sync", fail)
+    codes = []
+    for deferred in answers:
+        data = await client.taken(deferred)
+        assert data is not None
+        _, position = decode_response_header(0, 9, data)
+        done = decode_response(0, 9, data, position).responses[0].partition_responses[0]
+        codes.append(done.error_code)
+        assert (done.base_offset == -1) == (done.error_code != 0)
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0] * 3
+    assert client.door.counters.errors[0, ErrorCode.KAFKA_STORAGE_ERROR] == 3
 
 
 async def test_acks_0_has_no_answer_and_closes_on_an_error(client: Client) -> None:
