@@ -243,7 +243,7 @@ class Config:
     default_replication_factor: int = 1
     # Kafka's replica.lag.time.max.ms: a follower that was not caught up for this long leaves the in-sync set.
     replica_lag_time_max_ms: int = 10_000
-    # Kafka's replica.fetch.wait.max.ms: a follower's long poll, and how late it hears of a high watermark at rest.
+    # Kafka's replica.fetch.wait.max.ms: a follower's long poll, where there is nothing new.
     replica_fetch_wait_ms: int = 500
     # Record bytes of one fetch of a follower, and of one partition in it (Kafka's replica.fetch.max.bytes is 1 MiB).
     replica_fetch_max_bytes: int = 10 * MIB

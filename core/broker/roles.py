@@ -15,6 +15,8 @@ from core.replication.epochs import next_epoch
 from core.types import LogRead, TopicPartition
 
 Role = Literal["leader", "follower"]
+# The high watermark of a follower that does not say which one it knows: it waits for records alone.
+UNSAID = 0x7FFF_FFFF_FFFF_FFFF
 
 
 class Placement(NamedTuple):
@@ -30,20 +32,28 @@ class Placement(NamedTuple):
 
 
 class FollowerRead(NamedTuple):
-    """One partition of a follower's fetch, by topic id. What it asks for says that it has everything below."""
+    """One partition of a follower's fetch, by topic id. What it asks for says that it has everything below.
+
+    `high_watermark` is the one that the follower knows; a newer one is answered at once (KIP-1166).
+    """
 
     topic_id: UUID
     partition: int
     leader_epoch: int
     offset: int
     max_bytes: int
+    high_watermark: int = UNSAID
 
 
 class FollowerFetched(NamedTuple):
-    """The answer for one partition: batches up to the end of the log, or the refusal."""
+    """The answer for one partition: batches up to the end of the log, or the refusal.
+
+    `news`: it says something that the follower does not know, so that it must not wait.
+    """
 
     read: LogRead | None
     error: BrokerError | None = None
+    news: bool = True
 
 
 class RoleVerbs(MergedVerbs):
@@ -148,16 +158,17 @@ class RoleVerbs(MergedVerbs):
     async def follower_fetch(
         self, replica: int, reads: Sequence[FollowerRead], *, max_bytes: int, wait_ms: int
     ) -> list[FollowerFetched]:
-        """The batches that a follower lacks, also those that are not committed; waits until there are any."""
+        """The batches that a follower lacks, also those that are not committed; waits until there are any, or more of
+        what it has is committed than it knows."""
         found = [self._begin_read(replica, read) for read in reads]
         copies = [one for one in found if isinstance(one, Copy)]
-        answers, size = self._read_all(reads, found, max_bytes)
-        if size == 0 and len(copies) == len(found) and wait_ms > 0:
+        answers = self._read_all(reads, found, max_bytes)
+        if wait_ms > 0 and not any(answer.news for answer in answers):
 
             def check() -> bool:
-                nonlocal answers, size
-                answers, size = self._read_all(reads, found, max_bytes)
-                return size > 0 or any(answer.error is not None for answer in answers)
+                nonlocal answers
+                answers = self._read_all(reads, found, max_bytes)
+                return any(answer.news for answer in answers)
 
             keys = [copy.topic_partition for copy in copies]
             if not await self.purgatory.wait(keys, wait_ms / 1000, check):
@@ -186,7 +197,7 @@ class RoleVerbs(MergedVerbs):
 
     def _read_all(
         self, reads: Sequence[FollowerRead], found: Sequence[Copy | BrokerError], max_bytes: int
-    ) -> tuple[list[FollowerFetched], int]:
+    ) -> list[FollowerFetched]:
         answers = []
         total = 0
         for read, one in zip(reads, found, strict=True):
@@ -205,8 +216,9 @@ class RoleVerbs(MergedVerbs):
                 answers.append(FollowerFetched(None, error))
                 continue
             total += got.slice.length if got.slice is not None else 0
-            answers.append(FollowerFetched(got))
-        return answers, total
+            news = got.slice is not None or got.offsets.high_watermark > read.high_watermark
+            answers.append(FollowerFetched(got, None, news))
+        return answers
 
     async def exchange(self, data: bytes) -> bytes:
         """Answer what another broker asks about roles. Raises ValueError; also if this broker has no peers."""

@@ -12,7 +12,7 @@ from core.types import TopicPartition
 class Copy:
     """A partition that this broker holds a copy of."""
 
-    __slots__ = ("joined", "log", "not_before", "replica", "topic_id", "topic_partition")
+    __slots__ = ("backoff", "joined", "log", "replica", "resting", "topic_id", "topic_partition")
 
     def __init__(
         self, topic_partition: TopicPartition, topic_id: UUID, log: ReplicaLog, replica: Replica
@@ -23,5 +23,7 @@ class Copy:
         self.replica = replica
         # The epoch whose leader's history this log was joined to; −1 before that.
         self.joined = -1
-        # After an error it is left alone until then, in monotonic seconds.
-        self.not_before = 0.0
+        # The epoch whose leader is not asked for it for a while, after an error; −1 otherwise.
+        self.resting = -1
+        # Seconds for which it rested when its leader did not know the topic; 0 once the leader answers.
+        self.backoff = 0.0

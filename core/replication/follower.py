@@ -28,6 +28,7 @@ from core.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ReplicaState,
 )
 from core.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -43,9 +44,12 @@ from core.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# Topic ids, and no sessions: every fetch names all its partitions.
-_FETCH_VERSION = 13
+# Topic ids, and no sessions: every fetch names all its partitions, and the high watermark that is known of each, so
+# that the leader answers as soon as it has a newer one (KIP-1166).
+_FETCH_VERSION = 18
 _EPOCH_KEY, _EPOCH_VERSION = 23, 4
+# Seconds before a topic that the leader does not know is asked for again; doubled each time, to `replica_retry_ms`.
+_FIRST_BACKOFF = 0.005
 # One line about a leader that cannot be reached in so many seconds.
 _COMPLAIN_SECONDS = 30.0
 
@@ -84,24 +88,40 @@ class Follower:
     def __init__(self, peer: Peer, config: Config, clock: Clock, keeper: Keeper) -> None:
         self._peer = peer
         self._config = config
+        self._retry = config.replica_retry_ms / 1000
         self._clock = clock
         self._keeper = keeper
         self._connection = PeerConnection(peer, config)
         self._news = asyncio.Event()
         self._complained = -_COMPLAIN_SECONDS
+        # The fetch under way and the partitions that it names; whether `_interrupt` is due.
+        self._fetching: asyncio.Task[FetchResponse] | None = None
+        self._named: frozenset[Copy] = frozenset()
+        self._interrupting = False
 
     def wake(self) -> None:
         """There may be something to follow now."""
         self._news.set()
+        if self._fetching is not None and not self._interrupting:
+            self._interrupting = True
+            asyncio.get_running_loop().call_soon(self._interrupt)
+
+    def _interrupt(self) -> None:
+        """Give up a fetch that may wait long without naming all that is to be followed: acks=all waits for it."""
+        self._interrupting = False
+        if self._fetching is not None and not self._named.issuperset(self._to_follow()):
+            self._fetching.cancel()
+
+    def _to_follow(self) -> list[Copy]:
+        return [c for c in self._keeper.followed(self._peer.broker_id) if c.resting != c.replica.epoch]
 
     async def run(self) -> None:
         """Copy until cancelled."""
-        pause = self._config.replica_retry_ms / 1000
+        pause = self._retry
         try:
             while True:
                 self._news.clear()
-                now = self._clock.monotonic()
-                copies = [c for c in self._keeper.followed(self._peer.broker_id) if c.not_before <= now]
+                copies = self._to_follow()
                 if not copies:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._news.wait(), pause)
@@ -179,7 +199,7 @@ class Follower:
                 await self._keeper.cut(copy, offset)
             except BrokerError as error:
                 logger.error("%s: %s", copy.topic_partition, error.message)
-                self._later(copy)
+                self._later(copy, self._retry)
                 return None
             logger.warning(
                 "%s: cut at %d in leader epoch %d; it ended at %d, committed up to %d",
@@ -226,18 +246,19 @@ class Follower:
                     copy.log.leader_epoch,
                     copy.log.offsets.log_start_offset,
                     config.replica_fetch_partition_max_bytes,
+                    high_watermark=copy.replica.high_watermark,
                 )
             )
         request = FetchRequest(
-            replica_id=config.broker_id,
+            replica_state=ReplicaState(config.broker_id),
             max_wait_ms=config.replica_fetch_wait_ms,
             min_bytes=1,
             max_bytes=config.replica_fetch_max_bytes,
             topics=list(topics.values()),
         )
-        response: FetchResponse = await self._connection.request(
-            FETCH, _FETCH_VERSION, request, wait_ms=config.replica_fetch_wait_ms
-        )
+        response = await self._ask_for(request, copies)
+        if response is None:
+            return
         if response.error_code:
             raise PeerError(f"broker {self._peer.broker_id} refused a fetch: error {response.error_code}")
         by_id = {(c.topic_id, c.topic_partition.partition): c for c in copies}
@@ -248,6 +269,19 @@ class Follower:
                 if found is not None and found.replica.epoch == epochs[found] and found.replica.follows:
                     fetched.append((found, data))
         await self._take_all(fetched, epochs)
+
+    async def _ask_for(self, request: FetchRequest, copies: Sequence[Copy]) -> FetchResponse | None:
+        """The answer to a fetch of these partitions; None if there are others to be followed meanwhile."""
+        wait_ms = self._config.replica_fetch_wait_ms
+        asking = self._connection.request(FETCH, _FETCH_VERSION, request, wait_ms=wait_ms)
+        self._named = frozenset(copies)
+        self._fetching = task = asyncio.create_task(asking)
+        try:
+            await asyncio.wait([task])
+        finally:
+            self._fetching = None
+            task.cancel()
+        return None if task.cancelled() else task.result()
 
     async def _take_all(self, fetched: Sequence[tuple[Copy, PartitionData]], epochs: dict[Copy, int]) -> None:
         taken = []
@@ -260,7 +294,7 @@ class Follower:
                     taken.append((copy, data))
             except BrokerError as error:
                 logger.error("%s: %s", copy.topic_partition, error.message)
-                self._later(copy)
+                self._later(copy, self._retry)
         completed = []
         for copy, data in taken:
             replica = copy.replica
@@ -280,6 +314,7 @@ class Follower:
 
     def _take(self, copy: Copy, data: PartitionData) -> None:
         records = data.records
+        copy.backoff = 0.0
         if records:
             assert isinstance(records, memoryview)
             headers = []
@@ -312,9 +347,19 @@ class Follower:
 
     def _refused(self, copy: Copy, code: ErrorCode) -> None:
         """The leader refuses: it may not lead any more, or not know of the partition yet."""
-        self._later(copy)
+        if code is ErrorCode.UNKNOWN_TOPIC_ID and copy.backoff < self._retry:
+            # All brokers learn of a new topic at the same time, and this one was faster.
+            copy.backoff = copy.backoff * 2 or _FIRST_BACKOFF
+            self._later(copy, copy.backoff)
+            return
+        self._later(copy, self._retry)
         self._keeper.disowned(copy, self._peer.broker_id)
         logger.info("%s: broker %d answers %s", copy.topic_partition, self._peer.broker_id, code.name)
 
-    def _later(self, copy: Copy) -> None:
-        copy.not_before = self._clock.monotonic() + self._config.replica_retry_ms / 1000
+    def _later(self, copy: Copy, seconds: float) -> None:
+        copy.resting = copy.replica.epoch
+        asyncio.get_running_loop().call_later(seconds, self._resume, copy)
+
+    def _resume(self, copy: Copy) -> None:
+        copy.resting = -1
+        self.wake()

@@ -31,6 +31,7 @@ async def replica_fetch(session: KafkaSession, replica: int, request: FetchReque
             asked.current_leader_epoch,
             asked.fetch_offset,
             asked.partition_max_bytes,
+            asked.high_watermark,
         )
         for topic in request.topics
         for asked in topic.partitions

@@ -25,9 +25,11 @@ async def two(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield brokers
 
 
-async def write(broker: Broker, *values: bytes, acks: int = -1, timeout_ms: int | None = None) -> list[int]:
+async def write(
+    broker: Broker, *values: bytes, acks: int = -1, timeout_ms: int | None = None, topic: str = "t"
+) -> list[int]:
     """Write to the topic, in one batch; the offsets, or the first error."""
-    done = await broker.produce("t", [NewRecord(value=v) for v in values], acks=acks, timeout_ms=timeout_ms)
+    done = await broker.produce(topic, [NewRecord(value=v) for v in values], acks=acks, timeout_ms=timeout_ms)
     for one in done:
         if one.error is not None:
             raise one.error
