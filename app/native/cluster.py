@@ -8,6 +8,7 @@ from app.dependencies import BrokerDep, GatewayDep
 from app.gateway import Gateway
 from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview, ProtocolApi, ProtocolVersions
 from app.version import VERSION
+from core.broker.broker import Broker
 from core.config import Endpoint
 
 router = APIRouter(tags=["cluster"])
@@ -54,16 +55,16 @@ async def get_cluster(request: Request, gateway: GatewayDep, broker: BrokerDep) 
     return Cluster(
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata_leader,
-        brokers=_brokers(gateway, request),
+        brokers=_brokers(gateway, broker, request),
         topics=len(topics),
         partitions=sum(topic.partitions for topic in topics),
     )
 
 
 @router.get("/brokers", operation_id="listBrokers")
-async def list_brokers(request: Request, gateway: GatewayDep) -> Brokers:
+async def list_brokers(request: Request, gateway: GatewayDep, broker: BrokerDep) -> Brokers:
     """The brokers, with the address for Kafka clients."""
-    return Brokers(items=_brokers(gateway, request))
+    return Brokers(items=_brokers(gateway, broker, request))
 
 
 @router.get("/protocol-versions", operation_id="getProtocolVersions")
@@ -86,16 +87,15 @@ async def get_protocol_versions(gateway: GatewayDep) -> ProtocolVersions:
     )
 
 
-def _brokers(gateway: Gateway, request: Request) -> list[BrokerDetail]:
+def _brokers(gateway: Gateway, broker: Broker, request: Request) -> list[BrokerDetail]:
     """This broker and its peers, of which only the Kafka port is known."""
     peers = [
         BrokerDetail(
-            broker_id=peer.broker_id,
+            broker_id=peer,
             kafka=str(endpoint).partition("://")[2],
             listeners=[str(endpoint)],
         )
-        for peer in gateway.config.peers
-        for endpoint in (Endpoint("kafka", peer.host, peer.port),)
+        for peer, endpoint in broker.peers()
     ]
     return sorted([_this_broker(gateway, request), *peers], key=lambda one: one.broker_id)
 

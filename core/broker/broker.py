@@ -89,7 +89,7 @@ class Broker(RoleVerbs):
             self._refuse_lost_metadata()
         self.logs.load(held, self._deleted)
         if self.config.peers:
-            self._open_cluster()
+            self._open_cluster(settings)
         else:
             await self._serve_metadata()
         self._background = [
@@ -115,7 +115,7 @@ class Broker(RoleVerbs):
                 "choose another directory with --data-dir; the logs are intact."
             )
 
-    def _open_cluster(self) -> None:
+    def _open_cluster(self, settings: dict[str, str]) -> None:
         """Take the replicas as the last run left them; who leads what is found out once the doors are open."""
         from core.broker.cluster import Cluster
         from core.broker.metadata_log import MetadataLog
@@ -137,7 +137,9 @@ class Broker(RoleVerbs):
             end=self._leave_metadata,
             topics_changed=self._topics_changed,
         )
-        self.cluster = Cluster(self, before_cut=self.metadata.forget, role_changed=self.metadata.poke)
+        self.cluster = Cluster(
+            self, before_cut=self.metadata.forget, role_changed=self.metadata.poke, settings=settings
+        )
         self._without_metadata()
 
     async def _serve_metadata(self) -> None:

@@ -7,6 +7,9 @@ What runs here, beside the requests of the doors:
                                about partitions of which nobody knows who leads them
     a rhythm                   takes slow followers out of the in-sync sets
 
+With every question and answer a broker says which address its clients use; it is stored, so that it is known of a
+broker that is away.
+
 A promotion (`promote`) asks all replicas how they stand and lets the present leader pause until this broker has
 caught up; takes an epoch; lets the others promise it; and begins. It refuses where it cannot be sure that nothing
 committed gets lost, unless it is told to be unclean.
@@ -23,9 +26,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from core.broker.replicas import METADATA
-from core.config import Peer
+from core.config import Endpoint, Peer
 from core.errors import BrokerError, ErrorCode
 from core.log.replica_log import ReplicaLog
+from core.metadata.topics import put_setting
 from core.replication.copies import Copy
 from core.replication.epochs import leader_of, next_epoch
 from core.replication.exchange import MAX_ITEMS, Answer, Item, Kind, Question, State, decode_question, encode
@@ -34,6 +38,8 @@ from core.replication.peer import PeerConnection, PeerError
 from core.replication.replica import Remembered, Standing, better_than, needed_answers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from core.broker.state import BrokerState
 
 logger = logging.getLogger(__name__)
@@ -43,6 +49,8 @@ PAUSE_SECONDS = 3.0
 _CAUGHT_UP_POLL = 0.005
 # Answers older than that say nothing of now.
 _FRESH_SECONDS = 3.0
+# The setting that holds the advertised address of a peer, by its id: each broker's own.
+_ADVERTISED = "local.advertised."
 # Promotions of one command that are under way at once.
 _AT_ONCE = 50
 
@@ -56,6 +64,7 @@ class Cluster:
         *,
         before_cut: Callable[[int], Awaitable[None]],
         role_changed: Callable[[], None],
+        settings: Mapping[str, str],
     ) -> None:
         self._state = state
         self._config = state.config
@@ -71,6 +80,10 @@ class Cluster:
         # Per partition and peer: when it answered a question last, and what.
         self._heard: dict[Copy, dict[int, tuple[float, State]]] = {}
         self._promoting: set[Copy] = set()
+        # "host port" that each peer wants its clients to use; without it, they use the address of `--peer`.
+        self._advertised = {i: settings.get(f"{_ADVERTISED}{i}", "") for i in self.peers}
+        # Peers that have been told this broker's own address since it was started.
+        self._introduced: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -78,6 +91,7 @@ class Cluster:
         for i in self.peers:
             self._spawn(self._followers[i].run())
             self._spawn(self._converse(i))
+            self._news[i].set()
         self._spawn(self._rhythm())
 
     async def close(self) -> None:
@@ -108,6 +122,21 @@ class Cluster:
         for i in self.peers:
             self._followers[i].wake()
             self._news[i].set()
+
+    def address(self, peer: int) -> Endpoint:
+        """Where the clients of a peer connect to it: what it advertises, or its address for other brokers."""
+        host, _, port = self._advertised[peer].rpartition(" ")
+        if not host:
+            return Endpoint("kafka", self.peers[peer].host, self.peers[peer].port)
+        return Endpoint("kafka", host, int(port))
+
+    async def _note_address(self, peer: int, host: str, port: int) -> None:
+        told = f"{host} {port}" if host else ""
+        if self._advertised[peer] != told:
+            self._advertised[peer] = told
+            self._state.metadata_version += 1
+            logger.info("broker %d advertises %s", peer, self.address(peer))
+            await self._state.store.submit([put_setting(f"{_ADVERTISED}{peer}", told)], local=True)
 
     # --- what followers need (Keeper) ------------------------------------------------------------------------
 
@@ -165,6 +194,7 @@ class Cluster:
         question = decode_question(data)
         if question.broker_id not in self.peers:
             raise ValueError(f"broker {question.broker_id} is not one of the peers")
+        await self._note_address(question.broker_id, question.host, question.port)
         found = [self._replicas.by_id(item.topic_id, item.partition) for item in question.items]
         granted = [
             copy is not None and self._grant(question.kind, copy, item)
@@ -175,7 +205,7 @@ class Cluster:
             self._state_of(copy, yes) if copy is not None else State()
             for copy, yes in zip(found, granted, strict=True)
         ]
-        return encode(Answer(self._config.broker_id, states))
+        return encode(Answer(self._config.broker_id, states, *self._own_address()))
 
     def _grant(self, kind: Kind, copy: Copy, item: Item) -> bool:
         replica = copy.replica
@@ -221,10 +251,16 @@ class Cluster:
             kind,
             self._config.broker_id,
             [Item(c.topic_id.bytes, c.topic_partition.partition, epoch, start) for c, epoch, start in items],
+            *self._own_address(),
         )
         answer = await self._connections[peer].exchange(question)
+        await self._note_address(peer, answer.host, answer.port)
         states = zip((copy for copy, _, _ in items), answer.states, strict=False)
         return {copy: state for copy, state in states if state.known}
+
+    def _own_address(self) -> tuple[str, int]:
+        own = self._config.advertised
+        return (own.host, own.port) if own is not None else ("", 0)
 
     async def _converse(self, peer: int) -> None:
         pause = self._config.replica_retry_ms / 1000
@@ -236,6 +272,9 @@ class Cluster:
                 pass
             self._news[peer].clear()
             try:
+                if peer not in self._introduced:
+                    await self._ask(peer, Kind.ASK, [])
+                    self._introduced.add(peer)
                 await self._tell(peer)
                 await self._find_leaders(peer)
             except PeerError as error:

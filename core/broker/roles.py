@@ -9,6 +9,7 @@ from uuid import UUID
 from core.broker.merged import MergedVerbs
 from core.broker.replicas import METADATA, METADATA_ID
 from core.broker.state import PartitionInfo, TopicInfo
+from core.config import Endpoint
 from core.errors import BrokerError, ErrorCode
 from core.replication.copies import Copy
 from core.replication.epochs import next_epoch
@@ -93,6 +94,11 @@ class RoleVerbs(MergedVerbs):
         replica = copy.replica
         isr = tuple(r for r in replica.replicas if r in replica.isr or r == replica.leader)
         return Placement(replica.leader, replica.epoch, replica.replicas, isr)
+
+    def peers(self) -> list[tuple[int, Endpoint]]:
+        """(id, address for Kafka clients) of the other brokers of the cluster, by id."""
+        cluster = self.cluster
+        return [] if cluster is None else [(i, cluster.address(i)) for i in sorted(cluster.peers)]
 
     async def lead_everything(self, *, unclean: bool = False) -> dict[TopicPartition, BrokerError | None]:
         """Let this broker lead all partitions of which it holds a replica; what became of each."""

@@ -7,17 +7,22 @@ Sent to the Kafka port under an API key of our own, behind an ordinary request h
     VOTE    promise this epoch                            serve no older one any more
     BEGIN   I lead in this epoch, from this offset on     follow me
 
-An answer leaves only after what it promises is on the disk.
+An answer leaves only after what it promises is on the disk. Questions and answers also say where the clients of the
+broker that sends them connect to it (`--advertised`); older versions neither send that nor mind it.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Annotated
 
 import msgspec
 
 # Partitions in one question; more are asked for in the next one.
 MAX_ITEMS = 10_000
+# A name of the DNS has 253 characters at most.
+Host = Annotated[str, msgspec.Meta(max_length=253)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
 class Kind(IntEnum):
@@ -39,11 +44,13 @@ class Item(msgspec.Struct, array_like=True):
 
 
 class Question(msgspec.Struct, array_like=True):
-    """Asked by the broker `broker_id`."""
+    """Asked by the broker `broker_id`, whose advertised address is `host` and `port`; an empty host is none."""
 
     kind: Kind
     broker_id: int
     items: list[Item]
+    host: Host = ""
+    port: Port = 0
 
 
 class State(msgspec.Struct, array_like=True):
@@ -59,10 +66,12 @@ class State(msgspec.Struct, array_like=True):
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """The states, in the order of the question's items."""
+    """The states, in the order of the question's items; `host` and `port` as in a question."""
 
     broker_id: int
     states: list[State]
+    host: Host = ""
+    port: Port = 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -128,9 +128,8 @@ class KafkaSession:
     def brokers(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of all brokers of the cluster, as this client should use them."""
         own = self.advertised
-        config = self.broker.config
-        found = [(config.broker_id, own.host, own.port)]
-        found += [(peer.broker_id, peer.host, peer.port) for peer in config.peers]
+        found = [(self.broker.config.broker_id, own.host, own.port)]
+        found += [(peer, address.host, address.port) for peer, address in self.broker.peers()]
         return sorted(found)
 
     def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:
