@@ -58,7 +58,8 @@ class BatchVerbs(TopicVerbs):
         is appended in their place. The result is in the page cache (it survives the death of the process);
         `durable` says when it is on disk.
         Raises CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, NOT_ENOUGH_REPLICAS,
-        NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
+        NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR,
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
         """
         log = self.log(topic_partition)
         config = log.config

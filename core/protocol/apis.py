@@ -75,7 +75,7 @@ _TABLE = (
     Api(19, "CreateTopics", 7, flexible_from=5, current_from=2),
     Api(20, "DeleteTopics", 6, flexible_from=4, current_from=1),
     Api(21, "DeleteRecords", 2, flexible_from=2),
-    Api(22, "InitProducerId", 6, flexible_from=2),
+    Api(22, "InitProducerId", 5, flexible_from=2),
     Api(23, "OffsetForLeaderEpoch", 4, flexible_from=4, current_from=2),
     Api(24, "AddPartitionsToTxn", 5, flexible_from=3),
     Api(25, "AddOffsetsToTxn", 4, flexible_from=3),

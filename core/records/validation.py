@@ -6,6 +6,7 @@ The rules are those of Kafka's broker for magic 2, and they are checked here onc
     checksum right                                                       CORRUPT_MESSAGE
     not larger than max.message.bytes, after recompression too           MESSAGE_TOO_LARGE
     a codec that exists                                                  UNSUPPORTED_COMPRESSION_TYPE
+    no transactional batch: transactions are not served yet              TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     no control batch, no delete horizon: only brokers write these        INVALID_RECORD
     record count = last offset delta + 1, from 1 to `MAX_RECORDS`        INVALID_RECORD
     a producer id comes with an epoch and a sequence                     INVALID_RECORD
@@ -38,6 +39,7 @@ from core.records.header import (
     MAGIC,
     NO_PRODUCER_ID,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     read_header,
@@ -48,7 +50,7 @@ from core.topic_config import LONG_MAX, TopicConfig
 # As many record errors are listed. A batch may hold 10⁵ records, and the list goes into the answer.
 MAX_RECORD_ERRORS = 100
 _MAGIC_AT = 16
-_REFUSED_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
+_REFUSED_BITS = TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 
 
 class ProduceBatches(NamedTuple):
@@ -181,12 +183,12 @@ def _read_whole(records: Buffer, config: TopicConfig) -> BatchHeader:
 
 def _check_header(header: BatchHeader) -> None:
     attributes, count = header.attributes, header.record_count
+    if attributes & _REFUSED_BITS:
+        raise _refused_attributes(attributes)
     if header.last_offset_delta + 1 != count or not 1 <= count <= MAX_RECORDS:
         raise _invalid(
             f"it says it holds {count} records, but its last offset delta is {header.last_offset_delta}"
         )
-    if attributes & _REFUSED_BITS:
-        raise _refused_attributes(attributes)
     if header.codec > ZSTD:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -211,6 +213,12 @@ def _wrong_size(records: Buffer, batch_size: int) -> BrokerError:
 
 
 def _refused_attributes(attributes: int) -> BrokerError:
+    if attributes & TRANSACTIONAL_BIT:
+        # As Kafka answers without a transactional id. Stored, it would be a transaction that nothing can end.
+        return BrokerError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "Transactions are not served yet; produce without transactional.id.",
+        )
     if attributes & TIMESTAMP_TYPE_BIT:
         return BrokerError(
             ErrorCode.INVALID_TIMESTAMP,

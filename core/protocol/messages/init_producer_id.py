@@ -1,8 +1,9 @@
 """InitProducerId (key 22): a producer id and epoch, for idempotence and transactions (KIP-98).
 
-Versions 0–6, flexible from 2.
+Versions 0–5, flexible from 2.
 
-Version 3 can raise the epoch of an id it has (KIP-360), 6 prepares two-phase commit (KIP-939).
+Version 3 can raise the epoch of an id it has (KIP-360). Version 6 prepares two-phase commit (KIP-939): it is
+unfinished, and Kafka does not advertise it either.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ class InitProducerIdRequest(Message):
     # −1 for a new one.
     producer_id: Annotated[Int64, F("3+")] = -1
     producer_epoch: Annotated[Int16, F("3+")] = -1
-    enable2_pc: Annotated[bool, F("6+")] = False
-    keep_prepared_txn: Annotated[bool, F("6+")] = False
 
 
 class InitProducerIdResponse(Message):
@@ -32,5 +31,3 @@ class InitProducerIdResponse(Message):
     error_code: Annotated[Int16, F("0+")] = 0
     producer_id: Annotated[Int64, F("0+")] = -1
     producer_epoch: Annotated[Int16, F("0+")] = 0
-    ongoing_txn_producer_id: Annotated[Int64, F("6+")] = -1
-    ongoing_txn_producer_epoch: Annotated[Int16, F("6+")] = -1

@@ -188,6 +188,40 @@ async def test_transactions_are_refused_not_ignored(client: Client) -> None:
     assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("control", [False, True])
+async def test_a_transactional_batch_without_a_transactional_id_is_refused(
+    client: Client, version: int, control: bool
+) -> None:
+    """Stored, it would hold back every reader of committed records, for ever."""
+    await client.create("t")
+    broker = client.door.broker
+    data = memoryview(
+        build_batch(
+            [NewRecord(key=b"k", value=b"a")],
+            now_ms=broker.clock.wall_ms(),
+            transactional=True,
+            control=control,
+        )
+    )
+    topic = TopicProduceData("t", broker.topic("t").topic_id, [PartitionProduceData(0, data)])
+    for acks in (1, -1):
+        answer = await client.ask(0, version, ProduceRequest(acks=acks, topic_data=[topic]))
+        refused = answer.responses[0].partition_responses[0]
+        assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    with pytest.raises(RefusedError, match="Transactions are not served"):
+        await client.ask(0, version, ProduceRequest(acks=0, topic_data=[topic]))
+    assert (await fetch(client)).high_watermark == 0
+
+
+async def test_init_producer_id_6_is_not_served(client: Client) -> None:
+    """KIP-939 is unfinished: the answer is the correlation id alone, as for every version that is not served."""
+    v5 = encode_request_header(22, 5, 9, "test") + encode_request(22, 5, InitProducerIdRequest(None))
+    v6 = bytearray(v5[:-1] + b"\0\0\0")  # two switches before the tagged fields
+    v6[3] = 6
+    assert await client.raw(bytes(v6)) == b"\0\0\0\x09"
+
+
 async def test_acks_all_is_refused_when_the_topic_wants_more_replicas_than_there_are(client: Client) -> None:
     await client.create("t", min_insync_replicas="2")
     assert (await client.produce("t", [b"a"], acks=-1)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
