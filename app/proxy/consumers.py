@@ -26,7 +26,7 @@ from app.proxy.bodies import (
 )
 from app.proxy.dialect import Dialect
 from app.proxy.errors import (
-    ALREADY_SUBSCRIBED,
+    ILLEGAL_STATE,
     INSTANCE_EXISTS,
     INSTANCE_NOT_FOUND,
     KAFKA_BAD_REQUEST,
@@ -93,6 +93,10 @@ class Instances:
         """How long a poll of this instance waits when the request does not say."""
         return min(_setting(info, TIMEOUT, self.dialect.poll_wait_ms), self.config.max_wait_ms)
 
+    def mixed_subscription(self) -> ProxyError:
+        """409/40903 for topics, a pattern and assigned partitions, which exclude each other."""
+        return ProxyError(409, ILLEGAL_STATE, self.dialect.mixed_subscription)
+
     @contextlib.contextmanager
     def refusals(self) -> Iterator[None]:
         """Turns refusals of consumers into v2's; all others pass."""
@@ -114,7 +118,7 @@ class Instances:
             return None
         reason = error.details.get("reason")
         if reason == MIXED_SUBSCRIPTION:
-            return ProxyError(409, ALREADY_SUBSCRIBED, error.message)
+            return self.mixed_subscription()
         if reason == NOT_ASSIGNED:
             return ProxyError(self.dialect.not_assigned_status, self.dialect.not_assigned_code, error.message)
         return illegal_state(error.message)
@@ -194,9 +198,7 @@ class ConsumerRoutes:
         self._instances.get(segments)
         wanted = await read_json(request, _subscribe)
         if wanted.topics is not None and wanted.topic_pattern is not None:
-            raise ProxyError(
-                409, ALREADY_SUBSCRIBED, "Topics and a pattern exclude each other: subscribe to one of them."
-            )
+            raise self._instances.mixed_subscription()
         consumers = self._instances.broker().consumers
         with self._instances.refusals():
             if wanted.topics:

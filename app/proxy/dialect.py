@@ -31,11 +31,14 @@ class Dialect:
     header_name: str = "name"
 
     # --- refusals
-    # Replaced error codes: (Confluent's, its own). With `plain_codes` the error code is the HTTP status.
-    codes: tuple[tuple[int, int], ...] = ()
+    # Whether the error code is the HTTP status, in place of Confluent's code.
     plain_codes: bool = False
     # Replaced messages: (Confluent's code, a template for the topic and the partition).
     messages: tuple[tuple[int, str], ...] = ()
+    # For topics, a pattern and assigned partitions beside each other: the words of Kafka's IllegalStateException.
+    mixed_subscription: str = (
+        "Illegal state: Subscription to topics, partitions and pattern are mutually exclusive"
+    )
     # The status of a produce body in which a value has the wrong type.
     wrong_type_status: int = 422
     # Status and code of a key or value in a produce body that its format cannot convert.
@@ -53,15 +56,15 @@ class Dialect:
     refused_status: int = 200
     # Whether 413 without entries is the answer where every record was too large.
     too_large_refuses: bool = True
-    # Whether an entry leaves out what is null.
-    sparse_entries: bool = False
 
+    # Whether the entry of a record leaves out what is null, and a record as read its headers if it has none.
+    sparse: bool = False
     # Whether `/_health` is served.
     health: bool = False
 
     def code(self, error_code: int, status: int) -> int:
         """What stands in `error_code` for a code of Confluent's."""
-        return status if self.plain_codes else dict(self.codes).get(error_code, error_code)
+        return status if self.plain_codes else error_code
 
     def message(self, error_code: int, message: str, names: Mapping[str, object]) -> str:
         """The text of a refusal with a code of Confluent's; `names` are the topic and partition, if known."""
@@ -79,8 +82,7 @@ class Dialect:
 
 
 _C = ErrorCode
-# The words of Karapace's clients, which compare them: aiokafka's descriptions of errors, and the
-# IllegalStateError of the Kafka consumer.
+# Texts that clients of Karapace compare: aiokafka's descriptions of errors, and its IllegalStateError.
 _KARAPACE_RECORD_ERRORS = (
     (
         _C.UNKNOWN_TOPIC_OR_PARTITION,
@@ -92,16 +94,15 @@ _KARAPACE_RECORD_ERRORS = (
         "thrown if the client attempt to produce a message larger than this maximum.",
     ),
 )
+_KARAPACE_MIXED_SUBSCRIPTION = (
+    "IllegalStateError: You must choose only one way to configure your consumer: (1) subscribe to specific topics "
+    "by name, (2) subscribe to topics matching a regex pattern, (3) assign itself specific topic-partitions."
+)
 _KARAPACE_MESSAGES = (
+    (404, "Partition {partition} not found"),
     (40401, "Topic {topic} not found"),
     (40402, "Partition {partition} not found"),
     (40403, "Topic {topic} not found"),
-    (
-        40901,
-        "IllegalStateError: You must choose only one way to configure your consumer: (1) subscribe to specific "
-        "topics by name, (2) subscribe to topics matching a regex pattern, (3) assign itself specific "
-        "topic-partitions.",
-    ),
 )
 
 
@@ -116,17 +117,17 @@ DIALECTS: dict[str, Dialect] = {
             poll_wait_ms=11_000,
             offset_reset="earliest",
             json_format="binary",
-            codes=((40901, 40903),),
             record_codes=(1, 2),
             record_errors=_KARAPACE_RECORD_ERRORS,
             refused_status=422,
             too_large_refuses=False,
-            sparse_entries=True,
+            sparse=True,
             wrong_type_status=400,
             conversion=(400, 400),
             unreadable_code=422,
             unreadable="{field} deserialization error for format {format}: ",
             messages=_KARAPACE_MESSAGES,
+            mixed_subscription=_KARAPACE_MIXED_SUBSCRIPTION,
             health=True,
         ),
         Dialect(

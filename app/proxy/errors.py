@@ -17,9 +17,8 @@ PARTITION_NOT_FOUND = 40402
 # Also an unknown topic on GET /topics/{topic}.
 INSTANCE_NOT_FOUND = 40403
 FORMAT_MISMATCH = 40601
-# Topics, a pattern and assigned partitions exclude each other.
-ALREADY_SUBSCRIBED = 40901
 INSTANCE_EXISTS = 40902
+# Also topics, a pattern and assigned partitions beside each other.
 ILLEGAL_STATE = 40903
 UNPROCESSABLE = 422
 KEY_SCHEMA_MISSING = 42201

@@ -32,8 +32,8 @@ _REFUSALS: dict[int, tuple[str, int, str]] = {
     ),
     408: ("The request took too long to arrive.", 408, "The body was not complete after 60 s."),
     409: (
-        "40901: topics, a pattern and assigned partitions exclude each other. 40902: an instance of that name is "
-        "there. 40903: the instance is not in a state for it.",
+        "40902: an instance of that name is there. 40903: the instance is not in a state for it; topics, a pattern "
+        "and assigned partitions exclude each other.",
         40902,
         "There is a consumer 'reader-1' in the group 'billing'.",
     ),

@@ -181,7 +181,7 @@ class ProduceRoutes:
     def _answer(self, results: Sequence[ProduceResult], media_type: bytes) -> Answer:
         if any(result.error is not None for result in results):
             return Answer(self._dialect.refused_status, _encode(self._with_refusals(results)), media_type)
-        nulls = "" if self._dialect.sparse_entries else ',"error_code":null,"error":null'
+        nulls = "" if self._dialect.sparse else ',"error_code":null,"error":null'
         entries = ",".join([f'{{"partition":{r.partition},"offset":{r.offset}{nulls}}}' for r in results])
         body = f'{{"offsets":[{entries}],"key_schema_id":null,"value_schema_id":null}}'
         return Answer(200, body.encode(), media_type)
@@ -198,7 +198,7 @@ class ProduceRoutes:
 
     def _entry(self, result: ProduceResult) -> PartitionOffset:
         """The entry of one record among others, of which some were refused."""
-        absent = UNSET if self._dialect.sparse_entries else None
+        absent = UNSET if self._dialect.sparse else None
         if result.error is None:
             return PartitionOffset(result.partition, result.offset, absent, absent)
         code = code_of_record(result.error, self._dialect.record_codes)

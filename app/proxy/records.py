@@ -82,9 +82,14 @@ class Embedder:
                     self._dialect.unreadable_code,
                 )
             timestamp = None if record.timestamp == NO_TIMESTAMP else record.timestamp
-            headers = [self._header(name, data) for name, data in record.headers]
+            headers = self._headers(record)
             shown.append(ConsumerRecord(topic, key, value, partition, record.offset, timestamp, headers))
         return shown, None
+
+    def _headers(self, record: Record) -> list[ProxyHeader] | msgspec.UnsetType:
+        if not record.headers and self._dialect.sparse:
+            return msgspec.UNSET
+        return [self._header(name, data) for name, data in record.headers]
 
     def _header(self, name: str, data: bytes | None) -> ProxyHeader:
         value = None if data is None else _base64(data)

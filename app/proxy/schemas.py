@@ -138,7 +138,7 @@ class ConsumerRecord(Struct, gc=False):
     partition: int
     offset: int
     timestamp: Annotated[int | None, Meta(description="Milliseconds since 1970.")]
-    headers: list[ProxyHeader]
+    headers: list[ProxyHeader] | UnsetType
 
 
 # --- consumers ----------------------------------------------------------------------------------------------

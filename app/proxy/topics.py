@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,10}")
 def partition_number(text: str) -> int:
     """A partition in a path. What is no number names nothing: 404, as for any path that is not there."""
     if not _NUMBER.fullmatch(text):
-        raise ProxyError(404, 404, f"HTTP 404 Not Found: {text[:60]!r} is no partition.")
+        raise ProxyError(404, 404, f"HTTP 404 Not Found: {text[:60]!r} is no partition.", partition=text[:60])
     return int(text)
 
 

@@ -227,7 +227,7 @@ async def test_a_pattern_stands_for_the_topics_that_match(http: httpx.AsyncClien
         ({"topics": "t"}, 422, 422),
         ({"topics": [1]}, 422, 422),
         ({"topic_pattern": ["t"]}, 422, 422),
-        ({"topics": ["t"], "topic_pattern": "t"}, 409, 40901),
+        ({"topics": ["t"], "topic_pattern": "t"}, 409, 40903),
         ({"topics": ["no good"]}, 422, 40002),
         ({"topics": [".."]}, 422, 40002),
         ({"topic_pattern": "("}, 422, 40002),
@@ -249,9 +249,10 @@ async def test_topics_and_partitions_exclude_each_other(
     await subscribed.subscribe(topic)
     await assigned.assign((topic, 0))
     partitions = {"partitions": places((topic, 0))}
-    refused(await subscribed.call("POST", "assignments", partitions), 409, 40901)
-    refused(await assigned.call("POST", "subscription", {"topics": [topic]}), 409, 40901)
-    refused(await assigned.call("POST", "subscription", {"topic_pattern": "x"}), 409, 40901)
+    words = "Subscription to topics, partitions and pattern are mutually exclusive"
+    refused(await subscribed.call("POST", "assignments", partitions), 409, 40903, words)
+    refused(await assigned.call("POST", "subscription", {"topics": [topic]}), 409, 40903)
+    refused(await assigned.call("POST", "subscription", {"topic_pattern": "x"}), 409, 40903)
     await assigned.done("DELETE", "subscription")
     await assigned.subscribe(topic)
 

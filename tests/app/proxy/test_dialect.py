@@ -24,8 +24,6 @@ def test_confluent_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("confluent", (40901, 409), 40901),
-        ("karapace", (40901, 409), 40903),
         ("karapace", (40401, 404), 40401),
         ("strimzi", (40401, 404), 404),
         ("redpanda", (42203, 422), 42203),

@@ -117,6 +117,7 @@ async def test_a_record_that_is_too_large_is_422_with_the_text_of_kafka(
         ("/topics/fooo/partitions/0/records", 40401, "Topic fooo not found"),
         ("/topics/known/partitions/10", 40402, "Partition 10 not found"),
         ("/topics/known/partitions/10/offsets", 40402, "Partition 10 not found"),
+        ("/topics/known/partitions/foo/offsets", 404, "Partition foo not found"),
     ],
 )
 async def test_what_is_not_found_is_named(
@@ -169,6 +170,19 @@ async def test_a_record_that_cannot_be_shown_says_of_which_format(
     assert len(await instance.read("timeout=0")) == 1
     message = refused(await instance.call("GET", "records"), 422, 422, "offset 1")
     assert message.startswith(f"value deserialization error for format {format_name}: ")
+
+
+async def test_a_record_has_the_member_headers_only_if_it_has_headers(
+    http: httpx.AsyncClient, group: Group, topic: str
+) -> None:
+    headers = [{"name": "trace", "value": "YWJj"}, {"name": "none", "value": None}]
+    body = {"records": [{"value": 1, "headers": headers}, {"value": 2}]}
+    assert (await post(http, f"/topics/{topic}", body)).status_code == 200
+    instance = await group.create(format="json")
+    await instance.assign((topic, 0))
+    first, second = await instance.read("timeout=0")
+    assert first["headers"] == headers
+    assert set(second) == {"topic", "partition", "offset", "timestamp", "key", "value"}
 
 
 # --- health -------------------------------------------------------------------------------------------------

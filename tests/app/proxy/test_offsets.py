@@ -266,10 +266,10 @@ async def test_a_seek_that_makes_no_sense_is_refused(group: Group, refused: Refu
 @pytest.mark.parametrize(
     ("dialect", "stored", "status", "seek", "mixed", "start", "auto_commit"),
     [
-        ("confluent", 2, 200, (409, 40903), 40901, "latest", True),
+        ("confluent", 2, 200, (409, 40903), 40903, "latest", True),
         ("karapace", 2, 204, (409, 40903), 40903, "earliest", True),
         ("strimzi", 1, 204, (404, 404), 409, "latest", True),
-        ("redpanda", 1, 204, (409, 40903), 40901, "earliest", False),
+        ("redpanda", 1, 204, (409, 40903), 40903, "earliest", False),
     ],
 )
 async def test_commits_and_seeks_are_those_of_the_dialect(
