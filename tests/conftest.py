@@ -73,6 +73,11 @@ def netcat_path() -> str | None:
     return shutil.which("nc.openbsd")
 
 
+def openssl_path() -> str | None:
+    """The openssl command, by which tests make certificates."""
+    return shutil.which("openssl")
+
+
 def chromium_path() -> str | None:
     """The Chromium browser, where it and the driver that belongs to it are installed."""
     return shutil.which("chromium") if shutil.which("chromedriver") else None
@@ -113,7 +118,7 @@ CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "netcat": netcat_path,
     "chromium": chromium_path, "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
-    "zookeeper": zookeeper_path, "strace": strace_path, "kafka": kafka_path,
+    "zookeeper": zookeeper_path, "strace": strace_path, "kafka": kafka_path, "openssl": openssl_path,
 }  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 """One command that tests everything: `python3 tests/run.py [--tests-only] [pytest arguments]`.
 
 It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
-fetches the clients that the tests drive (kcat, netcat, strace and Chromium from the system's packages when root,
-kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), runs every check that a
-machine can make, then pytest. With CI=true a missing client is a failure; on a machine where it cannot be installed
+fetches the clients that the tests drive (kcat, netcat, openssl, strace and Chromium from the system's packages when
+root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), runs every check that
+a machine can make, then pytest. With CI=true a missing client is a failure; on a machine where it cannot be installed
 its tests are skipped, and the summary says so.
 """
 
@@ -136,6 +136,11 @@ def install_curl() -> bool:
     return shutil.which("curl") is not None or apt_install("curl", "ca-certificates")
 
 
+def install_openssl() -> bool:
+    """The openssl command, by which tests make certificates, from the system's packages."""
+    return shutil.which("openssl") is not None or apt_install("openssl")
+
+
 def install_netcat() -> bool:
     """netcat as OpenBSD has it, from the system's packages."""
     return shutil.which("nc.openbsd") is not None or apt_install("netcat-openbsd")
@@ -244,6 +249,7 @@ def install_clients() -> None:
             ("kcat", install_kcat),
             ("curl", install_curl),
             ("netcat", install_netcat),
+            ("openssl", install_openssl),
             ("chromium", install_chromium),
             ("kafkajs", install_kafkajs),
             ("zookeeper", install_zookeeper),

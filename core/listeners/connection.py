@@ -453,8 +453,9 @@ class Connection(asyncio.BufferedProtocol):
             while self._out and room > 0:
                 piece = self._out.popleft()
                 if isinstance(piece, FileSlice):
-                    if piece.length >= _DIRECT_BYTES and self._transport.get_write_buffer_size() == 0:
-                        left = self._send_directly(ready, piece)
+                    target = self._plain_socket() if piece.length >= _DIRECT_BYTES else None
+                    if target is not None and self._transport.get_write_buffer_size() == 0:
+                        left = self._send_directly(target, ready, piece)
                         if left is None:
                             return
                         ready = []
@@ -483,16 +484,25 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._set_deadline(config.idle_timeout_ms)
 
+    def _plain_socket(self) -> int | None:
+        """Return the descriptor to write to past the transport; None under TLS, where that would be plain text."""
+        assert self._transport is not None
+        look_up = self._transport.get_extra_info
+        if look_up("sslcontext") is not None or look_up("ssl_object") is not None:
+            return None
+        sock = look_up("socket")
+        return None if sock is None else int(sock.fileno())
+
     def _send_directly(
-        self, before: list[bytes | bytearray | memoryview], piece: FileSlice
+        self, target: int, before: list[bytes | bytearray | memoryview], piece: FileSlice
     ) -> FileSlice | None:
         """Send file bytes without reading them, as far as the socket takes them; what is left of them.
 
-        The transport's buffer must be empty, or the order would be lost. A third of the processor time of
-        reading and writing. None when the connection is over.
+        `target` is the descriptor of a socket without TLS: see `_plain_socket`. The transport's buffer must be
+        empty, or the order would be lost. A third of the processor time of reading and writing. None when the
+        connection is over.
         """
         assert self._transport is not None
-        target = self._transport.get_extra_info("socket").fileno()
         position, end = piece.position, piece.position + piece.length
         try:
             while before:
