@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from core.broker.broker import Broker
 from core.clock import Clock
-from core.config import Config, Endpoint
+from core.config import Config
 from core.counters import DoorLoad
 from core.errors import StartupError
 from core.listeners.acceptor import Acceptor, Door
@@ -117,7 +117,7 @@ class Server:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
         self.broker = Broker(config, clock or Clock())
-        self.endpoints: list[Endpoint] = []
+        self.endpoints = self.broker.endpoints
         self._directory = DataDirectory(Path(config.data_dir))
         self._acceptors: list[Acceptor] = []
         self._zookeeper: ZooKeeperRegistry | None = None

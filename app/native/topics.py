@@ -52,6 +52,8 @@ TopicName = Annotated[
 IfMatch = Annotated[
     str | None, Header(description="The ETag of the version that the change is meant for; else 412.")
 ]
+# The levels of the broker's own settings are one here.
+_SOURCES = {"topic": "topic", "default": "default"}
 _NAMED_TIMES = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 
 
@@ -310,10 +312,10 @@ def _detail(broker: Broker, info: TopicInfo, response: Response) -> TopicDetail:
         )
     configs = {
         one.name: ConfigDetail(
-            value=one.value,
-            source=one.source,
-            type=one.definition.type,
-            doc=one.definition.doc,
+            value=one.value or "",
+            source=_SOURCES.get(one.source, "broker"),
+            type=one.type,
+            doc=one.doc,
         )
         for one in broker.describe_configs(info.name)
     }

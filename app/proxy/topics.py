@@ -67,7 +67,7 @@ class TopicRoutes:
             info = broker.topic(segments[1])
         except BrokerError:
             raise topic_not_found(segments[1], INSTANCE_NOT_FOUND) from None
-        configs = {name: value for name, value, _ in broker.effective_configs(info)}
+        configs = {one.name: one.value or "" for one in broker.effective_configs(info)}
         return json_answer(request, TopicMetadata(info.name, configs, self._partitions(info.partitions)))
 
     async def partitions(self, request: Request, segments: list[str]) -> Answer:

@@ -25,6 +25,7 @@ from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log
 from core.log.manager import LogManager
+from core.metadata.broker_configs import load_broker_configs
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.records.partitioner import StickyPartitions
@@ -74,6 +75,7 @@ class Broker(RoleVerbs):
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
         self._next_producer_id = self._first_producer_id(settings)
+        self.broker_configs.load(await self.store.read(load_broker_configs))
         for row in await self.store.read(load_topics):
             self._put(self._info(row))
         held = [
@@ -171,6 +173,7 @@ class Broker(RoleVerbs):
         """The store has got topics from another broker: make them so here."""
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
+        self.broker_configs.load(await self.store.read(load_broker_configs))
         stored = {row.name: self._info(row) for row in await self.store.read(load_topics)}
         for before in list(self._topics.values()):
             after = stored.get(before.name)

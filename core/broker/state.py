@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping, ValuesView
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
+from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
 from core.broker.foreign_groups import ForeignGroups
 from core.broker.opened import OpenedBatches
 from core.broker.replicas import Replicas
 from core.clock import Clock
-from core.config import Config
+from core.config import Config, Endpoint
 from core.coordinator.producer_id import ProducerIds
 from core.errors import BrokerError, ErrorCode
 from core.log.manager import LogManager
@@ -27,6 +29,8 @@ from core.types import LogOffsets, TopicPartition
 if TYPE_CHECKING:
     from core.broker.cluster import Cluster
     from core.broker.metadata_log import MetadataLog
+
+log = logging.getLogger(__name__)
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -126,6 +130,8 @@ class BrokerState:
         self._topic_names: dict[UUID, str] = {}
         # Deleted topics whose files are out of the way, and of whom the store still says so.
         self._deleted: set[UUID] = set()
+        # The addresses that TCP listeners are really bound to.
+        self.endpoints: list[Endpoint] = []
         self._next_producer_id = 0
         # A number for each topic that is another one after every append to it and every change of it: whoever
         # reads all partitions of a topic knows by it whether there is anything to look for.
@@ -133,6 +139,7 @@ class BrokerState:
         self._touches = 0
         # Appends that were begun for clients which need no answer and may have gone; they end before the logs close.
         self.unattended: set[asyncio.Task[None]] = set()
+        self.broker_configs = BrokerConfigs(self)
 
     async def _reserve_producer_ids(self, count: int) -> int:
         raise NotImplementedError
@@ -199,6 +206,30 @@ class BrokerState:
             )
         return self.logs.get(topic_partition)
 
+    def topics_of_all(self) -> ValuesView[TopicInfo]:
+        """All topics, in no order."""
+        return self._topics.values()
+
+    def topic_config(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """The settings of a stored topic with the broker's defaults.
+
+        Where the defaults of today do not go together with what the topic has set itself, the topic's hold alone.
+        """
+        try:
+            return parse_topic_config(overrides, self.broker_configs.topic_defaults)
+        except BrokerError as error:
+            log.warning("topic %s: the broker's defaults do not hold for it: %s", name, error.message)
+            return parse_topic_config(overrides)
+
+    def configs_changed(self) -> None:
+        """The broker's defaults have changed: give them to the topics that do not set their own."""
+        for info in list(self._topics.values()):
+            config = self.topic_config(info.name, info.overrides)
+            if config != info.config:
+                self._topics[info.name] = replace(info, config=config)
+                self.logs.update_config(info.name, config)
+        self._metadata_changed()
+
     def _put(self, info: TopicInfo) -> None:
         self._topics[info.name] = info
         self._topic_names[info.topic_id] = info.name
@@ -223,7 +254,7 @@ class BrokerState:
             topic_id=row.topic_id,
             partitions=row.partitions,
             overrides=row.configs,
-            config=parse_topic_config(row.configs, self.config.topic_defaults),
+            config=self.topic_config(row.name, row.configs),
             created_ms=row.created_ms,
             version=row.version,
             replicas=row.replicas,

@@ -12,14 +12,15 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from core.broker.broker_configs import ConfigEntry
 from core.broker.state import BrokerState, TopicInfo
 from core.errors import BrokerError, ErrorCode
 from core.metadata.store import CARRY_OVER, Effect
 from core.metadata.topics import forget_deletions, note_deletion, put_topic, remove_topic
 from core.records.partitioner import StickyPartitions
-from core.topic_config import DEFINITIONS, Definition, definition, parse_topic_config
+from core.topic_config import definition, parse_topic_config
 from core.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -29,17 +30,6 @@ MIN_INSYNC = "min.insync.replicas"
 # Directories made in one turn of the event loop, at 0.1 ms each.
 _CREATED_AT_ONCE = 50
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One setting of a topic as it is in force, and where the value comes from."""
-
-    name: str
-    value: str
-    is_default: bool
-    source: str  # "topic", "broker" or "default"
-    definition: Definition
 
 
 def check_topic_name(name: str) -> None:
@@ -96,14 +86,14 @@ class TopicVerbs(BrokerState):
         self._check_partitions(count, 0)
         holders = self._assign(replication_factor, replicas)
         overrides = {key: value for key, value in (configs or {}).items() if value is not None}
-        if len(holders) > 1 and not {MIN_INSYNC} & {*overrides, *self.config.topic_defaults}:
+        if len(holders) > 1 and not {MIN_INSYNC} & {*overrides, *self.broker_configs.topic_defaults}:
             overrides[MIN_INSYNC] = str(len(holders) // 2 + 1)
         info = TopicInfo(
             name=name,
             topic_id=self.clock.uuid4(),
             partitions=count,
             overrides=overrides,
-            config=parse_topic_config(overrides, self.config.topic_defaults),
+            config=parse_topic_config(overrides, self.broker_configs.topic_defaults),
             created_ms=self.clock.wall_ms(),
             version=1,
             replicas=holders,
@@ -194,7 +184,7 @@ class TopicVerbs(BrokerState):
         changed = replace(
             info,
             overrides=overrides,
-            config=parse_topic_config(overrides, self.config.topic_defaults),
+            config=parse_topic_config(overrides, self.broker_configs.topic_defaults),
             version=info.version + 1,
         )
         if not validate_only and overrides != info.overrides:
@@ -204,37 +194,11 @@ class TopicVerbs(BrokerState):
 
     def describe_configs(self, name: str) -> list[ConfigEntry]:
         """All settings of a topic, by name."""
-        info = self.topic(name)
-        return [
-            ConfigEntry(key, value, source != "topic", source, DEFINITIONS[key])
-            for key, value, source in self.effective_configs(info)
-        ]
+        return self.effective_configs(self.topic(name))
 
-    def effective_configs(self, info: TopicInfo) -> list[tuple[str, str, str]]:
-        """(name, value, source) of every setting, also of a topic that is not created yet."""
-        levels = (("topic", info.overrides), ("broker", self.config.topic_defaults))
-        effective: list[tuple[str, str, str]] = []
-        for key, one in sorted(DEFINITIONS.items()):
-            found = next(((key, values[key], source) for source, values in levels if key in values), None)
-            effective.append(found or (key, one.default, "default"))
-        return effective
-
-    def broker_configs(self) -> dict[str, str]:
-        """The broker's own settings under Kafka's names; read-only while it runs."""
-        config = self.config
-        return {
-            "auto.create.topics.enable": str(config.auto_create_topics).lower(),
-            "broker.id": str(config.broker_id),
-            "default.replication.factor": str(config.default_replication_factor),
-            "fetch.max.bytes": str(config.fetch_max_bytes),
-            "group.initial.rebalance.delay.ms": str(config.group_initial_rebalance_delay_ms),
-            "group.max.session.timeout.ms": str(config.group_max_session_timeout_ms),
-            "group.min.session.timeout.ms": str(config.group_min_session_timeout_ms),
-            "log.dirs": str(config.data_dir),
-            "num.partitions": str(config.default_partitions),
-            "offsets.retention.minutes": str(config.offsets_retention_ms // 60_000),
-            "socket.request.max.bytes": str(config.max_frame_bytes),
-        }
+    def effective_configs(self, info: TopicInfo) -> list[ConfigEntry]:
+        """All settings of a topic, by name; also of one that is not created yet."""
+        return self.broker_configs.of_topic(info.overrides)
 
     def _check_partitions(self, count: int, existing: int) -> None:
         limit = self.config.max_partitions_per_topic
@@ -314,6 +278,8 @@ class TopicVerbs(BrokerState):
 
     async def _adopt(self, before: TopicInfo | None, after: TopicInfo) -> None:
         """A topic is stored, new or changed: make what it needs here."""
+        # The broker's defaults may have changed while it was stored.
+        after = replace(after, config=self.topic_config(after.name, after.overrides))
         new = range(before.partitions if before else 0, after.partitions)
         if self.holds(after):
             for partition in new:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from core.errors import BrokerError
 from core.log import files
-from core.log.cleaner import CleanerPass, dirty_ratio
+from core.log.cleaner import CleanerPass, needs_compaction, roll_overdue
 from core.log.context import LogContext
 from core.log.directories import DELETE_SUFFIX
 from core.log.entry import LogEntry
@@ -147,13 +147,13 @@ class Background:
         if log.failure is None and not log.cleaning:
             apply_retention(log, self._time.now_ms())
             if log.config.compacted and not entry.uncleanable:
-                ratio = dirty_ratio(log, entry.cleaned_offset, self._time.now_ms())
-                if ratio > 0 and ratio >= self._context.config.compaction_min_dirty_ratio:
+                roll_overdue(log, self._time.now_ms())
+                if needs_compaction(log, entry.cleaned_offset, self._time.now_ms()):
                     self._dirty[tp] = None
-        silent_ms = self._context.config.producer_id_expiration_ms
+        silent_ms = self._context.producer_id_expiration_ms
         log.producers.expire(int(self._context.clock.monotonic() * 1000) - silent_ms)
         if not was_open and not log.unflushed and tp not in self._dirty:
-            entry.due_ms = next_check_ms(log)
+            entry.due_ms = next_check_ms(log, entry.cleaned_offset)
             entry.unload()
 
     # --- compaction ----------------------------------------------------------------------------------------

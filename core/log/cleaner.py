@@ -31,11 +31,12 @@ from core.log import files
 from core.log.context import LogContext
 from core.log.flush import Chore, FlushTask
 from core.log.log import Log
-from core.log.retention import newest_ms
+from core.log.retention import newest_ms, oldest_ms
 from core.log.segment import CLEANED_SUFFIX, INT32_MAX, LOG_SUFFIX, SWAP_SUFFIX, Segment, file_stem
 from core.records.batch import check_crc, read_header, read_records, rebuild_batch
 from core.records.header import LENGTH_OVERHEAD, BatchHeader
 from core.records.record import Record
+from core.topic_config import LONG_MAX
 
 if TYPE_CHECKING:
     from core.log.legacy_carry import Carrier
@@ -70,6 +71,27 @@ def dirty_ratio(log: Log, cleaned_offset: int, now_ms: int) -> float:
         return 0.0
     total = sum(s.size for s in log.segments.all if s.base_offset <= dirty[-1].base_offset)
     return sum(segment.size for segment in dirty) / total if total else 0.0
+
+
+def needs_compaction(log: Log, cleaned_offset: int, now_ms: int) -> bool:
+    """Return whether enough of the log is new, or some of it has waited for longer than max.compaction.lag.ms."""
+    ratio = dirty_ratio(log, cleaned_offset, now_ms)
+    if ratio == 0.0 or ratio >= log.config.min_cleanable_dirty_ratio:
+        return ratio > 0.0
+    since_ms = now_ms - log.config.max_compaction_lag_ms
+    return any(oldest_ms(segment) < since_ms for segment in dirty_segments(log, cleaned_offset, now_ms))
+
+
+def roll_overdue(log: Log, now_ms: int) -> None:
+    """Seal the active segment once its first record is older than max.compaction.lag.ms, so that it can be compacted.
+
+    Kafka does so with the next append (KIP-354); a topic that is at rest keeps the promise as well here. Raises
+    KAFKA_STORAGE_ERROR.
+    """
+    active = log.segments.active
+    lag_ms = log.config.max_compaction_lag_ms
+    if lag_ms < LONG_MAX and active.size and oldest_ms(active) < now_ms - lag_ms:
+        log.roll()
 
 
 class CleanerPass:

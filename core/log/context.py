@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
-from collections import deque
 from typing import TYPE_CHECKING
 
 from core.clock import Clock
 from core.config import Config
 from core.log.files import FilePool
 from core.log.legacy_views import LegacyViews
+from core.topic_config import TopicConfig
 
 if TYPE_CHECKING:
     from core.log.log import Log
@@ -27,33 +28,39 @@ class Trash:
 
     def __init__(self, delay_seconds: float) -> None:
         self._delay = delay_seconds
-        self._due: deque[tuple[float, str]] = deque()
+        # A heap: the delays of topics differ.
+        self._due: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
         return len(self._due)
 
-    def add(self, path: str, now: float) -> None:
-        """Remove `path`, a file or a directory with all that is in it, after the delay. `now` is monotonic."""
-        self._due.append((now + self._delay, path))
+    def add(self, path: str, now: float, delay_seconds: float | None = None) -> None:
+        """Remove `path`, a file or a directory with all that is in it, after a delay. `now` is monotonic."""
+        heapq.heappush(self._due, (now + (self._delay if delay_seconds is None else delay_seconds), path))
 
     def take(self, now: float, limit: int) -> list[str]:
         """At most `limit` paths whose time has come; the caller removes them."""
         taken: list[str] = []
         while self._due and len(taken) < limit and self._due[0][0] <= now:
-            taken.append(self._due.popleft()[1])
+            taken.append(heapq.heappop(self._due)[1])
         return taken
 
 
 class LogContext:
     """The surroundings of a log."""
 
-    __slots__ = ("_complained", "_silent", "clock", "config", "dirty", "legacy", "pool", "touched", "trash")
+    __slots__ = (
+        "_complained", "_silent", "clock", "config", "dirty", "legacy", "pool", "producer_id_expiration_ms",
+        "touched", "trash",
+    )  # fmt: skip
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self.config = config
         self.clock = clock
         self.pool = FilePool(config.max_open_files)
         self.trash = Trash(config.file_delete_delay_ms / 1000)
+        # How long a log remembers a producer that does not write.
+        self.producer_id_expiration_ms = config.producer_id_expiration_ms
         # Logs that hold something which is not fsynced yet. A log enters and leaves it by itself.
         self.dirty: set[Log] = set()
         # Logs that were appended to since their indexes were last written, the longest waiting first.
@@ -63,6 +70,11 @@ class LogContext:
         # When a write error was last logged, in monotonic seconds, and how many were not since.
         self._complained = -COMPLAIN_SECONDS
         self._silent = 0
+
+    def jitter_ms(self, config: TopicConfig) -> int:
+        """Return by how much earlier than segment.ms the next segment is rolled: a random time."""
+        most = min(config.segment_jitter_ms, config.segment_ms)
+        return self.clock.randrange(most) if most else 0
 
     def forget(self, log: Log) -> None:
         """A log is closed, or no more."""

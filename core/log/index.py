@@ -52,6 +52,11 @@ class SparseIndex:
         """Entries, written or not."""
         return self._written + len(self._pending) // self.ENTRY.size
 
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return self.count * self.ENTRY.size
+
     def load(self) -> bool:
         """Take what the file holds. False if there is no file, or it cannot be an index of this kind.
 

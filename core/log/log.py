@@ -168,9 +168,10 @@ class Log:
         config = self.config
         if active.size and (
             active.size + size > config.segment_bytes
-            or max_timestamp - active.first_timestamp > config.segment_ms
+            or max_timestamp - active.age_from > config.roll_ms
             or last - active.base_offset > INT32_MAX
             or active.first_timestamp < 0
+            or active.full
         ):
             active = self._roll_if_due(size, last, max_timestamp)
         elif size > config.segment_bytes:
@@ -202,17 +203,18 @@ class Log:
         return AppendResult(known.base_offset, known.last_offset, time, self._start, duplicate=True)
 
     def _roll_if_due(self, size: int, last_offset: int, max_timestamp: int) -> Segment:
-        """The segment for a batch, a new one if the active one is too large or too old for it."""
+        """The segment for a batch, a new one if the active one is too large, too old or has a full index."""
         active, config = self._segments.active, self.config
         if size > config.segment_bytes:
             raise self._too_large(size)
-        if active.size + size <= config.segment_bytes and last_offset - active.base_offset <= INT32_MAX:
+        fits = active.size + size <= config.segment_bytes and last_offset - active.base_offset <= INT32_MAX
+        if fits and not active.full:
             # Age: by the batches' own time, or by ours where the first batch has none, as Kafka does.
             if active.first_timestamp >= 0:
-                age = max_timestamp - active.first_timestamp
+                age = max_timestamp - active.age_from
             else:
                 age = self._context.clock.wall_ms() - active.created_ms
-            if age <= config.segment_ms:
+            if age <= config.roll_ms:
                 return active
         self.roll()
         return self._segments.active
@@ -243,9 +245,11 @@ class Log:
             context.pool,
             self.directory,
             base_offset,
-            interval=context.config.index_interval_bytes,
+            interval=self.config.index_interval_bytes,
             created_ms=context.clock.wall_ms(),
             size=size,
+            index_bytes=self.config.segment_index_bytes,
+            jitter_ms=context.jitter_ms(self.config),
         )
 
     def _assign_epoch(self, epoch: int) -> None:
@@ -451,11 +455,11 @@ class Log:
     def _remove_files(self, segment: Segment) -> None:
         """Take a segment's files out of the log's sight. Raises OSError."""
         segment.close()
-        now = self._context.clock.monotonic()
+        now, delay = self._context.clock.monotonic(), self.config.file_delete_delay_ms / 1000
         for path in [*segment.sidecars(), *segment.paths()]:
             with contextlib.suppress(FileNotFoundError):
                 files.rename(path, path + DELETED_SUFFIX)
-                self._context.trash.add(path + DELETED_SUFFIX, now)
+                self._context.trash.add(path + DELETED_SUFFIX, now, delay)
 
     def swap_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Put the compacted segment `new` in the place of `old`; its log is there as a durable .swap file.

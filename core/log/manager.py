@@ -182,6 +182,15 @@ class LogManager:
         return entry.log or self._open(tp, entry)
 
     @property
+    def producer_id_expiration_ms(self) -> int:
+        """How long logs remember a producer that does not write; may be changed at any time."""
+        return self._context.producer_id_expiration_ms
+
+    @producer_id_expiration_ms.setter
+    def producer_id_expiration_ms(self, value: int) -> None:
+        self._context.producer_id_expiration_ms = value
+
+    @property
     def legacy(self) -> LegacyViews:
         """How Kafka 0.7 sees the logs."""
         return self._context.legacy
@@ -262,7 +271,7 @@ class LogManager:
             self._background.forget(entry)
             if entry.log is not None:
                 entry.log.abandon()
-            if not self._discard(str(tp)):
+            if not self._discard(str(tp), entry.config.file_delete_delay_ms / 1000):
                 self._deleted.add(entry.topic_id)
         if gone:
             # A topic of the same name must not inherit the offsets of this one.
@@ -284,7 +293,7 @@ class LogManager:
         else:
             logger.warning("%s %s; as its topic was not deleted, its records are kept in %s", path, why, kept)
 
-    def _discard(self, name: str) -> bool:
+    def _discard(self, name: str, delay_seconds: float | None = None) -> bool:
         """Move a partition's directory out of the way, and out of the data directory a little later."""
         target = f"{self._root}/{set_aside(name, self._clock.uuid4().hex, DELETE_SUFFIX)}"
         try:
@@ -294,7 +303,7 @@ class LogManager:
         except OSError as error:
             logger.error("%s cannot be removed: %s", name, error)
             return False
-        self._context.trash.add(target, self._clock.monotonic())
+        self._context.trash.add(target, self._clock.monotonic(), delay_seconds)
         return True
 
     def _path(self, tp: TopicPartition) -> str:

@@ -153,9 +153,11 @@ class _Opening:
             self._context.pool,
             self._directory,
             base_offset,
-            interval=self._context.config.index_interval_bytes,
+            interval=self._config.index_interval_bytes,
             created_ms=self._context.clock.wall_ms(),
             size=size,
+            index_bytes=self._config.segment_index_bytes,
+            jitter_ms=self._context.jitter_ms(self._config),
         )
 
     def _finish_swap(self, base: int, found: _Directory) -> None:

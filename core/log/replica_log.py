@@ -121,7 +121,9 @@ class ReplicaLog(Log):
         first, last = run[0], run[-1].last_offset
         active = self._segments.active
         if active.size and (
-            active.size + size > self.config.segment_bytes or last - active.base_offset > INT32_MAX
+            active.size + size > self.config.segment_bytes
+            or last - active.base_offset > INT32_MAX
+            or active.full
         ):
             self.roll()
             active = self._segments.active

@@ -11,6 +11,7 @@ from core.errors import BrokerError
 from core.log.files import modified
 from core.log.log import Log
 from core.log.segment import Segment
+from core.topic_config import LONG_MAX
 
 # A step of the wall clock by more than this is not believed at once.
 STEP_MS = 60_000
@@ -64,12 +65,21 @@ def apply_retention(log: Log, now_ms: int) -> None:
     log.remove_segments(count)
 
 
-def next_check_ms(log: Log) -> int:
-    """When retention can next have something to do if nothing is appended, in wall milliseconds."""
+def next_check_ms(log: Log, cleaned_offset: int) -> int:
+    """When retention or compaction can next have something to do if nothing is appended, in wall milliseconds.
+
+    `cleaned_offset` is the first offset that compaction has not seen.
+    """
+    due = NEVER
     oldest = log.segments.all[0]
-    if not log.config.deletes or log.config.retention_ms < 0 or oldest.size == 0:
-        return NEVER
-    return newest_ms(oldest) + log.config.retention_ms
+    if log.config.deletes and log.config.retention_ms >= 0 and oldest.size:
+        due = newest_ms(oldest) + log.config.retention_ms
+    if log.config.compacted and log.config.max_compaction_lag_ms < LONG_MAX:
+        segments = log.segments.all
+        new = [segment for segment in segments[log.segments.index_of(cleaned_offset) :] if segment.size]
+        if new and cleaned_offset < log.offsets.log_end_offset:
+            due = min(due, oldest_ms(new[0]) + log.config.max_compaction_lag_ms)
+    return due
 
 
 def newest_ms(segment: Segment) -> int:
@@ -81,6 +91,17 @@ def newest_ms(segment: Segment) -> int:
     if segment.max_timestamp < 0:
         return int(modified(segment.log.path) * 1000)
     return segment.max_timestamp
+
+
+def oldest_ms(segment: Segment) -> int:
+    """The time of a segment's first batch; that of its last write if its records have no time."""
+    try:
+        segment.load()
+    except (BrokerError, OSError):
+        return int(modified(segment.log.path) * 1000)
+    if segment.first_timestamp < 0:
+        return int(modified(segment.log.path) * 1000)
+    return segment.first_timestamp
 
 
 def _expired(log: Log, now_ms: int) -> int:

@@ -71,8 +71,9 @@ class Segment:
     """A run of batches from `base_offset` on. The log appends to its last one, the others are sealed."""
 
     __slots__ = (
-        "_hints", "_interval", "_loaded", "_reported", "base_offset", "created_ms", "damaged", "first_timestamp",
-        "log", "max_timestamp", "max_timestamp_offset", "offsets", "sealed", "since_entry", "size", "stem", "times",
+        "_hints", "_index_bytes", "_interval", "_jitter_ms", "_loaded", "_reported", "age_from", "base_offset",
+        "created_ms", "damaged", "first_timestamp", "full", "log", "max_timestamp", "max_timestamp_offset",
+        "offsets", "sealed", "since_entry", "size", "stem", "times",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +85,8 @@ class Segment:
         interval: int,
         created_ms: int,
         size: int = 0,
+        index_bytes: int = INT32_MAX,
+        jitter_ms: int = 0,
     ) -> None:
         self.base_offset = base_offset
         self.stem = file_stem(directory, base_offset)
@@ -95,15 +98,20 @@ class Segment:
         # Largest timestamp, and the last offset of the first batch that has it; valid once loaded.
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = -1
-        # The time from which the age of the segment counts (segment.ms): that of its first batch.
-        self.first_timestamp = NO_TIMESTAMP
+        # The time of its first batch, and that from which the age of the segment counts (segment.ms): earlier by
+        # a part of segment.jitter.ms, so that not all segments are rolled at once.
+        self.first_timestamp = self.age_from = NO_TIMESTAMP
+        self._jitter_ms = jitter_ms
         # Whether no batches come any more.
         self.sealed = False
         # Wall time at which the segment was begun, for batches without a time.
-        self.created_ms = created_ms
+        self.created_ms = created_ms - jitter_ms
         # Bytes since the batch that the last index entry names, that batch included.
         self.since_entry = 0
         self._interval = interval
+        # Whether one of the indexes has the size at which the segment is rolled (segment.index.bytes).
+        self.full = False
+        self._index_bytes = index_bytes
         self._hints: dict[int, int] = {}
         self._reported: set[int] = set()
         # Whether batches are missing below the place up to which the segment was loaded.
@@ -128,13 +136,20 @@ class Segment:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
         if position == 0:
-            self.first_timestamp = max_timestamp
+            self._begin_at(max_timestamp)
         since = self.since_entry
         if since > self._interval:
             self.offsets.add(last_offset - self.base_offset, position)
             self._note_time()
+            self._measure_indexes()
             since = 0
         self.since_entry = since + size
+
+    def _begin_at(self, timestamp: int) -> None:
+        self.first_timestamp, self.age_from = timestamp, timestamp - self._jitter_ms
+
+    def _measure_indexes(self) -> None:
+        self.full = max(self.offsets.size, self.times.size) >= self._index_bytes
 
     def _note_time(self) -> None:
         last = self.times.last
@@ -363,6 +378,7 @@ class Segment:
         if reached is None:
             reached = self._build(until, "an index is missing or does not fit")
         self._loaded = True
+        self._measure_indexes()
         if self.sealed and until == ALL:
             self.seal()
         self.times.close()
@@ -400,7 +416,7 @@ class Segment:
         self.since_entry = 0
         reached = self._take(position, until, indexed=last is not None)
         if self.size and until > self.base_offset:
-            self.first_timestamp = self.first_batch(0).max_timestamp
+            self._begin_at(self.first_batch(0).max_timestamp)
         return reached
 
     def _times_fit(self, anchor: int, *, whole: bool) -> bool:

@@ -27,7 +27,7 @@ APPLIED = "local.metadata.applied"
 LOCAL_PREFIX = "local."
 WHOLE = ""
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
-_OF_TOPICS = re.compile(r"\b(topics|settings)\b", re.IGNORECASE)
+_OF_TOPICS = re.compile(r"\b(topics|settings|broker_configs)\b", re.IGNORECASE)
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[tuple[str, list[list[Any]]]])
 

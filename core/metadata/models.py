@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_REVISION = "0005"
+SCHEMA_REVISION = "0006"
 
 metadata = MetaData()
 
@@ -33,6 +33,16 @@ topics = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("version", Integer, nullable=False),
     Column("replicas", Text, nullable=False, server_default="[]"),
+)
+
+# One row a setting of a broker that was changed at run time, under Kafka's name. `broker` is its number, or empty
+# for all brokers.
+broker_configs = Table(
+    "broker_configs",
+    metadata,
+    Column("broker", String(16), primary_key=True),
+    Column("name", String(249), primary_key=True),
+    Column("value", Text, nullable=False),
 )
 
 # One row a group that has had members. `empty_since_ms` is −1 while it has some.

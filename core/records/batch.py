@@ -191,15 +191,21 @@ def rebuild_batch(
 
 
 def recompress(
-    buffer: Buffer, position: int, header: BatchHeader, codec: int, *, max_bytes: int
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    codec: int,
+    *,
+    max_bytes: int,
+    level: int | None = None,
 ) -> bytearray:
-    """The same batch with its records compressed by `codec`; they are not looked at.
+    """The same batch with its records compressed by `codec`, at a level of it; they are not looked at.
 
     Raises BrokerError CORRUPT_MESSAGE when they cannot be decompressed, INVALID_RECORD above `max_bytes`.
     """
     out = bytearray(HEADER_SIZE)
     out += _decompressed(buffer, position, header, max_bytes)
-    return _seal(header, header.record_count, out, codec)
+    return _seal(header, header.record_count, out, codec, level)
 
 
 def read_records(
@@ -286,13 +292,15 @@ def _decompressed(buffer: Buffer, position: int, header: BatchHeader, max_bytes:
     return decompress(codec, body, max_bytes) if codec and body else body
 
 
-def _seal(header: tuple[int, ...], count: int, buffer: bytearray, codec: int) -> bytearray:
+def _seal(
+    header: tuple[int, ...], count: int, buffer: bytearray, codec: int, level: int | None = None
+) -> bytearray:
     """Compress what lies behind the first 61 bytes of `buffer`, and write the header over these.
 
     Length, magic, checksum, codec and record count are written as they are now, not as `header` has them.
     """
     if codec:
-        compressed = compress(codec, memoryview(buffer)[HEADER_SIZE:])
+        compressed = compress(codec, memoryview(buffer)[HEADER_SIZE:], level)
         buffer = bytearray(HEADER_SIZE)
         buffer += compressed
     size = len(buffer)

@@ -10,8 +10,8 @@ a bomb costs `_KEPT` bytes of memory, a real batch its own size. What each forma
               content size: Java's reader knows no others
     4 zstd    RFC 8878 frames, several behind one another, skippable ones too
 
-Levels are low: a broker compresses once and is waited for; level 9 costs ten to forty times as much for a few
-per cent. Functions here may be called from any thread.
+Levels are low unless a topic asks for another: a broker compresses once and is waited for; level 9 costs ten to
+forty times as much for a few per cent. Functions here may be called from any thread.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ _ZSTD_KEPT_WINDOW = 8 * 1024 * 1024
 
 _GZIP_LEVEL = 1
 _ZSTD_LEVEL = 1
+# Kafka's default level of lz4 is the fast mode, as its own writer has it; all others are of the high compression.
+_LZ4_FAST = 9
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -72,27 +74,38 @@ _RLE_BLOCK, _RESERVED_BLOCK = 1, 3
 _zstd = threading.local()
 
 
-def compress(codec: int, data: Buffer) -> bytes:
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """`data` compressed with the codec of this number (1–4), as the Java client's readers take it.
 
-    Raises BrokerError UNSUPPORTED_COMPRESSION_TYPE for another number.
+    `level` is one of Kafka's topic settings compression.*.level (KIP-390); None is a low one. Raises BrokerError
+    UNSUPPORTED_COMPRESSION_TYPE for another number.
     """
     if codec == GZIP:
-        compressor = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WRAPPER)
+        compressor = zlib.compressobj(_GZIP_LEVEL if level is None else level, wbits=_GZIP_WRAPPER)
         return compressor.compress(data) + compressor.flush()
     if codec == SNAPPY:
         return _compress_xerial(memoryview(data))
     if codec == LZ4:
         compressed: bytes = lz4_frame.compress(
-            data, block_size=lz4_frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+            data,
+            compression_level=0 if level in (None, _LZ4_FAST) else level,
+            block_size=lz4_frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            store_size=False,
         )
         return compressed
     if codec == ZSTD:
-        if not hasattr(_zstd, "compressor"):
-            _zstd.compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
-        result: bytes = _zstd.compressor.compress(data)
+        result: bytes = _zstd_compressor(_ZSTD_LEVEL if level is None else level).compress(data)
         return result
     raise _unknown(codec)
+
+
+def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
+    """This thread's compressor. One of a high level holds many megabytes, so only the last one is kept."""
+    if getattr(_zstd, "level", None) != level:
+        _zstd.level, _zstd.compressor = level, zstandard.ZstdCompressor(level=level)
+    compressor: zstandard.ZstdCompressor = _zstd.compressor
+    return compressor
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:

@@ -95,7 +95,8 @@ def validate_produce(
     if config.compression_type != "producer":
         codec = CODECS[config.compression_type]
         if codec != header.codec:
-            buffer = recompress(records, 0, header, codec, max_bytes=max_decompressed_bytes)
+            level = config.compression_level
+            buffer = recompress(records, 0, header, codec, max_bytes=max_decompressed_bytes, level=level)
             header = read_header(buffer)
             check_size(header.size, config)
     if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):

@@ -34,8 +34,10 @@ BIG = os.environ.get("SLUICE_LONG_TESTS") == "1"
 PLAIN = TopicPartition("plain", 0)
 COMPACT = TopicPartition("compact", 1)
 CONFIGS = {
-    "plain": TopicConfig(segment_bytes=500, retention_bytes=1500, retention_ms=-1),
-    "compact": TopicConfig(segment_bytes=500, cleanup_policy=frozenset({"compact"})),
+    "plain": TopicConfig(segment_bytes=500, retention_bytes=1500, retention_ms=-1, index_interval_bytes=150),
+    "compact": TopicConfig(
+        segment_bytes=500, cleanup_policy=frozenset({"compact"}), index_interval_bytes=150
+    ),
 }
 
 
@@ -63,9 +65,7 @@ class Life:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.clock = ManualClock()
-        self.settings = Config(
-            index_interval_bytes=150, compaction_step_bytes=400, retention_check_interval_ms=5000
-        )
+        self.settings = Config(compaction_step_bytes=400, retention_check_interval_ms=5000)
         self.topics: dict[TopicPartition, uuid.UUID] = {}
         self.deleted: set[uuid.UUID] = set()
         self.promises: dict[TopicPartition, Promises] = {}
@@ -319,8 +319,9 @@ def test_the_disk_may_refuse_each_write_and_recover(
 
 
 def test_a_clean_stop_on_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, config in list(CONFIGS.items()):
+        monkeypatch.setitem(CONFIGS, name, replace(config, index_interval_bytes=50))
     life = Life(tmp_path / "life")
-    life.settings = replace(life.settings, index_interval_bytes=50)
     life.start()
     life.live()
     with Disk(monkeypatch).failing(errno.ENOSPC, "write", "pwrite", "open_file"):

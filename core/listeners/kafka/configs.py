@@ -1,12 +1,28 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the settings of topics, and the broker's to read."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the settings of topics, brokers and loggers.
+
+    resource      described                                  changed
+    2   topic     all settings, and older ones that are set  all settings
+    4   broker    what has an equivalent here                the defaults of topics and a few others
+    8   loggers   Python's loggers of this process           their levels, until a restart
+    16  metrics   nothing: no client is asked for metrics    refused
+    32  group     nothing: groups have none of their own     refused
+
+The broker without a name is all brokers: it has what was set at run time for all of them.
+Refusals have Kafka's codes and words. Sources: KIP-133, -226, -339, -412, -569.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.broker.topics import ConfigEntry
+from core.broker.broker_configs import CLUSTER, DYNAMIC, ConfigEntry
+from core.broker.topics import check_topic_name
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.loggers import describe_loggers, set_levels
 from core.listeners.kafka.topics import CONFIG_SOURCES
 from core.protocol.messages import alter_configs as alter
 from core.protocol.messages import incremental_alter_configs as incremental
@@ -18,171 +34,268 @@ from core.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from core.topic_config import DEFINITIONS, Definition, list_items
 
 if TYPE_CHECKING:
     from core.listeners.kafka.door import KafkaSession
 
-_TOPIC, _BROKER = 2, 4
+_TOPIC, _BROKER, _LOGGER, _METRICS, _GROUP = 2, 4, 8, 16, 32
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+_OPERATIONS = {_SET: "SET", _DELETE: "DELETE", _APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
 _TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7}
-_STATIC_BROKER = 4
+_UNKNOWN_TYPE = 0
+
+Changes = Mapping[str, str | None]
+
+
+# --- describe -----------------------------------------------------------------------------------------------
 
 
 def describe_configs(session: KafkaSession, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """All settings of each topic or of the broker, or those named, with their source."""
+    """Answer all settings of each resource, or those named, with their sources."""
     return DescribeConfigsResponse(results=[_describe(session, r, request) for r in request.resources])
 
 
 def _describe(
     session: KafkaSession, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
+    kind, name = resource.resource_type, resource.resource_name
     try:
-        if resource.resource_type == _TOPIC:
-            entries = session.broker.describe_configs(resource.resource_name)
-            configs = [_topic_entry(entry, request) for entry in entries]
-        else:
-            _check_broker(session, resource.resource_type, resource.resource_name)
-            configs = [
-                DescribeConfigsResourceResult(
-                    name, value, True, _STATIC_BROKER, False, False, config_type=_TYPES["STRING"]
-                )
-                for name, value in session.broker.broker_configs().items()
-            ]
+        configs = _described(session, kind, name, request)
     except BrokerError as error:
-        return DescribeConfigsResult(
-            error.code, error.message, resource.resource_type, resource.resource_name
-        )
+        return DescribeConfigsResult(error.code, error.message, kind, name)
     if resource.configuration_keys:
         wanted = set(resource.configuration_keys)
         configs = [c for c in configs if c.name in wanted]
-    return DescribeConfigsResult(0, None, resource.resource_type, resource.resource_name, configs)
+    return DescribeConfigsResult(0, None, kind, name, configs)
 
 
-def _topic_entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    source = CONFIG_SOURCES[entry.source]
+def _described(
+    session: KafkaSession, kind: int, name: str, request: DescribeConfigsRequest
+) -> list[DescribeConfigsResourceResult]:
+    broker = session.broker
+    if kind == _TOPIC:
+        check_topic_name(name)
+        return [_result(entry, request) for entry in broker.describe_configs(name)]
+    if kind == _BROKER:
+        configs = broker.broker_configs
+        if name == CLUSTER:
+            return [_result(entry, request) for entry in configs.of_cluster()]
+        _check_own(session, name, " or empty string")
+        listeners = [one for one in broker.endpoints if one.scheme == "kafka"] or [session.door.endpoint]
+        return [_result(entry, request) for entry in configs.of_broker(listeners, session.advertised)]
+    if kind == _LOGGER:
+        _require_name(name, "Broker id")
+        _check_own(session, name, "")
+        source = CONFIG_SOURCES["logger"]
+        return [
+            DescribeConfigsResourceResult(logger, level, False, source, config_type=_UNKNOWN_TYPE)
+            for logger, level in describe_loggers().items()
+        ]
+    if kind == _METRICS:
+        _require_name(name, "Client metrics subscription name")
+        return []
+    if kind == _GROUP:
+        _require_name(name, "Group name")
+        return []
+    raise _unknown_resource(kind)
+
+
+def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = []
     if request.include_synonyms:
-        synonyms.append(DescribeConfigsSynonym(entry.name, entry.value, source))
-        if entry.source != "default":
-            default = DescribeConfigsSynonym(entry.name, entry.definition.default, CONFIG_SOURCES["default"])
-            synonyms.append(default)
+        synonyms = [DescribeConfigsSynonym(s.name, s.value, CONFIG_SOURCES[s.source]) for s in entry.synonyms]
     return DescribeConfigsResourceResult(
         entry.name,
         entry.value,
-        False,
-        source,
-        entry.is_default,
+        entry.read_only,
+        CONFIG_SOURCES[entry.source],
+        entry.source == "default",
         False,
         synonyms,
-        _TYPES[entry.definition.type],
-        entry.definition.doc if request.include_documentation else None,
+        _TYPES[entry.type],
+        entry.doc if request.include_documentation else None,
     )
 
 
-def _check_broker(session: KafkaSession, resource_type: int, name: str) -> None:
-    if resource_type != _BROKER:
+# --- change -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """What can be changed of one resource.
+
+    `current` is what it has set itself, `in_force` what lists are appended to; `alter` is the verb that changes it.
+    """
+
+    current: Mapping[str, str]
+    in_force: Mapping[str, str]
+    definitions: Mapping[str, Definition]
+    alter: Callable[[Changes, bool], Awaitable[None]]
+
+
+def _resource(session: KafkaSession, kind: int, name: str) -> _Resource:
+    broker = session.broker
+    if kind == _TOPIC:
+        if not name:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+
+        async def alter_topic(changes: Changes, validate_only: bool) -> None:
+            await broker.alter_configs(name, changes, validate_only=validate_only)
+
+        own = broker.topic(name).overrides
+        return _Resource(own, {**broker.broker_configs.topic_defaults, **own}, DEFINITIONS, alter_topic)
+    if kind == _BROKER:
+
+        async def alter_broker(changes: Changes, validate_only: bool) -> None:
+            await broker.broker_configs.alter(name, changes, validate_only=validate_only)
+
+        own = broker.broker_configs.dynamic(name)
+        return _Resource(own, own, DYNAMIC, alter_broker)
+    if kind == _GROUP:
+        raise BrokerError(
+            ErrorCode.INVALID_CONFIG, "Groups have no settings of their own here; the broker's hold for all."
+        )
+    if kind == _METRICS:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
-            f"Resource type {resource_type} has no settings here; 2 is a topic, 4 a broker.",
+            "This broker does not ask clients for metrics; there is nothing to set.",
         )
-    if name not in ("", str(session.broker.config.broker_id)):
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST,
-            f"There is no broker {name!r}; it is {session.broker.config.broker_id}.",
-        )
+    raise _unknown_resource(kind)
 
 
 async def alter_configs(
     session: KafkaSession, request: alter.AlterConfigsRequest
 ) -> alter.AlterConfigsResponse:
-    """Replace all overrides of each topic by those given."""
+    """Replace all that each resource has set itself by what is given."""
     responses = []
-    for resource in request.resources:
+    repeated = _repeated(request.resources)
+    for one in request.resources:
         code, message = ErrorCode.NONE, None
+        kind, name = one.resource_type, one.resource_name
         try:
-            _check_topic(resource.resource_type)
-            given: dict[str, str | None] = {c.name: c.value for c in resource.configs}
-            reset = dict.fromkeys(session.broker.topic(resource.resource_name).overrides)
-            await session.broker.alter_configs(
-                resource.resource_name, {**reset, **given}, validate_only=request.validate_only
-            )
+            _require_once((kind, name), repeated)
+            _refuse_duplicates([c.name for c in one.configs])
+            resource = _resource(session, kind, name)
+            given = {c.name: _value(c.name, c.value) for c in one.configs}
+            await resource.alter({**dict.fromkeys(resource.current), **given}, request.validate_only)
         except BrokerError as error:
             code, message = error.code, error.message
-        responses.append(
-            alter.AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)
-        )
+        responses.append(alter.AlterConfigsResourceResponse(code, message, kind, name))
     return alter.AlterConfigsResponse(responses=responses)
 
 
 async def incremental_alter_configs(
     session: KafkaSession, request: incremental.IncrementalAlterConfigsRequest
 ) -> incremental.IncrementalAlterConfigsResponse:
-    """Set, delete, append to or subtract from single settings of each topic (KIP-339)."""
+    """Set, delete, append to or subtract from single settings of each resource (KIP-339)."""
     responses = []
-    for resource in request.resources:
+    repeated = _repeated(request.resources)
+    for one in request.resources:
         code, message = ErrorCode.NONE, None
+        kind, name = one.resource_type, one.resource_name
         try:
-            _check_topic(resource.resource_type)
-            current = {e.name: e for e in session.broker.describe_configs(resource.resource_name)}
-            changes: dict[str, str | None] = {}
-            for config in resource.configs:
-                if config.name in changes:
-                    raise BrokerError(
-                        ErrorCode.INVALID_REQUEST,
-                        f"Config {config.name!r} stands more than once for one topic.",
-                    )
-                changes[config.name] = _operate(config, current.get(config.name))
-            await session.broker.alter_configs(
-                resource.resource_name, changes, validate_only=request.validate_only
-            )
+            _require_once((kind, name), repeated)
+            _refuse_duplicates([c.name for c in one.configs])
+            if kind == _LOGGER:
+                _set_levels(session, name, one.configs, request.validate_only)
+            else:
+                resource = _resource(session, kind, name)
+                changes = {c.name: _operate(c, resource) for c in one.configs}
+                await resource.alter(changes, request.validate_only)
         except BrokerError as error:
             code, message = error.code, error.message
-        responses.append(
-            incremental.AlterConfigsResourceResponse(
-                code, message, resource.resource_type, resource.resource_name
-            )
-        )
+        responses.append(incremental.AlterConfigsResourceResponse(code, message, kind, name))
     return incremental.IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _operate(config: incremental.AlterableConfig, entry: ConfigEntry | None) -> str | None:
-    operation, value = config.config_operation, config.value
+def _operate(config: incremental.AlterableConfig, resource: _Resource) -> str | None:
+    """The new value of a setting; None to remove it."""
+    name, operation = config.name, config.config_operation
     if operation == _DELETE:
         return None
-    if value is None:
-        raise BrokerError(
-            ErrorCode.INVALID_CONFIG, f"Config {config.name!r} needs a value.", config=config.name
-        )
+    if operation not in _OPERATIONS:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+    value = _value(name, config.value)
     if operation == _SET:
         return value
-    if operation not in (_APPEND, _SUBTRACT):
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unknown operation {operation}; 0 sets, 1 deletes, 2 appends, 3 subtracts.",
-        )
-    if entry is not None and entry.definition.type != "LIST":
+    one = resource.definitions.get(name)
+    if one is not None and one.type != "LIST":
         raise BrokerError(
             ErrorCode.INVALID_CONFIG,
-            f"Config {config.name!r} is no list: it can be set or deleted, not appended to.",
-            config=config.name,
+            f"Can't {_OPERATIONS[operation]} to key {name} because its type is not LIST.",
+            config=name,
         )
-    items = [] if entry is None else _items(entry.value)
-    given = _items(value)
+    items = list_items(resource.in_force.get(name, one.default if one is not None else ""))
+    given = list_items(value)
     if operation == _APPEND:
         return ",".join([*items, *(i for i in given if i not in items)])
     return ",".join(i for i in items if i not in given)
 
 
-def _items(value: str) -> list[str]:
-    return [part.strip() for part in value.split(",") if part.strip()]
+def _set_levels(
+    session: KafkaSession, name: str, configs: Sequence[incremental.AlterableConfig], validate_only: bool
+) -> None:
+    """Set the levels of loggers of this broker (KIP-412); they hold until it is restarted."""
+    _check_own(session, name, "")
+    levels: dict[str, str | None] = {}
+    for config in configs:
+        operation = config.config_operation
+        if operation not in (_SET, _DELETE):
+            word = _OPERATIONS.get(operation, str(operation))
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"{word} operation is not allowed for the BROKER_LOGGER resource"
+            )
+        levels[config.name] = None if operation == _DELETE else _value(config.name, config.value)
+    set_levels(levels, validate_only=validate_only)
 
 
-def _check_topic(resource_type: int) -> None:
-    if resource_type != _TOPIC:
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST,
-            "Only the settings of topics (resource type 2) can be changed while the broker runs.",
-        )
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def _value(name: str, value: str | None) -> str:
+    if value is None:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}", config=name)
+    return value
+
+
+def _repeated(
+    resources: Sequence[alter.AlterConfigsResource | incremental.AlterConfigsResource],
+) -> set[tuple[int, str]]:
+    counted = Counter((one.resource_type, one.resource_name) for one in resources)
+    return {resource for resource, count in counted.items() if count > 1}
+
+
+def _require_once(resource: tuple[int, str], repeated: set[tuple[int, str]]) -> None:
+    if resource in repeated:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+def _refuse_duplicates(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def _check_own(session: KafkaSession, name: str, alternative: str) -> None:
+    """Raise INVALID_REQUEST unless `name` is the id of this broker: only it knows its own settings."""
+    own = session.broker.config.broker_id
+    if name == str(own):
+        return
+    if not name.removeprefix("-").isdecimal():
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name[:100]}")
+    raise BrokerError(
+        ErrorCode.INVALID_REQUEST,
+        f"Unexpected broker id, expected {own}{alternative}, but received {name[:100]}",
+    )
+
+
+def _require_name(name: str, what: str) -> None:
+    if not name:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
+
+
+def _unknown_resource(kind: int) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 
 HANDLERS = table(

@@ -47,8 +47,10 @@ from core.types import TopicPartition
 if TYPE_CHECKING:
     from core.listeners.kafka.door import KafkaSession
 
-CONFIG_SOURCES = {"topic": 1, "broker": 4, "default": 5}
-"""Where a config value comes from, as numbers of the protocol: dynamic topic, static broker, default."""
+CONFIG_SOURCES = {
+    "topic": 1, "dynamic_broker": 2, "dynamic_default": 3, "static": 4, "default": 5, "logger": 6,
+}  # fmt: skip
+"""Where a value comes from, by the levels of `core.broker.broker_configs`, as numbers of the protocol."""
 
 
 async def create_topics(session: KafkaSession, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -75,6 +77,11 @@ async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: b
     partitions, replicas = topic.num_partitions, None
     if topic.assignments:
         partitions, replicas = _assigned(topic)
+    null = [c.name for c in topic.configs if c.value is None]
+    if null:
+        raise BrokerError(
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(null)}"
+        )
     info = await session.broker.create_topic(
         topic.name,
         partitions=partitions,
@@ -84,8 +91,8 @@ async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: b
         validate_only=validate_only,
     )
     configs = [
-        CreatableTopicConfigs(name, value, False, CONFIG_SOURCES[source], False)
-        for name, value, source in session.broker.effective_configs(info)
+        CreatableTopicConfigs(one.name, one.value, False, CONFIG_SOURCES[one.source], False)
+        for one in session.broker.effective_configs(info)
     ]
     return CreatableTopicResult(
         info.name,

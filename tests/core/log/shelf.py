@@ -43,9 +43,9 @@ class Shelf:
         self.root = root
         self.directory = root / str(TP)
         self.clock = ManualClock()
-        self.settings = Config(index_interval_bytes=interval)
+        self.settings = Config()
         self.context = LogContext(self.settings, self.clock)
-        self.config = replace(TopicConfig(), **config)  # type: ignore[arg-type]
+        self.config = replace(TopicConfig(index_interval_bytes=interval), **config)  # type: ignore[arg-type]
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def open(
@@ -70,7 +70,7 @@ class Shelf:
 
     def copy(self, target: Path) -> Shelf:
         """The same files at another place."""
-        other = Shelf(target, interval=self.settings.index_interval_bytes)
+        other = Shelf(target)
         other.config = self.config
         shutil.rmtree(other.directory)
         shutil.copytree(self.directory, other.directory)

@@ -5,13 +5,21 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.log.cleaner import CleanerPass, dirty_ratio, dirty_segments, fingerprint
+from core.log.cleaner import (
+    CleanerPass,
+    dirty_ratio,
+    dirty_segments,
+    fingerprint,
+    needs_compaction,
+    roll_overdue,
+)
 from core.log.log import Log
 from core.records.batch import batches, check_crc
 from core.records.record import NewRecord, Record
@@ -436,3 +444,57 @@ def test_compaction_keeps_the_latest_value_of_each_key(
                 assert later == []
         now_ms += 2 * DAY
     assert [(r.offset, r.key, r.value) for r in read_all(shelf.open(compacted=cleaned))] == found
+
+
+# --- when a log is compacted (KIP-58, KIP-354) ------------------------------------------------------------------
+
+
+def test_the_share_at_which_a_log_is_compacted_is_the_topics(tmp_path: Path) -> None:
+    shelf = compacted(tmp_path)
+    log = ready(shelf)
+    end = clean(shelf, log)
+    for i in range(10):
+        put(log, ("new", f"{i}" * 40))
+    flush(log)
+    share = dirty_ratio(log, end, NOW)
+    log.config = replace(log.config, min_cleanable_dirty_ratio=share + 0.01)
+    assert not needs_compaction(log, end, NOW)
+    log.config = replace(log.config, min_cleanable_dirty_ratio=share)
+    assert needs_compaction(log, end, NOW)
+    log.config = replace(log.config, min_cleanable_dirty_ratio=0.0)
+    assert needs_compaction(log, end, NOW)
+    assert not needs_compaction(log, clean(shelf, log, end), NOW)
+
+
+def test_a_record_that_is_older_than_the_maximum_lag_is_compacted_whatever_the_share(tmp_path: Path) -> None:
+    shelf = compacted(tmp_path, min_cleanable_dirty_ratio=1.0)
+    log = ready(shelf)
+    end = clean(shelf, log)
+    for i in range(10):
+        put(log, ("new", f"{i}" * 40), now_ms=NOW)
+    flush(log)
+    log.config = replace(log.config, max_compaction_lag_ms=5000)
+    assert not needs_compaction(log, end, NOW + 5000)
+    assert needs_compaction(log, end, NOW + 5001)
+
+
+def test_the_active_segment_is_sealed_once_its_first_record_is_overdue(tmp_path: Path) -> None:
+    shelf = compacted(tmp_path, segment_bytes=100_000, max_compaction_lag_ms=5000)
+    log = shelf.open()
+    roll_overdue(log, NOW)
+    put(log, ("same", "a"), now_ms=NOW)
+    put(log, ("same", "b"), now_ms=NOW + 4000)
+    roll_overdue(log, NOW + 5000)
+    assert len(log.segments.all) == 1
+    roll_overdue(log, NOW + 5001)
+    assert [s.base_offset for s in log.segments.all] == [0, 2]
+    flush(log)
+    clean(shelf, log, now_ms=NOW + 5001)
+    assert [r.value for r in read_all(log)] == [b"b"]
+
+
+def test_an_append_seals_a_segment_whose_first_record_is_overdue(tmp_path: Path) -> None:
+    log = compacted(tmp_path, segment_bytes=100_000, max_compaction_lag_ms=5000).open()
+    for ms in (0, 5000, 5001):
+        put(log, ("same", "a"), now_ms=NOW + ms)
+    assert [s.base_offset for s in log.segments.all] == [0, 2]

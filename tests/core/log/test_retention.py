@@ -61,7 +61,7 @@ def test_an_empty_log_has_nothing_to_expire(tmp_path: Path) -> None:
     log = Shelf(tmp_path, retention_ms=1).open()
     apply_retention(log, NOW)
     assert bases(log) == [0]
-    assert next_check_ms(log) == NEVER
+    assert next_check_ms(log, 0) == NEVER
 
 
 @pytest.mark.parametrize("policy", [{"delete"}, {"compact", "delete"}, {"compact"}])
@@ -118,8 +118,16 @@ def test_what_delete_records_left_while_compaction_ran_goes_later(tmp_path: Path
 def test_the_next_check_is_when_the_oldest_segment_expires(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, segment_bytes=300, retention_ms=4500)
     log = filled(shelf)
-    assert next_check_ms(log) == NOW - 8000 + 4500
+    assert next_check_ms(log, 0) == NOW - 8000 + 4500
     flush(log)
+
+
+def test_the_next_check_of_a_compacted_log_is_when_its_records_are_overdue(tmp_path: Path) -> None:
+    policy = frozenset({"compact"})
+    log = filled(Shelf(tmp_path, segment_bytes=300, cleanup_policy=policy, max_compaction_lag_ms=7000))
+    assert next_check_ms(log, 0) == NOW - 9000 + 7000
+    assert next_check_ms(log, 4) == NOW - 5000 + 7000
+    assert next_check_ms(log, 10) == NEVER
 
 
 # --- the clock ---------------------------------------------------------------------------------------------

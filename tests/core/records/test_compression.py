@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import ErrorCode
-from core.records.compression import CODECS, compress, decompress
+from core.records.compression import CODECS, GZIP, LZ4, ZSTD, compress, decompress
 from tests.core.records.samples import LIMIT, peak_memory_growth, refusal
 
 REAL = (1, 2, 3, 4)
@@ -264,3 +264,23 @@ def test_what_is_allowed_takes_memory_for_itself_and_64_mib_more(codec: int) -> 
     )
     assert said == str(60 << 20)
     assert 50 << 20 <= grown <= 128 << 20  # pages that only ever held zeros need not be resident
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [(GZIP, (1, 6, 9, -1)), (LZ4, (9, 3, 12, 17)), (ZSTD, (-50, 1, 3, 19))]
+)
+def test_a_level_is_taken_and_all_of_them_are_read(codec: int, levels: tuple[int, ...]) -> None:
+    data = b"".join(f'{{"user": {i * 7919 % 1000}, "name": "n{i % 37}"}}'.encode() for i in range(3000))
+    sizes = []
+    for level in levels:
+        packed = compress(codec, data, level)
+        assert bytes(decompress(codec, packed, len(data))) == data
+        sizes.append(len(packed))
+    if codec == GZIP:
+        assert sizes[0] > sizes[1] > sizes[2]
+        assert sizes[3] == sizes[1], "-1 is zlib's own level, 6"
+    elif codec == LZ4:
+        # As in Kafka: the default, 9, is the fast mode.
+        assert sizes[0] == len(compress(codec, data)) > sizes[1] >= sizes[2] >= sizes[3]
+    else:
+        assert sizes[0] > sizes[1] > sizes[3]

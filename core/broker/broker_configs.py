@@ -1,0 +1,260 @@
+"""Settings of the broker under Kafka's names: what is in force, where it comes from, and what can be changed.
+
+Four levels, the first that has a value wins (KIP-226):
+
+    dynamic_broker    changed at run time for one broker
+    dynamic_default   changed at run time for all brokers
+    static            this process was started with it: a flag, the environment, SLUICE_TOPIC_DEFAULTS
+    default           of the program
+
+A topic's own settings win over all of them. The settings that can be changed at run time are the defaults of
+topics and a few others (`DYNAMIC`), the same as in Kafka. Changes are in SQLite and come back after a restart; in a
+cluster every broker has them. None of the settings is a secret, so none is sensitive.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from core.broker.fixed_configs import FIXED, WHOLE_UNITS
+from core.config import Config, Endpoint
+from core.errors import BrokerError, ErrorCode
+from core.metadata.broker_configs import put_broker_configs
+from core.metadata.store import CARRY_OVER
+from core.topic_config import DEFINITIONS, Definition, described, parse_topic_config
+
+if TYPE_CHECKING:
+    from core.broker.state import BrokerState
+
+log = logging.getLogger(__name__)
+
+# The name of the level that holds for all brokers.
+CLUSTER = ""
+PRODUCER_ID_EXPIRATION = "producer.id.expiration.ms"
+_DEFAULTS = Config()
+
+DYNAMIC: dict[str, Definition] = {
+    one.name: one
+    for one in (
+        *(replace(one, name=one.broker) for one in DEFINITIONS.values() if one.broker),
+        Definition(
+            PRODUCER_ID_EXPIRATION,
+            "INT",
+            str(_DEFAULTS.producer_id_expiration_ms),
+            "How long a partition remembers an idempotent producer that does not write.",
+            minimum=1,
+            broker=PRODUCER_ID_EXPIRATION,
+        ),
+    )
+}
+"""The settings of the broker that can be changed at run time, by name."""
+
+
+class Synonym(NamedTuple):
+    """A value that a setting has at one level, under the name that it has there."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting of a topic or of the broker as it is in force.
+
+    `source` is "topic" or one of the levels. `synonyms` are all values that it has, the one in force first.
+    """
+
+    name: str
+    value: str | None
+    source: str
+    type: str
+    doc: str
+    synonyms: tuple[Synonym, ...] = ()
+    read_only: bool = False
+
+
+class BrokerConfigs:
+    """The settings of this broker. Touched on the event loop only."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._static = _static_values(state.config)
+        # By broker, `CLUSTER` being all of them: the values that were set at run time.
+        self._dynamic: dict[str, dict[str, str]] = {}
+        self.topic_defaults: dict[str, str] = {}
+        self._take({})
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def dynamic(self, broker: str) -> dict[str, str]:
+        """Return what was set at run time for one broker, or for `CLUSTER`."""
+        return dict(self._dynamic.get(broker, {}))
+
+    def number(self, name: str) -> int:
+        """Return the value in force of a number in `DYNAMIC`."""
+        one = DYNAMIC[name]
+        found = self._chain(one)
+        return int(one.parse(found[0].value if found else one.default))
+
+    def of_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """Return all settings of a topic that sets `overrides` itself, by name."""
+        return [self._entry(one, overrides.get(one.name)) for one in described(overrides)]
+
+    def of_broker(self, endpoints: Sequence[Endpoint], advertised: Endpoint) -> list[ConfigEntry]:
+        """Return all settings of this broker, by name. `endpoints` are those of its Kafka listeners."""
+        config = self._state.config
+        addresses = {
+            "listeners": ",".join(f"PLAINTEXT://{_address(one)}" for one in endpoints),
+            "advertised.listeners": f"PLAINTEXT://{_address(advertised)}",
+        }
+        entries = [self._entry(one, None, whole_units=False) for one in DYNAMIC.values()]
+        for one in FIXED:
+            value, default = addresses.get(one.name) or one.value(config), one.value(_DEFAULTS)
+            source = "static" if one.given or value != default else "default"
+            chain = [Synonym(one.name, value, source)]
+            if source == "static" and not one.given:
+                chain.append(Synonym(one.name, default, "default"))
+            entries.append(ConfigEntry(one.name, value, source, one.type, one.doc, tuple(chain), True))
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def of_cluster(self) -> list[ConfigEntry]:
+        """Return what was set at run time for all brokers, by name."""
+        entries = []
+        for name, text in sorted(self._dynamic.get(CLUSTER, {}).items()):
+            one = DYNAMIC[name]
+            value = one.normal(text)
+            synonyms = (Synonym(name, value, "dynamic_default"),)
+            entries.append(ConfigEntry(name, value, "dynamic_default", one.type, one.doc, synonyms))
+        return entries
+
+    def _chain(self, one: Definition) -> list[Synonym]:
+        """The values of a setting at the levels above the default, the one in force first."""
+        name = one.broker or one.name
+        own = str(self._state.config.broker_id)
+        levels = (
+            ("dynamic_broker", self._dynamic.get(own, {})),
+            ("dynamic_default", self._dynamic.get(CLUSTER, {})),
+            ("static", self._static),
+        )
+        return [
+            Synonym(name, one.normal(values[name]), source) for source, values in levels if name in values
+        ]
+
+    def _entry(self, one: Definition, override: str | None, *, whole_units: bool = True) -> ConfigEntry:
+        """One setting. Where `whole_units` is false and nothing sets it, a time that Kafka gives in hours is null."""
+        chain = self._chain(one)
+        in_hours = WHOLE_UNITS.get(one.broker)
+        if in_hours is None and one.broker:
+            chain.append(Synonym(one.broker, one.default, "default"))
+        elif in_hours is not None and chain:
+            chain.append(Synonym(*in_hours, "default"))
+        if override is not None:
+            chain.insert(0, Synonym(one.name, one.normal(override), "topic"))
+        if chain:
+            value: str | None = chain[0].value
+            source = chain[0].source
+        else:
+            value, source = (one.default if whole_units or in_hours is None else None), "default"
+        return ConfigEntry(one.name, value, source, one.type, one.doc, tuple(chain))
+
+    # --- changing ------------------------------------------------------------------------------------------
+
+    def load(self, rows: Iterable[tuple[str, str, str]]) -> None:
+        """Take what was set at run time, as (broker, name, value), from the store."""
+        dynamic: dict[str, dict[str, str]] = {}
+        for broker, name, value in rows:
+            # A later release may know more names; what it has stored stays in the store.
+            if name in DYNAMIC:
+                dynamic.setdefault(broker, {})[name] = value
+        if dynamic != self._dynamic:
+            self._take(dynamic)
+
+    async def alter(
+        self, broker: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Change settings of one broker, or of all (`CLUSTER`); None removes a value. Durable when it returns.
+
+        Raises INVALID_REQUEST for a broker or a setting that there is not, or that needs a restart, and for a value
+        out of bounds; NOT_CONTROLLER.
+        """
+        state = self._state
+        state.require_metadata()
+        self._check_broker(broker)
+        fixed = sorted(name for name in changes if name not in DYNAMIC)
+        if fixed:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
+            )
+        changed = {name: dict(values) for name, values in self._dynamic.items()}
+        values = changed.setdefault(broker, {})
+        try:
+            for name, value in changes.items():
+                if value is None:
+                    values.pop(name, None)
+                else:
+                    DYNAMIC[name].parse(value)
+                    values[name] = value
+            defaults = self._defaults(changed)
+            parse_topic_config({}, defaults)
+            for topic in state.topics_of_all():
+                parse_topic_config(topic.overrides, defaults)
+        except BrokerError as error:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, error.message) from None
+        if validate_only or values == self._dynamic.get(broker, {}):
+            return
+        await state.store.submit([put_broker_configs(broker, changes), CARRY_OVER])
+        # What others have changed meanwhile stays.
+        latest = {name: dict(held) for name, held in self._dynamic.items()}
+        held = latest.setdefault(broker, {})
+        held.update({name: value for name, value in changes.items() if value is not None})
+        for name in [name for name, value in changes.items() if value is None]:
+            held.pop(name, None)
+        self._take(latest)
+
+    def _check_broker(self, broker: str) -> None:
+        config = self._state.config
+        known = [str(config.broker_id), *(str(peer.broker_id) for peer in config.peers)]
+        if broker == CLUSTER or broker in known:
+            return
+        if not (broker.isascii() and broker.removeprefix("-").isdigit()):
+            why = f"Node id must be an integer, but it is: {broker[:100]}"
+        else:
+            why = f"Unexpected broker id, expected {' or '.join(known)}, but received {broker[:100]}"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, why)
+
+    def _take(self, dynamic: dict[str, dict[str, str]]) -> None:
+        self._dynamic = {broker: values for broker, values in dynamic.items() if values}
+        self.topic_defaults = self._defaults(self._dynamic)
+        self._state.logs.producer_id_expiration_ms = self.number(PRODUCER_ID_EXPIRATION)
+        self._state.configs_changed()
+
+    def _defaults(self, dynamic: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+        """The defaults of topics, under the names of topic settings."""
+        own = str(self._state.config.broker_id)
+        merged = {**self._static, **dynamic.get(CLUSTER, {}), **dynamic.get(own, {})}
+        names = ((one.name, one.broker or one.name) for one in DEFINITIONS.values())
+        return {name: merged[broker] for name, broker in names if broker in merged}
+
+
+def _static_values(config: Config) -> dict[str, str]:
+    """What this process was started with that is not the default, of the settings that can be changed."""
+    values = {}
+    for name, given, default in (
+        ("log.cleaner.min.cleanable.ratio", config.compaction_min_dirty_ratio, _DEFAULTS.compaction_min_dirty_ratio),
+        ("log.index.interval.bytes", config.index_interval_bytes, _DEFAULTS.index_interval_bytes),
+        ("log.segment.delete.delay.ms", config.file_delete_delay_ms, _DEFAULTS.file_delete_delay_ms),
+        (PRODUCER_ID_EXPIRATION, config.producer_id_expiration_ms, _DEFAULTS.producer_id_expiration_ms),
+    ):  # fmt: skip
+        if given != default:
+            values[name] = str(given)
+    for name, text in config.topic_defaults.items():
+        values[DEFINITIONS[name].broker or name] = text
+    return values
+
+
+def _address(endpoint: Endpoint) -> str:
+    return str(replace(endpoint, options=())).partition("://")[2]

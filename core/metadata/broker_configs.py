@@ -1,0 +1,34 @@
+"""Settings of brokers that were changed at run time, in SQLite: rows in, rows out, no rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from core.metadata.groups import Effect, all_rows, upsert
+from core.metadata.models import broker_configs
+
+_PUT = upsert(broker_configs)
+_REMOVE = "DELETE FROM broker_configs WHERE broker = ? AND name = ?"
+
+
+def put_broker_configs(broker: str, changes: Mapping[str, str | None]) -> Effect:
+    """The effect that stores settings of a broker, "" being all of them; None removes one."""
+    stored = [(broker, name, value) for name, value in changes.items() if value is not None]
+    removed = [(broker, name) for name, value in changes.items() if value is None]
+
+    def effect(connection: Connection) -> None:
+        cursor = connection.connection.cursor()
+        if stored:
+            cursor.executemany(_PUT, stored)
+        if removed:
+            cursor.executemany(_REMOVE, removed)
+        cursor.close()
+
+    return effect
+
+
+def load_broker_configs(connection: Connection) -> list[tuple[str, str, str]]:
+    """All of them, as (broker, name, value)."""
+    return [(row[0], row[1], row[2]) for row in all_rows(connection, broker_configs, "")]
