@@ -42,14 +42,19 @@ def check_head(method: bytes, version: str, headers: Headers) -> None:
         raise HeadRefusedError(f"HTTP/{version} is not served here; send HTTP/1.1.")
     if method == b"CONNECT":
         raise HeadRefusedError("CONNECT is not served: this is not a proxy.")
-    names = [name for name, _ in headers]
-    hosts = names.count(b"host")
+    hosts = 0
+    codings = []
+    for name, value in headers:
+        if name == b"host":
+            hosts += 1
+        elif name == b"transfer-encoding":
+            codings.append(value)
     if hosts > 1:
         raise HeadRefusedError("The request has more than one Host line; send one.")
     if not hosts and version != "1.0":
         raise HeadRefusedError("The request has no Host line; HTTP/1.1 requires one.")
-    if b"transfer-encoding" in names:
-        _check_codings(version, [value for name, value in headers if name == b"transfer-encoding"])
+    if codings:
+        _check_codings(version, codings)
 
 
 def _check_codings(version: str, codings: list[bytes]) -> None:

@@ -28,7 +28,11 @@ BATCH, RECORD_BYTES = 20, 200
 CONFIGS = {"segment_bytes": "2000000", "retention_bytes": "6000000"}
 # A pause of each worker between two rounds: about two topics and three groups come and go a second.
 PAUSE_SECONDS = 0.5
-RUDE = (b"\x00\x00\x10\x00half", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"\xff" * 50)
+RUDE = (
+    b"\x00\x00\x10\x00half",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
+    b"\xff" * 50,
+)
 
 
 @dataclass
@@ -170,11 +174,7 @@ def be_rude(soak: Soak) -> None:
         number += 1
         address = (soak.broker.kafka_address, ("127.0.0.1", soak.broker.ports["http"]))[number % 2]
         with socket.create_connection(address) as one:
-            one.sendall(
-                (b"\x00\x00\x10\x00half", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"\xff" * 50)[
-                    number % 3
-                ]
-            )
+            one.sendall(RUDE[number % len(RUDE)])
         soak.done["rude"] += 1
 
 

@@ -110,6 +110,14 @@ def test_wrappers_and_plain_neighbours_become_batches_of_their_own() -> None:
     assert [r.offset for r in records_of(converted.buffer)] == list(range(15))
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_bits_that_an_old_message_does_not_have_make_no_transaction(magic: int) -> None:
+    """In magic 2 they mean transactional, control and delete horizon."""
+    converted = up(encode_message(magic, 0, 0x70, NOW, b"k", b"v"))
+    assert [header.attributes for header in converted.headers] == [0]
+    assert [header.attributes for _, header in batches(bytes(converted.buffer))] == [0]
+
+
 def test_the_offsets_that_the_client_wrote_do_not_matter() -> None:
     data = encode_message(1, 77, 0, NOW, b"a", b"1") + encode_message(1, -5, 0, NOW, b"b", b"2")
     assert [(r.offset, r.key) for r in records_of(up(data).buffer)] == [(0, b"a"), (1, b"b")]
