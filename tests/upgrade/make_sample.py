@@ -3,8 +3,8 @@
     python -m tests.upgrade.make_sample RELEASE_TREE TARGET.tar.gz [--kill]
 
 `RELEASE_TREE` is a checkout of the release that is to write it. What it cannot do yet (groups, consumers,
-idempotency keys) is left out. One sample for each schema revision is in `samples/`, one of them of a process that
-was killed.
+idempotency keys, settings of the broker) is left out. One sample for each schema revision is in `samples/`, one of
+them of a process that was killed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PER_CODEC = 20
@@ -34,6 +35,20 @@ ONCE: dict[str, Any] = {
 def value_of(codec: str, number: int) -> bytes:
     """The value of one record."""
     return f"{codec}-{number}-{'x' * 40}".encode()
+
+
+def change_broker(kafka: str) -> None:
+    """Change a setting of the broker at run time."""
+    entry = ConfigEntry(
+        "log.cleaner.delete.retention.ms", "123456", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": kafka})
+    (done,) = admin.incremental_alter_configs([resource]).values()
+    try:
+        done.result(20)
+    except KafkaException as error:
+        print("no settings of the broker:", error)
 
 
 def write(http: httpx.Client, kafka: str) -> None:
@@ -69,6 +84,7 @@ def write(http: httpx.Client, kafka: str) -> None:
         body = {"records": [{"key": f"k{i % 3}", "value": {"n": i}}]}
         http.post("/topics/latest/records", json=body).raise_for_status()
     http.delete("/topics/gone").raise_for_status()
+    change_broker(kafka)
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": "readers", "log_level": 0})
     try:
         offsets = [TopicPartition("orders", 0, 17, metadata="so far"), TopicPartition("orders", 1, 23)]
