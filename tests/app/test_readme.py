@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from core.broker.broker_configs import DYNAMIC
+from core.broker.fixed_configs import FIXED
+from core.topic_config import DEFINITIONS, STORED_ONLY
 from tests.broker_process import ROOT, BrokerProcess
 
 README = (ROOT / "README.md").read_text()
@@ -88,3 +91,15 @@ def test_the_map_names_what_is_there() -> None:
     for indent, name in re.findall(r"^( *)([a-z]+)/ ", tree, re.MULTILINE):
         top = name if not indent else top
         assert (ROOT / (name if not indent else f"{top}/{name}")).is_dir(), name
+
+
+def test_the_settings_of_topics_are_those_of_the_code() -> None:
+    rows = {
+        name: set(re.findall(r"`([a-z0-9.]+)[`=]", README.split(f"| **{name}** |")[1].split("\n")[0]))
+        for name in ("have an effect", "are stored only", "refused")
+    }
+    assert rows["refused"] == {"remote.storage.enable"}
+    assert rows["are stored only"] == STORED_ONLY - rows["refused"]
+    assert rows["have an effect"] == DEFINITIONS.keys() - STORED_ONLY
+    shown = int(re.findall(r"show (\d+) settings that have an equivalent", README)[0])
+    assert shown == len(DYNAMIC) + len(FIXED)

@@ -6,7 +6,7 @@ import uuid
 
 import httpx
 import pytest
-from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
 from kafka.admin import AlterConfigOp
 from kafka.admin import ConfigResource as PythonConfigResource
@@ -20,6 +20,7 @@ from tests.clients.drivers.confluent import Confluent
 from tests.clients.drivers.kafka_python import KafkaPython
 from tests.clients.every_client import GetClient
 from tests.clients.wire import NOW, Wire
+from tests.core.listeners.kafka.test_configs import ALL_SETTINGS
 
 
 @pytest.fixture
@@ -111,6 +112,38 @@ def test_a_setting_can_be_appended_to_and_reset(
     reset = PythonConfigResource(PythonResourceType.TOPIC, topic, configs=["cleanup.policy"])
     python.admin.reset_configs([reset])
     assert python.configs(topic)["cleanup.policy"] == "delete"
+
+
+def test_a_topic_is_made_with_every_setting_of_kafka(confluent: Confluent, python: KafkaPython) -> None:
+    """As Terraform's providers, Ansible and MirrorMaker 2 do, who spell out what they have read elsewhere."""
+    for admin in (confluent, python):
+        name = f"topic-{uuid.uuid4().hex}"
+        admin.create_topic(name, 1, ALL_SETTINGS)
+        assert confluent.configs(name) == ALL_SETTINGS
+        assert python.configs(name) == ALL_SETTINGS
+
+
+def test_a_setting_of_the_broker_is_changed_while_it_runs(
+    confluent: Confluent, python: KafkaPython, topic: str
+) -> None:
+    name = "log.cleaner.delete.retention.ms"
+
+    def change(operation: AlterConfigOpType, value: str | None) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        confluent.admin.incremental_alter_configs([resource])[resource].result(CALL_SECONDS)
+
+    change(AlterConfigOpType.SET, "123456")
+    try:
+        assert python.configs(topic)["delete.retention.ms"] == "123456"
+        resource = PythonConfigResource(PythonResourceType.BROKER, "1")
+        shown = python.admin.describe_configs([resource], config_filter="all")["broker"]["1"][name]
+        assert shown["value"] == "123456"
+        with pytest.raises(KafkaException, match="Not a number of type LONG"):
+            change(AlterConfigOpType.SET, "soon")
+    finally:
+        change(AlterConfigOpType.DELETE, None)
+    assert confluent.configs(topic)["delete.retention.ms"] == "86400000"
 
 
 def test_a_dry_run_changes_nothing(python: KafkaPython, topic: str) -> None:

@@ -8,6 +8,7 @@ import pty
 import pytest
 
 from tests.app.commands.running import Sluice, Spawn
+from tests.core.listeners.kafka.test_configs import ALL_SETTINGS
 
 
 def test_a_topic_is_created_with_partitions_and_settings(sluice: Sluice) -> None:
@@ -18,6 +19,15 @@ def test_a_topic_is_created_with_partitions_and_settings(sluice: Sluice) -> None
     detail = sluice("topics", "describe", "made", "--json").json
     assert detail["partitions"] == 3
     assert detail["configs"] == {"cleanup.policy": "compact", "retention.ms": "60000"}
+
+
+def test_every_setting_of_kafka_can_be_given(sluice: Sluice) -> None:
+    options = [part for name, value in ALL_SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    sluice("topics", "create", "spelled-out", *options)
+    assert sluice("topics", "describe", "spelled-out", "--json").json["configs"] == ALL_SETTINGS
+    ran = sluice("topics", "alter", "spelled-out", "-c", "cleanup.policy=", "--json")
+    assert ran.code == 0
+    assert sluice("topics", "describe", "spelled-out", "--json").json["configs"]["cleanup.policy"] == ""
 
 
 def test_creation_tells_programs_whether_it_was_new(sluice: Sluice) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from app.main import Application
 from core.errors import BrokerError, ErrorCode
+from tests.core.listeners.kafka.test_configs import ALL_SETTINGS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Check = Callable[[httpx.Response, int, str], dict[str, Any]]
@@ -36,6 +37,30 @@ async def test_put_creates_a_topic_once(http: httpx.AsyncClient, topic: str) -> 
     assert again.json() == body
     assert again.headers["etag"] == made.headers["etag"]
     assert (await http.put(f"{T}/{topic}")).status_code == 200
+
+
+async def test_a_topic_takes_every_setting_of_kafka(http: httpx.AsyncClient, topic: str) -> None:
+    made = await put(http, topic, configs=ALL_SETTINGS)
+    assert made.status_code == 201, made.text
+    assert made.json()["configs"] == ALL_SETTINGS
+    shown = made.json()["effective_configs"]
+    assert {name: one["value"] for name, one in shown.items()} == ALL_SETTINGS
+    assert (await put(http, topic, configs=ALL_SETTINGS)).status_code == 200
+
+
+async def test_numbers_and_switches_are_settings_too(http: httpx.AsyncClient, topic: str) -> None:
+    configs = {"min.cleanable.dirty.ratio": 0.25, "preallocate": True, "cleanup.policy": "", "flush.ms": 5}
+    made = await put(http, topic, configs=configs)
+    assert made.json()["configs"] == {
+        "min.cleanable.dirty.ratio": "0.25", "preallocate": "true", "cleanup.policy": "", "flush.ms": "5",
+    }  # fmt: skip
+
+
+async def test_tiered_storage_is_refused(http: httpx.AsyncClient, topic: str, problem: Check) -> None:
+    answer = await put(http, topic, configs={"remote.storage.enable": True})
+    assert answer.status_code == 422
+    assert "Tiered Storage functionality is disabled" in answer.text
+    assert (await http.get(f"{T}/{topic}")).status_code == 404
 
 
 async def test_put_without_a_body_takes_the_defaults(http: httpx.AsyncClient, topic: str) -> None:
