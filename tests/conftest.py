@@ -20,6 +20,9 @@ from tests.zookeeper_process import zookeeper_path
 CACHE = ROOT / ".cache"
 OLD_KAFKA_PYTHONS = ("1.4.7", "2.0.2")
 NODE_MODULES = CACHE / "node" / "node_modules"
+# What tests/run.py built of tests/clients/go and tests/clients/rust.
+GO_CLIENTS = CACHE / "go" / "clients"
+RUST_CLIENT = CACHE / "rust" / "clients"
 
 
 def kcat_path() -> str | None:
@@ -105,6 +108,16 @@ def kafka_path() -> str | None:
     return shutil.which("java") if is_fetched() else None
 
 
+def go_clients_path() -> str | None:
+    """The program with the clients in Go, where it could be built."""
+    return str(GO_CLIENTS) if GO_CLIENTS.is_file() else None
+
+
+def rust_client_path() -> str | None:
+    """The program with the client in Rust, where it could be built."""
+    return str(RUST_CLIENT) if RUST_CLIENT.is_file() else None
+
+
 def strace_path() -> str | None:
     """strace, where it is installed and may be used: containers can forbid it."""
     path = shutil.which("strace")
@@ -119,6 +132,7 @@ CLIENTS = {
     "chromium": chromium_path, "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
     "zookeeper": zookeeper_path, "strace": strace_path, "kafka": kafka_path, "openssl": openssl_path,
+    "go clients": go_clients_path, "rust client": rust_client_path,
 }  # fmt: skip
 
 

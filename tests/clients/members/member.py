@@ -17,11 +17,14 @@ from typing import Any
 from tests.broker_process import ROOT, BrokerProcess
 from tests.clients.driver import CALL_SECONDS
 from tests.clients.drivers.java_client import JAVA_SETS
-from tests.conftest import NODE_MODULES, kafka_node_path, node_path, old_kafka_python_path
+from tests.conftest import GO_CLIENTS, NODE_MODULES, kafka_node_path, node_path, old_kafka_python_path
 from tests.peers.kafka import java
 
 HERE = Path(__file__).parent
-KINDS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "java-4.1", "curl")
+KINDS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "java-4.1", "sarama", "franz-go", "curl")
+# It says that its metadata is of version 1 and leaves out what version 1 has. librdkafka and kafka-python cannot
+# read (https://github.com/segmentio/kafka-go/issues/1156): it shares a group with itself, sarama and a few others.
+KAFKA_GO = "kafka-go"
 # Releases of kafka-python with the version of the broker that they are told, and kafka-node.
 OLD_KAFKA_PYTHON = {
     f"kafka-python-{release}-as-{api_version}": (release, api_version)
@@ -33,6 +36,7 @@ INSTALLED_AS = (
     {"kafkajs": "kafkajs", "curl": "curl", "kafka-node": "kafka-node"}
     | dict.fromkeys(JAVA_SETS, "kafka")
     | dict.fromkeys(OLD_KAFKA_PYTHON, "old kafka-python")
+    | dict.fromkeys(("sarama", "franz-go", KAFKA_GO), "go clients")
 )
 
 
@@ -143,6 +147,8 @@ def _program(kind: str, broker: BrokerProcess) -> list[str]:
         node = node_path()
         assert node is not None
         return [node, str(HERE / "kafka_js_member.js"), broker.kafka]
+    if kind in ("sarama", "franz-go", KAFKA_GO):
+        return [str(GO_CLIENTS), "member", kind, broker.kafka]
     if kind == "kafka-node":
         node = kafka_node_path()
         assert node is not None
