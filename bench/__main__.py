@@ -15,6 +15,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import bench.clients
 import bench.consumers
 import bench.conversions
 import bench.groups

@@ -22,7 +22,7 @@ def run(monkeypatch: pytest.MonkeyPatch, results: Path, *arguments: str) -> int:
 def test_a_case_is_one_command_with_a_table_and_a_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(monkeypatch, tmp_path, "text_produce", "machine", "--repeats", "1")
+    run(monkeypatch, tmp_path, "text_produce", "machine", "alone", "--repeats", "1")
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     (file,) = tmp_path.glob("*.json")
     figures = json.loads(file.read_text())["figures"]

@@ -30,7 +30,7 @@ from core.log.flush import FlushTask
 from core.log.log import Log
 
 # How long a cycle may take before others go on without it: several fsyncs of a good disk.
-PATIENCE_SECONDS = 0.01
+PATIENCE_SECONDS = 0.05
 
 _Waiter = tuple[int, asyncio.Future[None]]
 
@@ -184,8 +184,9 @@ class Flusher:
     def _work_on(self, cycle: _Cycle) -> None:
         """Give the cycle a thread, and look after a while how far it has come."""
         self._running += 1
-        self._threads.run(cycle.steps(), lambda: self._done(cycle))
         self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._overtake, cycle)
+        # Last, because the thread cannot run Python before this one waits for the network.
+        self._threads.run(cycle.steps(), lambda: self._done(cycle))
 
     def _overtake(self, cycle: _Cycle) -> None:
         """A log of the cycle takes long: answer for those that are done, and let the others go on without it."""
