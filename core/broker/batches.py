@@ -18,6 +18,8 @@ from core.records.validation import ProduceBatches, validate_produce
 from core.types import AppendResult, LogRead, TimestampOffset, TopicPartition
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+# Of tiered storage, which there is none of: all of a log is local, and nothing is uploaded or will be.
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
 
 class FetchRead(NamedTuple):
@@ -233,22 +235,25 @@ class BatchVerbs(TopicVerbs):
     def offset_for_time(
         self, topic_partition: TopicPartition, timestamp: int, leader_epoch: int = -1
     ) -> TimestampOffset:
-        """The first offset at or after `timestamp` (ms); −1 latest, −2 earliest, −3 the largest timestamp.
+        """The first offset at or after `timestamp` (ms); −1 latest, −2 and −4 earliest, −3 the largest timestamp.
 
-        Offset −1 where no record is that young. Raises UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH.
+        Offset −1 where no record is that young, and for −5 and −6, which ask for tiered storage. Raises
+        UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH.
         """
         log = self.led_log(topic_partition, leader_epoch)
         if timestamp == LATEST:
             self._check_settled(topic_partition)
             return log.latest()
-        if timestamp == EARLIEST:
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return log.earliest()
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return TimestampOffset(-1, -1, -1)
         if timestamp == MAX_TIMESTAMP:
             return log.max_timestamp()
         if timestamp < 0:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"The timestamp {timestamp} has no meaning here; use −1 latest, −2 earliest, −3 max timestamp.",
+                f"The timestamp {timestamp} has no meaning; use −1 latest, −2 earliest, −3 max timestamp.",
             )
         return log.offset_for_time(timestamp)
 

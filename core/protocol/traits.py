@@ -7,6 +7,11 @@ _PRODUCE_MAGIC = (0, 0, 1)
 _FETCH_MAGIC = (0, 0, 1, 1)
 _NEWEST_MAGIC = 2
 _FIRST_ZSTD = {0: 7, 1: 10}
+_FIRST_TOPIC_IDS = {0: 13, 1: 13, 8: 10, 9: 10}
+# Timestamps of ListOffsets with a meaning of their own, and the first version that knows them: the greatest timestamp
+# (KIP-734), the earliest local and the latest tiered offset (KIP-405, KIP-1005), the earliest one that waits to be
+# uploaded (KIP-1023). -1 and -2 are older.
+_FIRST_SPECIAL_TIMES = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
 def produce_magic(version: int) -> int:
@@ -36,13 +41,19 @@ def metadata_may_leave_names_out(version: int) -> bool:
 
 
 def names_topics_by_id(key: int, version: int) -> bool:
-    """Whether Produce (0) and Fetch (1) of this version name topics by UUID (KIP-516)."""
-    return version >= 13 and key in (0, 1)
+    """Whether Produce (0), Fetch (1), OffsetCommit (8) and OffsetFetch (9) of this version name topics by UUID
+    (KIP-516, KIP-848)."""
+    return version >= _FIRST_TOPIC_IDS[key]
 
 
 def list_offsets_old_style(version: int) -> bool:
     """Whether ListOffsets answers a list of segment offsets, newest first."""
     return version == 0
+
+
+def list_offsets_knows(version: int, timestamp: int) -> bool:
+    """Whether a timestamp has a meaning in ListOffsets of this version."""
+    return timestamp >= 0 or version >= _FIRST_SPECIAL_TIMES.get(timestamp, version + 1)
 
 
 def api_versions_names_software(version: int) -> bool:
@@ -98,6 +109,11 @@ def offsets_of_zookeeper(version: int) -> bool:
 def describe_knows_missing_groups(version: int) -> bool:
     """Whether DescribeGroups says GROUP_ID_NOT_FOUND; before, a missing group was a dead one (KIP-1043)."""
     return version >= 6
+
+
+def lists_client_metrics_alone(version: int) -> bool:
+    """Whether ListConfigResources is still ListClientMetricsResources, without types (KIP-714, KIP-1142)."""
+    return version == 0
 
 
 def knows_zstd(key: int, version: int) -> bool:

@@ -49,10 +49,11 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
     """Keep positions; each partition has its own error."""
     commits: list[Commit] = []
     refused: list[int] = []
+    by_id = traits.names_topics_by_id(8, session.version)
     # A hundred thousand of these a second: the tuple's own constructor is half the cost of the class's.
     new = tuple.__new__
     for topic in request.topics:
-        name = topic.name if topic.topic_id == NIL else _name(session, topic.topic_id)
+        name = _name(session, topic.topic_id) if by_id else topic.name
         refused.append(ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID)
         if name is not None:
             commits += [
@@ -152,12 +153,13 @@ def _refused(request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchRespon
 
 def _fetch_group(session: KafkaSession, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     topics = []
+    by_id = traits.names_topics_by_id(9, session.version)
     if group.topics is None:
         for name, rows in _all(session, group.group_id).items():
             partitions = [OffsetFetchResponsePartitions(*row) for row in rows]
             topics.append(OffsetFetchResponseTopics(name, _id(session, name), partitions))
     for topic in group.topics or ():
-        known = topic.name if topic.topic_id == NIL else _name(session, topic.topic_id)
+        known = _name(session, topic.topic_id) if by_id else topic.name
         partitions = [
             OffsetFetchResponsePartitions(*_fetch_one(session, group.group_id, known, p))
             for p in topic.partition_indexes

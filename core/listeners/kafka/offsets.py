@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from core.broker.breath import Breath
-from core.errors import BrokerError
+from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -28,7 +28,7 @@ from core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from core.protocol.traits import list_offsets_old_style
+from core.protocol.traits import list_offsets_knows, list_offsets_old_style
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def _list_one(session: KafkaSession, topic: str, asked: ListOffsetsPartition) ->
         if list_offsets_old_style(session.version):
             offsets = session.broker.segment_offsets(address, asked.timestamp, asked.max_num_offsets)
             return ListOffsetsPartitionResponse(asked.partition_index, old_style_offsets=offsets)
+        if not list_offsets_knows(session.version, asked.timestamp):
+            return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
         found = session.broker.offset_for_time(address, asked.timestamp, asked.current_leader_epoch)
         return ListOffsetsPartitionResponse(
             asked.partition_index,

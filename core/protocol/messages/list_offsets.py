@@ -2,8 +2,8 @@
 
 Versions 0–11, flexible from 6.
 
-Timestamp −1 asks for the latest, −2 the earliest, −3 the greatest timestamp (version 7, KIP-734), −4 and
-−5 are for tiered storage. Version 0 answers a list of segment offsets, newest first.
+Timestamp −1 asks for the latest, −2 the earliest, −3 the greatest timestamp (version 7, KIP-734), −4, −5 and
+−6 are for tiered storage (versions 8, 9 and 11). Version 0 answers a list of segment offsets, newest first.
 """
 
 from __future__ import annotations
