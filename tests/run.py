@@ -3,9 +3,9 @@
 
 It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
 fetches the clients that the tests drive (kcat, netcat, openssl, strace and Chromium from the system's packages when
-root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), builds those in Go and
-Rust, runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; where it cannot
-be installed its tests are skipped, and the summary says so.
+root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), builds those in Go
+and Rust, runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; where it
+cannot be installed its tests are skipped, and the summary says so.
 """
 
 from __future__ import annotations

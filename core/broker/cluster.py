@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.broker.replicas import METADATA
 from core.config import Endpoint, Peer
@@ -129,6 +129,13 @@ class Cluster:
         if not host:
             return Endpoint("kafka", self.peers[peer].host, self.peers[peer].port)
         return Endpoint("kafka", host, int(port))
+
+    async def forward(self, peer: int, key: int, version: int, request: Any) -> Any:
+        """The response of a peer to a request of the Kafka protocol. Raises NOT_LEADER_OR_FOLLOWER."""
+        try:
+            return await self._connections[peer].request(key, version, request)
+        except PeerError as error:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from None
 
     async def _note_address(self, peer: int, host: str, port: int) -> None:
         told = f"{host} {port}" if host else ""

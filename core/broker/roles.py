@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from core.broker.merged import MergedVerbs
@@ -57,6 +57,27 @@ class FollowerFetched(NamedTuple):
     news: bool = True
 
 
+class Voter(NamedTuple):
+    """A broker that holds the metadata: the end of its log, and when it last fetched, and last had everything.
+
+    Both are milliseconds of the wall clock; −1 where this is not known.
+    """
+
+    broker_id: int
+    log_end_offset: int
+    fetched_ms: int
+    caught_up_ms: int
+
+
+class Quorum(NamedTuple):
+    """The brokers that hold the metadata, as their leader sees them."""
+
+    leader: int
+    leader_epoch: int
+    high_watermark: int
+    voters: list[Voter]
+
+
 class RoleVerbs(MergedVerbs):
     """Everything that doors and other brokers do with roles."""
 
@@ -99,6 +120,43 @@ class RoleVerbs(MergedVerbs):
         """(id, address for Kafka clients) of the other brokers of the cluster, by id."""
         cluster = self.cluster
         return [] if cluster is None else [(i, cluster.address(i)) for i in sorted(cluster.peers)]
+
+    def quorum(self) -> Quorum | None:
+        """The brokers that hold the metadata; None unless this broker leads them. One alone has an empty log."""
+        now, wall = self.clock.monotonic(), self.clock.wall_ms()
+        copy = self.replicas.get(METADATA)
+        if copy is None:
+            return Quorum(self.config.broker_id, 0, 0, [Voter(self.config.broker_id, 0, wall, wall)])
+        replica = copy.replica
+        if not replica.leads:
+            return None
+        voters = []
+        for broker_id in replica.replicas:
+            progress = replica.followers.get(broker_id)
+            if progress is None:
+                voters.append(Voter(broker_id, copy.log.offsets.log_end_offset, wall, wall))
+            elif not progress.heard:
+                voters.append(Voter(broker_id, progress.end, -1, -1))
+            else:
+                fetched, caught_up = (
+                    wall - round((now - at) * 1000) for at in (progress.asked_at, progress.caught_up_at)
+                )
+                voters.append(Voter(broker_id, progress.end, fetched, caught_up))
+        return Quorum(replica.leader, replica.epoch, replica.high_watermark, voters)
+
+    async def ask_metadata_leader(self, key: int, version: int, request: Any) -> Any:
+        """Send a request of the Kafka protocol to the broker that keeps topics, groups and offsets; its response.
+
+        Raises NOT_LEADER_OR_FOLLOWER while no other broker is known to, or it does not answer.
+        """
+        leader = self.metadata_leader
+        if self.cluster is None or leader not in self.cluster.peers:
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"No other broker is known to lead {METADATA}.",
+                leader=leader,
+            )
+        return await self.cluster.forward(leader, key, version, request)
 
     async def lead_everything(self, *, unclean: bool = False) -> dict[TopicPartition, BrokerError | None]:
         """Let this broker lead all partitions of which it holds a replica; what became of each."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from core.listeners.kafka import (
+    access,
+    config_resources,
     configs,
     fetch,
     group_offsets,
@@ -10,6 +12,9 @@ from core.listeners.kafka import (
     metadata,
     offsets,
     produce,
+    quorum,
+    quotas,
+    reassignments,
     roles,
     topics,
     versions,
@@ -18,6 +23,22 @@ from core.listeners.kafka.handler import Handler
 
 HANDLERS: dict[int, Handler] = {
     key: handler
-    for module in (produce, fetch, offsets, metadata, topics, roles, configs, groups, group_offsets, versions)
+    for module in (
+        produce,
+        fetch,
+        offsets,
+        metadata,
+        topics,
+        roles,
+        reassignments,
+        quorum,
+        configs,
+        config_resources,
+        groups,
+        group_offsets,
+        quotas,
+        access,
+        versions,
+    )
     for key, handler in module.HANDLERS.items()
 }

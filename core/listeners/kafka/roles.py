@@ -43,6 +43,8 @@ async def elect_leaders(session: KafkaSession, request: ElectLeadersRequest) -> 
             await _elect(session, tp, request.election_type == _UNCLEAN)
             topic.partition_result.append(PartitionResult(tp.partition))
         except BrokerError as error:
+            if request.topic_partitions is None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+                continue  # as in Kafka: of all partitions, only those are named that were not led before
             topic.partition_result.append(PartitionResult(tp.partition, error.code, error.message))
     return ElectLeadersResponse(replica_election_results=list(results.values()))
 

@@ -1,5 +1,6 @@
-"""What is served: ApiVersions (KIP-35 as adopted, KIP-511), where the client's software introduces itself too, and
-the ProtocolVersionRequest of KIP-35's draft, on a key that a setting names."""
+"""What is served: ApiVersions (KIP-35 as adopted, KIP-511), where the client's software introduces itself too, the
+ProtocolVersionRequest of KIP-35's draft, on a key that a setting names, and UpdateFeatures (KIP-584), of which there
+are none."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from core.errors import ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from core.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from core.protocol.protocol_versions import own_support, support
 from core.protocol.traits import api_versions_names_software
 from core.types import ApiSupport
@@ -34,6 +36,17 @@ def api_versions(session: KafkaSession, request: ApiVersionsRequest | None) -> A
     return ApiVersionsResponse(error_code=error, api_keys=_served())
 
 
+def update_features(session: KafkaSession, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Refuse any feature with INVALID_UPDATE_VERSION: ApiVersions names none that has levels."""
+    for update in request.feature_updates:
+        return UpdateFeaturesResponse(
+            error_code=ErrorCode.INVALID_UPDATE_VERSION,
+            error_message=f"No feature was updated: invalid version {update.max_version_level} for feature "
+            f"{update.feature!r}. This broker has no features with levels.",
+        )
+    return UpdateFeaturesResponse()
+
+
 def protocol_versions(own_key: int) -> list[ApiSupport]:
     """Every API that is served, by key; the draft's own under `own_key`, unless that is 0."""
     apis = [support(key, first, last) for key, first, last in _ranges()]
@@ -50,4 +63,4 @@ def _ranges() -> list[tuple[int, int, int]]:
     return [(key, *HANDLERS[key].versions) for key in sorted(HANDLERS)]
 
 
-HANDLERS = table(Handler(18, api_versions))
+HANDLERS = table(Handler(18, api_versions), Handler(57, update_features))

@@ -1,0 +1,360 @@
+"""Reassignments, access rules, credentials, quotas, features, quorum, resources: error codes as in a Kafka 4.1.
+
+Each row was put to a Kafka 4.1.1 of one combined node as well. Where its answer differs, a comment says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from core.broker.broker import Broker
+from core.clock import ManualClock
+from core.errors import ErrorCode
+from core.protocol.messages import alter_client_quotas as quotas
+from core.protocol.messages import alter_partition_reassignments as moves
+from core.protocol.messages import alter_replica_log_dirs as directories
+from core.protocol.messages import alter_user_scram_credentials as credentials
+from core.protocol.messages import describe_client_quotas as quota_filters
+from core.protocol.messages import describe_quorum as quorum
+from core.protocol.messages import offset_commit, offset_fetch
+from core.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from core.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from core.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from core.protocol.messages.describe_acls import DescribeAclsRequest
+from core.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+from core.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from core.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from core.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from core.protocol.primitives import NIL
+from tests.core.listeners.kafka.test_roles import ask
+from tests.core.replication.brokers import Brokers, until
+
+from .conftest import Client
+
+QUORUM = "__cluster_metadata"
+NONE, INVALID, NOT_FOUND = ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.RESOURCE_NOT_FOUND
+UNKNOWN, MISPLACED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REPLICA_ASSIGNMENT
+STRANGER = UUID(int=12_345)
+
+
+# --- reassignments -----------------------------------------------------------------------------------------
+
+
+async def test_no_reassignment_is_in_progress(client: Client) -> None:
+    await client.create("t")
+    for topics in (
+        None,
+        [ListPartitionReassignmentsTopics("t", [0, 7]), ListPartitionReassignmentsTopics("u")],
+    ):
+        answer = await client.newest(46, ListPartitionReassignmentsRequest(topics=topics))
+        assert (answer.error_code, answer.topics) == (NONE, [])
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "replicas", "code"),
+    [
+        ("t", 0, [1], NONE),
+        ("t", 0, None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        ("t", 0, [], MISPLACED),
+        ("t", 0, [2], MISPLACED),
+        ("t", 0, [1, 2], MISPLACED),
+        ("t", 0, [1, 1], MISPLACED),
+        ("t", 2, [1], UNKNOWN),
+        ("t", -1, None, UNKNOWN),
+        ("u", 0, [1], UNKNOWN),
+        ("u", 0, None, UNKNOWN),
+    ],
+)
+async def test_a_replica_moves_to_where_it_is_and_nowhere_else(
+    client: Client, topic: str, partition: int, replicas: list[int] | None, code: ErrorCode
+) -> None:
+    await client.create("t", 2)
+    asked = moves.ReassignableTopic(topic, [moves.ReassignablePartition(partition, replicas)])
+    answer = await client.newest(45, moves.AlterPartitionReassignmentsRequest(topics=[asked]))
+    (one,) = answer.responses[0].partitions
+    assert (answer.error_code, one.partition_index, one.error_code) == (NONE, partition, code)
+    assert bool(one.error_message) is (code is not NONE)
+
+
+async def test_a_replica_stays_in_the_one_directory(client: Client, tmp_path: Path) -> None:
+    await client.create("t")
+    topics = [
+        directories.AlterReplicaLogDirTopic("t", [0, 7]),
+        directories.AlterReplicaLogDirTopic("u", [0]),
+    ]
+    for path, codes in (
+        (str(tmp_path), [NONE, UNKNOWN, UNKNOWN]),
+        ("/elsewhere", [ErrorCode.LOG_DIR_NOT_FOUND] * 3),
+    ):
+        request = directories.AlterReplicaLogDirsRequest([directories.AlterReplicaLogDir(path, topics)])
+        answer = await client.newest(34, request)
+        assert [p.error_code for topic in answer.results for p in topic.partitions] == codes
+
+
+# --- access ------------------------------------------------------------------------------------------------
+
+
+async def test_access_rules_are_disabled(client: Client) -> None:
+    described = await client.newest(29, DescribeAclsRequest(1, None, 1, None, None, 1, 1))
+    assert (described.error_code, described.resources) == (ErrorCode.SECURITY_DISABLED, [])
+    rule = AclCreation(2, "t", 3, "User:a", "*", 3, 3)
+    created = await client.newest(30, CreateAclsRequest([rule, rule]))
+    assert [one.error_code for one in created.results] == [ErrorCode.SECURITY_DISABLED] * 2
+    deleted = await client.newest(31, DeleteAclsRequest([DeleteAclsFilter(1, None, 1, None, None, 1, 1)]))
+    assert [(one.error_code, one.matching_acls) for one in deleted.filter_results] == [
+        (ErrorCode.SECURITY_DISABLED, [])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("users", "codes"),
+    [
+        (None, {}),
+        ([], {}),
+        (["a", "b"], {"a": NOT_FOUND, "b": NOT_FOUND}),
+        (["a", "a"], {"a": ErrorCode.DUPLICATE_RESOURCE}),
+    ],
+)
+async def test_there_are_no_users(
+    client: Client, users: list[str] | None, codes: dict[str, ErrorCode]
+) -> None:
+    names = None if users is None else [UserName(name) for name in users]
+    answer = await client.newest(50, DescribeUserScramCredentialsRequest(names))
+    assert answer.error_code == NONE
+    assert {one.user: one.error_code for one in answer.results} == codes
+
+
+async def test_credentials_are_not_taken(client: Client) -> None:
+    # Kafka stores those that are to be set.
+    request = credentials.AlterUserScramCredentialsRequest(
+        [credentials.ScramCredentialDeletion("a", 1), credentials.ScramCredentialDeletion("a", 2)],
+        [credentials.ScramCredentialUpsertion("b", 1, 4096, b"salt", b"password")],
+    )
+    answer = await client.newest(51, request)
+    assert {one.user: one.error_code for one in answer.results} == {
+        "a": NOT_FOUND,
+        "b": ErrorCode.SECURITY_DISABLED,
+    }
+
+
+# --- quotas ------------------------------------------------------------------------------------------------
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([], NONE),
+        ([("user", EXACT, "a")], NONE),
+        ([("user", DEFAULT, None), ("client-id", ANY, None)], NONE),
+        ([("ip", ANY, None)], NONE),
+        ([("user", ANY, None), ("ip", ANY, None)], INVALID),
+        ([("user", EXACT, "a"), ("user", EXACT, "b")], INVALID),
+        ([("user", EXACT, None)], INVALID),
+        ([("user", DEFAULT, "a")], INVALID),
+        ([("user", 7, None)], INVALID),
+        ([("", ANY, None)], INVALID),
+        ([("host", ANY, None)], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+async def test_there_are_no_quotas(client: Client, components: list[Any], code: ErrorCode) -> None:
+    asked = [quota_filters.ComponentData(*one) for one in components]
+    answer = await client.newest(48, quota_filters.DescribeClientQuotasRequest(asked))
+    assert (answer.error_code, answer.entries) == (code, [] if code is NONE else None)
+    assert bool(answer.error_message) is (code is not NONE)
+
+
+@pytest.mark.parametrize(
+    ("entity", "ops", "code"),
+    [
+        ([("user", "a")], [("producer_byte_rate", 0.0, True)], NONE),
+        ([("user", None)], [], NONE),
+        ([("user", "a")], [("producer_byte_rate", 1000.0, False)], INVALID),  # Kafka sets it
+        ([], [("producer_byte_rate", 0.0, True)], INVALID),
+        ([("host", "a")], [("producer_byte_rate", 0.0, True)], INVALID),
+        ([("user", "a"), ("ip", "::1")], [("producer_byte_rate", 0.0, True)], INVALID),
+    ],
+)
+async def test_a_quota_can_be_removed_and_not_set(
+    client: Client, entity: list[Any], ops: list[Any], code: ErrorCode
+) -> None:
+    entry = quotas.EntryData([quotas.EntityData(*one) for one in entity], [quotas.OpData(*op) for op in ops])
+    answer = await client.newest(49, quotas.AlterClientQuotasRequest([entry]))
+    (one,) = answer.entries
+    assert (one.error_code, one.entity) == (code, entry.entity)
+
+
+# --- features and resources --------------------------------------------------------------------------------
+
+
+async def test_there_are_no_features_to_update(client: Client) -> None:
+    assert (await client.newest(57, UpdateFeaturesRequest())).error_code == NONE
+    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("transaction.version", 2)])
+    answer = await client.newest(57, request)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "'transaction.version'" in answer.error_message
+
+
+@pytest.mark.parametrize(
+    ("types", "found"),
+    [
+        ([], {("t", 2), ("u", 2), ("1", 4), ("1", 8)}),
+        ([2], {("t", 2), ("u", 2)}),
+        ([4, 4], {("1", 4)}),
+        ([8], {("1", 8)}),
+        ([16, 32], set()),
+    ],
+)
+async def test_config_resources_are_listed_by_type(
+    client: Client, types: list[int], found: set[tuple[str, int]]
+) -> None:
+    await client.create("t")
+    await client.create("u")
+    answer = await client.newest(74, ListConfigResourcesRequest(types))
+    listed = [(one.resource_name, one.resource_type) for one in answer.config_resources]
+    assert (answer.error_code, set(listed), len(listed)) == (NONE, found, len(found))
+
+
+async def test_unknown_types_of_config_resources_are_refused(client: Client) -> None:
+    for types in ([0], [3], [2, 99]):
+        answer = await client.newest(74, ListConfigResourcesRequest(types))
+        assert (answer.error_code, answer.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])
+    metrics = await client.ask(74, 0, ListConfigResourcesRequest())
+    assert (metrics.error_code, metrics.config_resources) == (NONE, []), (
+        "version 0 lists client metrics alone"
+    )
+
+
+# --- quorum ------------------------------------------------------------------------------------------------
+
+
+def quorum_of(*asked: tuple[str, int]) -> quorum.DescribeQuorumRequest:
+    return quorum.DescribeQuorumRequest(
+        [
+            quorum.DescribeQuorumTopic(topic, [quorum.DescribeQuorumPartition(partition)])
+            for topic, partition in asked
+        ]
+    )
+
+
+async def test_one_broker_is_a_quorum(client: Client, clock: ManualClock) -> None:
+    answer = await client.newest(55, quorum_of((QUORUM, 0)))
+    (partition,) = answer.topics[0].partitions
+    (voter,) = partition.current_voters
+    assert (answer.error_code, partition.error_code, partition.leader_id, voter.replica_id) == (
+        NONE,
+        NONE,
+        1,
+        1,
+    )
+    assert voter.log_end_offset == partition.high_watermark
+    assert voter.last_fetch_timestamp == voter.last_caught_up_timestamp == clock.wall_ms()
+    assert partition.observers == []
+    assert [(n.node_id, [(one.host, one.port) for one in n.listeners]) for n in answer.nodes] == [
+        (1, [("127.0.0.1", 9092)])
+    ]
+
+
+@pytest.mark.parametrize("asked", [[(QUORUM, 1)], [("t", 0)], [("t", 0), (QUORUM, 0)]])
+async def test_there_is_no_other_quorum(client: Client, asked: list[tuple[str, int]]) -> None:
+    answer = await client.newest(55, quorum_of(*asked))
+    codes = [(t.topic_name, p.partition_index, p.error_code) for t in answer.topics for p in t.partitions]
+    assert (answer.error_code, codes) == (NONE, [(*one, UNKNOWN) for one in asked])
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with Brokers(tmp_path) as brokers:
+        await brokers.create("t")
+        yield brokers
+
+
+async def test_every_broker_tells_how_far_the_quorum_is(two: Brokers) -> None:
+    await until(lambda: two[2].metadata_leader == 1)
+    for number in (1, 2):
+        answer = await ask(two, number, 55, 2, quorum_of((QUORUM, 0)))
+        (partition,) = answer.topics[0].partitions
+        end = partition.high_watermark
+        assert (partition.error_code, partition.leader_id) == (NONE, 1)
+        assert partition.leader_epoch == two[1].metadata.serving  # type: ignore[union-attr]
+        assert [(v.replica_id, v.log_end_offset) for v in partition.current_voters] == [(1, end), (2, end)]
+        assert end > 0 and all(v.last_caught_up_timestamp > 0 for v in partition.current_voters)
+        assert {node.node_id: node.listeners[0].port for node in answer.nodes} == two.ports
+    await two.stop(1)
+    answer = await ask(two, 2, 55, 2, quorum_of((QUORUM, 0)))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+# --- offsets -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "first_version", "offset"), [(-1, 1, 3), (-2, 1, 1), (-4, 8, 1), (-5, 9, -1), (-6, 11, -1)]
+)
+async def test_all_of_a_log_is_local_and_nothing_is_tiered(
+    client: Client, timestamp: int, first_version: int, offset: int
+) -> None:
+    await client.create("t")
+    await client.produce("t", [b"a", b"b", b"c"])
+    below = DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])
+    await client.newest(21, DeleteRecordsRequest([below]))
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])])
+    for version in range(1, 12):
+        (one,) = (await client.ask(2, version, request)).topics[0].partitions
+        if version < first_version:
+            assert (one.error_code, one.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1), version
+        else:
+            assert (one.error_code, one.timestamp, one.offset) == (NONE, -1, offset), version
+
+
+async def test_a_time_that_has_no_meaning_is_refused(client: Client) -> None:
+    await client.create("t")
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -7)])])
+    (one,) = (await client.newest(2, request)).topics[0].partitions
+    assert one.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_offsets_are_committed_and_fetched_by_topic_id(client: Client, broker: Broker) -> None:
+    await client.create("t")
+    await client.create("gone")
+    known, gone = broker.topic("t").topic_id, broker.topic("gone").topic_id
+    await broker.delete_topic("gone")
+    ids = [known, gone, STRANGER, NIL]
+    codes = [NONE, *[ErrorCode.UNKNOWN_TOPIC_ID] * 3]
+
+    partition = offset_commit.OffsetCommitRequestPartition(0, 5)
+    topics = [offset_commit.OffsetCommitRequestTopic("", one, [partition]) for one in ids]
+    committed = await client.ask(8, 10, offset_commit.OffsetCommitRequest("g", topics=topics))
+    assert [(t.topic_id, t.partitions[0].error_code) for t in committed.topics] == [
+        *zip(ids, codes, strict=True)
+    ]
+
+    wanted = [offset_fetch.OffsetFetchRequestTopics("", one, [0]) for one in ids]
+    for asked, found in (
+        (wanted, [*zip(ids, codes, [5, -1, -1, -1], strict=True)]),
+        (None, [(known, NONE, 5)]),
+    ):
+        group = offset_fetch.OffsetFetchRequestGroup("g", topics=asked)
+        fetched = await client.ask(9, 10, offset_fetch.OffsetFetchRequest(groups=[group]))
+        assert [
+            (t.topic_id, p.error_code, p.committed_offset)
+            for t in fetched.groups[0].topics
+            for p in t.partitions
+        ] == found
