@@ -102,7 +102,11 @@ class Follower:
     def wake(self) -> None:
         """There may be something to follow now."""
         self._news.set()
-        if self._fetching is not None and not self._interrupting:
+        if self._fetching is not None:
+            self._interrupt_soon()
+
+    def _interrupt_soon(self) -> None:
+        if not self._interrupting:
             self._interrupting = True
             asyncio.get_running_loop().call_soon(self._interrupt)
 
@@ -276,6 +280,8 @@ class Follower:
         asking = self._connection.request(FETCH, _FETCH_VERSION, request, wait_ms=wait_ms)
         self._named = frozenset(copies)
         self._fetching = task = asyncio.create_task(asking)
+        if self._news.is_set():  # since these were chosen
+            self._interrupt_soon()
         try:
             await asyncio.wait([task])
         finally:
