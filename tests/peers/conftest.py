@@ -40,7 +40,12 @@ def kafka39(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
 @pytest.fixture(scope="session")
 def sluice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """Sluice, for the whole of tests/peers; its log must hold no traceback in the end."""
-    process = BrokerProcess(tmp_path_factory.mktemp("sluice") / "data")
+    # As in tests/peers/kafka.py: a group starts at once, and members may be found dead after a second.
+    environment = {
+        "SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "SLUICE_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
+    }
+    process = BrokerProcess(tmp_path_factory.mktemp("sluice") / "data", environment=environment)
     try:
         yield process.start()
         died = not process.running

@@ -22,6 +22,8 @@ CLUSTER_ID = "c2x1aWNlLXRlc3RzLXBlZQ"
 _STARTED = re.compile(r"Kafka Server started|\[KafkaRaftServer nodeId=\d+\] Kafka Server started")
 # A short life: compile less, collect with one thread, use what the JDK shares.
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
+# Mains.java runs the JVM's shutdown hooks of each tool.
+OPEN = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")
 # One node keeps its own offsets and transactions, and no test waits for partitions that nothing uses.
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -37,6 +39,7 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
 }
 
 
@@ -92,6 +95,11 @@ class KafkaProcess:
     def bootstrap(self) -> str:
         """`host:port` of the plaintext listener."""
         return f"127.0.0.1:{self.ports['PLAINTEXT']}"
+
+    @property
+    def kafka(self) -> str:
+        """The same, by the name that a BrokerProcess has for it."""
+        return self.bootstrap
 
     @property
     def address(self) -> tuple[str, int]:
@@ -175,7 +183,7 @@ class Tools:
 
     def __init__(self, release: str = "kafka-4.1") -> None:
         self._process = subprocess.Popen(
-            java(release, "Mains"), cwd=PEERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            java(release, *OPEN, "Mains"), cwd=PEERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._lines: queue.Queue[bytes] = queue.Queue()
         self._reader = threading.Thread(target=self._read_lines, daemon=True)

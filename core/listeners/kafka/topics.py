@@ -217,7 +217,9 @@ def describe_producers(session: KafkaSession, request: DescribeProducersRequest)
                 partitions.append(PartitionResponse(index, error.code, error.message))
                 continue
             producers = [
-                ProducerState(s.producer_id, s.producer_epoch, s.last_sequence, s.last_timestamp)
+                ProducerState(
+                    s.producer_id, s.producer_epoch, s.last_sequence, s.last_timestamp, s.coordinator_epoch
+                )
                 for s in states
             ]
             partitions.append(PartitionResponse(index, 0, None, producers))

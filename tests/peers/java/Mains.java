@@ -6,14 +6,19 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import org.apache.kafka.common.utils.Exit;
 
 /**
@@ -41,7 +46,26 @@ public final class Mains {
         }
     }
 
-    private static volatile Run current;
+    /** What is written goes to the tool of the moment. */
+    private static final class Current extends OutputStream {
+        private final Function<Run, OutputStream> which;
+
+        Current(Function<Run, OutputStream> which) {
+            this.which = which;
+        }
+
+        @Override
+        public void write(int one) throws IOException {
+            which.apply(current).write(one);
+        }
+
+        @Override
+        public void write(byte[] data, int from, int count) throws IOException {
+            which.apply(current).write(data, from, count);
+        }
+    }
+
+    private static volatile Run current = new Run();
 
     public static void main(String[] none) throws Exception {
         PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, "UTF-8");
@@ -56,6 +80,9 @@ public final class Mains {
         Exit.setExitProcedure(exit);
         Exit.setHaltProcedure(exit);
         Exit.setShutdownHookAdder((name, hook) -> current.hooks.add(hook));
+        // Scala keeps the streams of its first use, so these stay and what is behind them changes.
+        System.setOut(new PrintStream(new Current(run -> run.out), true, "UTF-8"));
+        System.setErr(new PrintStream(new Current(run -> run.err), true, "UTF-8"));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             answers.println(JSON.writeValueAsString(run(JSON.readTree(line))));
         }
@@ -66,8 +93,6 @@ public final class Mains {
         Run run = new Run();
         current = run;
         System.setIn(new ByteArrayInputStream(command.path("input").asText("").getBytes(StandardCharsets.UTF_8)));
-        System.setOut(new PrintStream(run.out, true, "UTF-8"));
-        System.setErr(new PrintStream(run.err, true, "UTF-8"));
         String[] arguments = JSON.convertValue(command.get("arguments"), String[].class);
         Thread thread = new Thread(() -> call(run, command.get("main").asText(), arguments), "tool");
         thread.setDaemon(true);
@@ -75,10 +100,12 @@ public final class Mains {
         boolean inTime = run.ended.await(command.get("seconds").asLong(), TimeUnit.SECONDS);
         // What a JVM does when it ends: many tools close their clients and print their totals there.
         for (Runnable hook : run.hooks) {
-            Thread ending = new Thread(hook, "hook");
-            ending.setDaemon(true);
-            ending.start();
-            ending.join(TimeUnit.SECONDS.toMillis(10));
+            end(new Thread(hook, "hook"));
+        }
+        Map<Thread, Thread> hooks = hooksOfThisJvm();
+        for (Thread hook : List.copyOf(hooks.keySet())) {
+            hooks.remove(hook);
+            end(hook);
         }
         System.out.flush();
         System.err.flush();
@@ -100,6 +127,20 @@ public final class Mains {
             missing.printStackTrace();
             run.end(1);
         }
+    }
+
+    private static void end(Thread hook) throws InterruptedException {
+        hook.setDaemon(true);
+        hook.start();
+        hook.join(TimeUnit.SECONDS.toMillis(10));
+    }
+
+    /** Some tools add their hooks to the JVM itself, which has no public way to run them before its end. */
+    @SuppressWarnings("unchecked")
+    private static Map<Thread, Thread> hooksOfThisJvm() throws ReflectiveOperationException {
+        Field hooks = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
+        hooks.setAccessible(true);
+        return (Map<Thread, Thread>) hooks.get(null);
     }
 
     private static void park() {

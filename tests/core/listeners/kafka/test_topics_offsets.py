@@ -285,6 +285,8 @@ async def test_log_dirs_and_producers_are_described(client: Client) -> None:
         (p.error_code, [s.producer_id for s in p.active_producers]) for p in answer.topics[0].partitions
     ]
     assert producers == [(0, [7]), (0, []), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])]
+    # As a Kafka says of a producer without transactions.
+    assert answer.topics[0].partitions[0].active_producers[0].coordinator_epoch == -1
 
 
 # --- configs -----------------------------------------------------------------------------------------------

@@ -1,0 +1,394 @@
+"""What Kafka's own tools are asked, in chapters, and what is known of the answers of Kafka and of Sluice.
+
+A row runs against a real Kafka and against Sluice, and the two answers are compared (tests/peers/test_tools.py). The
+rows of a chapter run in order, and later rows see what earlier ones did. The table in tests/peers/README.md is
+written from these rows: `python -m tests.peers.tool_table`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+_TOOLS = "org.apache.kafka.tools."
+#: Script name without its `kafka-` → main class, as the shell scripts of Kafka 4.1 have it.
+MAINS = {
+    "acls": _TOOLS + "AclCommand",
+    "broker-api-versions": _TOOLS + "BrokerApiVersionsCommand",
+    "client-metrics": _TOOLS + "ClientMetricsCommand",
+    "cluster": _TOOLS + "ClusterTool",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": _TOOLS + "consumer.ConsoleConsumer",
+    "console-producer": _TOOLS + "ConsoleProducer",
+    "consumer-groups": _TOOLS + "consumer.group.ConsumerGroupCommand",
+    "consumer-perf-test": _TOOLS + "ConsumerPerformance",
+    "delete-records": _TOOLS + "DeleteRecordsCommand",
+    "dump-log": "kafka.tools.DumpLogSegments",
+    "e2e-latency": _TOOLS + "EndToEndLatency",
+    "features": _TOOLS + "FeatureCommand",
+    "get-offsets": _TOOLS + "GetOffsetShell",
+    "groups": _TOOLS + "GroupsCommand",
+    "leader-election": _TOOLS + "LeaderElectionCommand",
+    "log-dirs": _TOOLS + "LogDirsCommand",
+    "metadata-quorum": _TOOLS + "MetadataQuorumCommand",
+    "producer-perf-test": _TOOLS + "ProducerPerformance",
+    "reassign-partitions": _TOOLS + "reassign.ReassignPartitionsCommand",
+    "share-groups": _TOOLS + "consumer.group.ShareGroupCommand",
+    "streams-groups": _TOOLS + "streams.StreamsGroupCommand",
+    "topics": _TOOLS + "TopicCommand",
+    "transactions": _TOOLS + "TransactionsCommand",
+    "verifiable-consumer": _TOOLS + "VerifiableConsumer",
+    "verifiable-producer": _TOOLS + "VerifiableProducer",
+}
+# These have subcommands; the option comes before them.
+OPTION_FIRST = ("features", "metadata-quorum", "transactions")
+
+#: Files that rows name as {files}/NAME.
+FILES = {
+    "delete.json": json.dumps(
+        {"version": 1, "partitions": [{"topic": "tools-records", "partition": 0, "offset": 2}]}
+    ),
+    "stay.json": json.dumps(
+        {"version": 1, "partitions": [{"topic": "tools-moves", "partition": 0, "replicas": [1]}]}
+    ),
+    "leave.json": json.dumps(
+        {"version": 1, "partitions": [{"topic": "tools-moves", "partition": 0, "replicas": [2]}]}
+    ),
+    "topics.json": json.dumps({"version": 1, "topics": [{"topic": "tools-moves"}]}),
+    "elect.json": json.dumps({"partitions": [{"topic": "tools-moves", "partition": 0}]}),
+}
+
+
+class Row(NamedTuple):
+    """One command. `line` is script name and arguments, where {host}, {data} and {files} are filled in.
+
+    `how` is "same" (both say the same), "words" (both refuse with the same exceptions, Sluice in its own words) or
+    "differs" (for `because`). `says` must stand in both answers, or in Kafka's alone where `sluice` says what ours
+    has. `only` keeps the lines of the answers that hold it. `waits` names the work without which ours is not there
+    yet: such a row must fail, and loses the mark when it does not.
+    """
+
+    line: str
+    how: str = "same"
+    says: str = ""
+    sluice: str = ""
+    because: str = ""
+    text: str = ""
+    only: str = ""
+    waits: str = ""
+    ordered: bool = True
+    exit: int = 0
+
+
+SETTINGS = "topic and broker settings"
+APIS = "administration APIs"
+TRANSACTIONS = "transactions"
+OUR_WORDS = "the same refusal in words of our own"
+
+
+def same(line: str, says: str = "", **more: object) -> Row:
+    """Both answer alike."""
+    return Row(line, "same", says, **more)  # type: ignore[arg-type]
+
+
+def words(line: str, says: str, **more: object) -> Row:
+    """Both refuse with the same exception."""
+    return Row(line, "words", says, because=OUR_WORDS, **more)  # type: ignore[arg-type]
+
+
+def differs(line: str, says: str, sluice: str, because: str, **more: object) -> Row:
+    """The answers differ for a reason."""
+    return Row(line, "differs", says, sluice, because, **more)  # type: ignore[arg-type]
+
+
+_A = "--topic tools-a"
+_R = "--topic tools-records"
+_S = "--entity-type topics --entity-name tools-settings"
+_B = "--entity-type brokers --entity-name 1"
+_G = "--group tools-group"
+_RESET = f"consumer-groups {_G} --reset-offsets --topic tools-groups"
+
+CHAPTERS: dict[str, list[Row]] = {
+    "topics": [
+        same(f"topics --create {_A} --partitions 2 --replication-factor 1", "Created topic tools-a."),
+        same(f"topics --create {_A}", "Topic 'tools-a' already exists."),
+        same(f"topics --create {_A} --if-not-exists"),
+        words("topics --create --topic bad/name", "InvalidTopicException"),
+        words("topics --create --topic tools-x --config no.such=1", "InvalidConfigurationException"),
+        words("topics --create --topic tools-x --replication-factor 3", "InvalidReplicationFactorException"),
+        same(
+            "topics --create --topic tools-b --config retention.ms=1000000 --config cleanup.policy=compact,delete"
+            " --config min.cleanable.dirty.ratio=0.3",
+            "Created topic tools-b.",
+            waits=SETTINGS,
+        ),
+        same("topics --create --topic tools-c --replica-assignment 1,1", "Created topic tools-c."),
+        same("topics --list", "tools-a", only="tools-a"),
+        same(f"topics --describe {_A}", "PartitionCount: 2 ReplicationFactor: 1"),
+        same("topics --describe --topic tools-none", "Topic 'tools-none' does not exist as expected"),
+        same("topics --describe --topic-id AAAAAAAAAAAAAAAAAAAAAQ", "does not exist as expected"),
+        same("topics --describe --under-replicated-partitions"),
+        same("topics --describe --unavailable-partitions"),
+        same("topics --describe --under-min-isr-partitions"),
+        same("topics --describe --at-min-isr-partitions", "Topic: tools-a Partition: 1", only="tools-a"),
+        same(f"topics --alter {_A} --partitions 3"),
+        words(f"topics --alter {_A} --partitions 2", "InvalidPartitionsException"),
+        same("topics --alter --topic tools-none --partitions 2", "does not exist as expected"),
+        same("topics --delete --topic tools-c"),
+        same("topics --delete --topic tools-c", "does not exist as expected"),
+        same("topics --delete --topic tools-c --if-exists"),
+    ],
+    "topic settings": [
+        same("topics --create --topic tools-settings"),
+        same(f"configs --describe {_S}", "Dynamic configs for topic tools-settings are:"),
+        same(f"configs --alter {_S} --add-config retention.ms=86400000,max.message.bytes=2000000", "Completed"),
+        same(f"configs --alter {_S} --add-config cleanup.policy=[compact,delete]", "Completed updating config"),
+        same(
+            f"configs --describe {_S}",
+            "max.message.bytes=2000000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:max.message.bytes=2000000, "
+            "DEFAULT_CONFIG:message.max.bytes=1048588}",
+            waits=SETTINGS,
+        ),
+        same(f"configs --alter {_S} --delete-config retention.ms", "Completed updating config"),
+        same(f"configs --alter {_S} --delete-config segment.ms", "Invalid config(s): segment.ms"),
+        words(f"configs --alter {_S} --add-config no.such=1", "InvalidConfigurationException"),
+        words(f"configs --alter {_S} --add-config retention.ms=soon", "InvalidConfigurationException"),
+        words(
+            "configs --alter --entity-type topics --entity-name tools-none --add-config retention.ms=1",
+            "UnknownTopicOrPartitionException",
+        ),
+        same("configs --describe --entity-type topics --entity-name tools-none", "doesn't exist"),
+        same(f"configs --describe {_S} --all", "min.cleanable.dirty.ratio=0.5", waits=SETTINGS),
+        same(f"configs --alter {_S} --add-config max.compaction.lag.ms=60000", "Completed", waits=SETTINGS),
+        same(f"configs --alter {_S} --add-config cleanup.policy=[]", "Completed", waits=SETTINGS),
+    ],
+    "broker settings": [
+        same(f"configs --describe {_B}", "Dynamic configs for broker 1 are:"),
+        same(f"configs --describe {_B} --all", "log.dirs=DATA", only=" log.dirs=", waits=SETTINGS),
+        same(f"configs --describe {_B} --all", "num.partitions=1", only=" num.partitions=", waits=SETTINGS),
+        same(
+            f"configs --describe {_B} --all", "auto.create.topics.enable=true sensitive=false",
+            only=" auto.create.topics.enable=", waits=SETTINGS,
+        ),
+        same(f"configs --describe {_B} --all", "message.max.bytes", only=" message.max.bytes=", waits=SETTINGS),
+        same(f"configs --describe {_B} --all", "listeners=", only=" listeners=", waits=SETTINGS),
+        same(f"configs --alter {_B} --add-config log.cleaner.threads=2", "Completed", waits=SETTINGS),
+        same(
+            "configs --alter --entity-type brokers --entity-default --add-config log.retention.ms=100000000",
+            "Completed updating default config", waits=SETTINGS,
+        ),
+        same(
+            "configs --describe --entity-type brokers --entity-default", "log.retention.ms=100000000",
+            only="log.retention.ms", waits=SETTINGS,
+        ),
+        same(
+            "configs --alter --entity-type brokers --entity-default --delete-config log.retention.ms",
+            "Completed updating default config", waits=SETTINGS,
+        ),
+        words(f"configs --alter {_B} --add-config broker.id=5", "InvalidRequestException"),
+        same("configs --describe --entity-type groups", waits=SETTINGS, only="no group has settings"),
+        same(
+            "configs --describe --entity-type groups --entity-name tools-none", "configs for group tools-none",
+            waits=SETTINGS,
+        ),
+        same("configs --describe --entity-type client-metrics", waits=SETTINGS),
+        same("configs --describe --entity-type users", waits=SETTINGS),
+        same("configs --describe --entity-type users --entity-name bob", waits=SETTINGS),
+        same("configs --describe --entity-type clients", waits=SETTINGS),
+        same("configs --describe --entity-type ips", waits=SETTINGS),
+        differs(
+            "configs --describe --entity-type broker-loggers --entity-name 1", "kafka.server.KafkaApis=INFO",
+            "Dynamic configs for broker-logger 1 are:",
+            "our loggers have other names", waits=SETTINGS,
+        ),
+        same("client-metrics --list", waits=APIS),
+        same("client-metrics --describe", waits=APIS),
+        differs(
+            "configs --alter --entity-type users --entity-name bob --add-config producer_byte_rate=1000000",
+            "Completed updating config for user bob.", "UnsupportedVersionException", "there are no quotas yet",
+            exit=1,
+        ),
+    ],
+}  # fmt: skip
+
+CHAPTERS |= {
+    "records": [
+        same(f"topics --create {_R}"),
+        same(
+            f"console-producer {_R} --timeout 10 --sync --property parse.key=true --property key.separator=:",
+            text="k1:v1\nk2:v2\nk1:v3\n",
+        ),
+        same(f"console-producer {_R} --compression-codec gzip", text="a\nb\n"),
+        same(
+            f"console-producer {_R} --property parse.headers=true --property parse.key=true",
+            text="h1:one,h2:two\tkey\tvalue\n",
+        ),
+        same(
+            f"console-consumer {_R} --from-beginning --max-messages 6 --property print.key=true"
+            " --property print.partition=true --property print.offset=true --property print.headers=true",
+            "Partition:0 Offset:5 h1:one,h2:two key value",
+        ),
+        same(f"console-consumer {_R} --partition 0 --offset 1 --max-messages 1", "v2"),
+        same(f"console-consumer {_R} --from-beginning --max-messages 6 --isolation-level read_committed", "v3"),
+        same("console-consumer --include tools-rec.* --from-beginning --max-messages 6", "v3"),
+        same(f"get-offsets {_R}", "tools-records:0:6"),
+        same("get-offsets --topic-partitions tools-records:0-2 --time earliest", "tools-records:0:0"),
+        same(f"get-offsets {_R} --time -1", "tools-records:0:6"),
+        same(f"get-offsets {_R} --time max-timestamp", "tools-records:0:5"),
+        same(f"get-offsets {_R} --time 0", "tools-records:0:0"),
+        same(f"get-offsets {_R} --time -4", "tools-records:0:0", waits=APIS),
+        same(f"get-offsets {_R} --time -5", waits=APIS),
+        same("get-offsets --topic tools-none", "Could not match any topic-partitions"),
+        same("log-dirs --describe --topic-list tools-records", '"partition":"tools-records-0","size":'),
+        same("log-dirs --describe --broker-list 7", "The given brokers do not exist from --broker-list: 7"),
+        same("delete-records --offset-json-file {files}/delete.json", "tools-records-0 low_watermark: 2"),
+        same(f"get-offsets {_R} --time earliest", "tools-records:0:2"),
+        same("topics --delete --topic tools-records"),
+    ],
+    "groups": [
+        same("topics --create --topic tools-groups --partitions 2"),
+        same("console-producer --topic tools-groups --property parse.key=true", text="a\t1\nb\t2\nc\t3\n"),
+        same(f"console-consumer --topic tools-groups {_G} --from-beginning --max-messages 3", "Processed a total"),
+        same("consumer-groups --list", "tools-group", only="tools-group"),
+        same("consumer-groups --list --state", "Empty", only="tools-group"),
+        same("consumer-groups --list --type", "Classic", only="tools-group"),
+        same("consumer-groups --list --state Empty", "Empty", only="tools-group"),
+        same("consumer-groups --list --type consumer", "GROUP TYPE"),
+        same(f"consumer-groups --describe {_G} --state", "tools-group HOST (1) - Empty 0"),
+        same(f"consumer-groups --describe {_G} --members", "has no active members"),
+        same(f"{_RESET} --to-earliest --dry-run", "tools-group tools-groups 0 0", ordered=False),
+        same(f"{_RESET} --to-earliest --execute", "tools-group tools-groups 0 0", ordered=False),
+        same(f"consumer-groups --describe {_G}", "tools-group tools-groups 0 0", ordered=False),
+        same(f"consumer-groups --describe {_G} --offsets --verbose", "LEADER-EPOCH", ordered=False),
+        same(f"{_RESET}:0 --to-offset 0 --execute", "tools-group tools-groups 0 0"),
+        same(f"{_RESET} --shift-by 100 --execute", "is higher than latest offset", ordered=False),
+        same(
+            f"{_RESET} --to-datetime 2020-01-01T00:00:00.000 --execute", "tools-group tools-groups 1 0",
+            ordered=False,
+        ),
+        same(f"{_RESET} --by-duration PT1H --execute", "tools-group tools-groups 1 0", ordered=False),
+        same(f"{_RESET} --to-current --execute", "tools-group tools-groups 1 0", ordered=False),
+        same(f"{_RESET} --to-latest --export", "No action will be performed", ordered=False),
+        same("consumer-groups --group tools-new --reset-offsets --to-earliest --topic tools-groups --execute"),
+        same(f"consumer-groups {_G} --delete-offsets --topic tools-groups:0", "Successful"),
+        words(f"consumer-groups {_G} --delete-offsets --topic tools-none", "UnknownTopicOrPartitionException"),
+        words("consumer-groups --describe --group tools-none", "GroupIdNotFoundException"),
+        words("consumer-groups --describe --group tools-none --state", "GroupIdNotFoundException"),
+        same("consumer-groups --delete --group tools-new", "was successful"),
+        same("consumer-groups --delete --group tools-none", "GroupIdNotFoundException"),
+        same("consumer-groups --delete-offsets --group tools-none --topic tools-groups", "does not exist"),
+        same("groups --list", "tools-group Classic consumer", only="tools-group"),
+        same("groups --list --consumer", "tools-group Classic consumer", only="tools-group"),
+        same("groups --list --share", "GROUP TYPE PROTOCOL"),
+        same("share-groups --list"),
+        words("share-groups --describe --group tools-none", "UnsupportedVersionException"),
+        same("streams-groups --list"),
+        differs(
+            "topics --list", "__consumer_offsets", "", "offsets are in SQLite: there is no such topic", only="__"
+        ),
+    ],
+    # A member of the Java client is there while these run.
+    "live group": [
+        same("consumer-groups --describe --group tools-live --state", "roundrobin Stable 1"),
+        same("consumer-groups --describe --group tools-live --members --verbose", "tools-live:0,1"),
+        same("consumer-groups --describe --group tools-live", "tools-live tools-live 0", ordered=False),
+        same("consumer-groups --list --state Stable", "tools-live Stable", only="tools-live"),
+        same("consumer-groups --delete --group tools-live", "GroupNotEmptyException"),
+        same(
+            "consumer-groups --group tools-live --reset-offsets --to-earliest --topic tools-live --execute",
+            "Assignments can only be reset if the group 'tools-live' is inactive",
+        ),
+        same("consumer-groups --group tools-live --delete-offsets --topic tools-live", "GroupSubscribedToTopic"),
+    ],
+    "cluster": [
+        same("broker-api-versions", "(id: 1 rack: null isFenced: false)", only="isFenced"),
+        same("cluster cluster-id", "Cluster ID: ID"),
+        same("cluster list-endpoints", "1 127.0.0.1 PORT null unfenced broker"),
+        differs(
+            "cluster unregister --id 7", "BrokerIdNotRegisteredException", "does not support", "brokers are in a file"
+        ),
+        differs(
+            "features describe", "Feature: metadata.version", "",
+            "there are no feature levels: a release has what it has",
+        ),
+        differs(
+            "features upgrade --feature metadata.version=1", "Could not upgrade metadata.version to 1.",
+            "does not support UPDATE_FEATURES", "there are no feature levels", exit=1,
+        ),
+        same("metadata-quorum describe --status", "LeaderId: 1", only="LeaderId", waits=APIS),
+        same("metadata-quorum describe --replication", "Leader", only=" Leader", waits=APIS),
+        same("topics --create --topic tools-moves"),
+        same("leader-election --election-type preferred --topic tools-moves --partition 0", "already elected"),
+        same("leader-election --election-type preferred --path-to-json-file {files}/elect.json", "already elected"),
+        same("leader-election --election-type unclean --topic tools-moves --partition 0", "already elected"),
+        words("leader-election --election-type preferred --topic tools-none --partition 0", "Exception"),
+        same("reassign-partitions --list", "No partition reassignments found.", waits=APIS),
+        same(
+            "reassign-partitions --generate --broker-list 1 --topics-to-move-json-file {files}/topics.json",
+            "Proposed partition reassignment configuration",
+        ),
+        same(
+            "reassign-partitions --verify --reassignment-json-file {files}/stay.json",
+            "Reassignment of partition tools-moves-0 is completed.", waits=APIS,
+        ),
+        same(
+            "reassign-partitions --execute --reassignment-json-file {files}/stay.json",
+            "Successfully started partition reassignment for tools-moves-0", waits=APIS,
+        ),
+        words(
+            "reassign-partitions --execute --reassignment-json-file {files}/leave.json",
+            "AdminCommandFailedException", waits=APIS,
+        ),
+        same("reassign-partitions --cancel --reassignment-json-file {files}/stay.json", "None of", waits=APIS),
+    ],
+    "security": [
+        words("acls --list", "SecurityDisabledException", waits=APIS),
+        words(
+            "acls --add --allow-principal User:bob --operation Read --topic t",
+            "SecurityDisabledException", waits=APIS,
+        ),
+        words(
+            "acls --remove --allow-principal User:bob --operation Read --topic t --force",
+            "SecurityDisabledException", waits=APIS,
+        ),
+    ],
+    "transactions": [
+        same("topics --create --topic tools-tx"),
+        same("console-producer --topic tools-tx", text="1\n"),
+        same("transactions list", "TransactionalId Coordinator ProducerId TransactionState", waits=TRANSACTIONS),
+        same("transactions describe --transactional-id tools-none", "could not be found", waits=TRANSACTIONS),
+        same("transactions describe-producers --topic tools-tx --partition 0", "CurrentTransactionStartOffset"),
+        same("transactions find-hanging --broker-id 1", "Topic Partition ProducerId"),
+        same("transactions abort --topic tools-tx --partition 0 --start-offset 0", "Could not find any open"),
+    ],
+    "load": [
+        same("topics --create --topic tools-load"),
+        same(
+            "producer-perf-test --topic tools-load --num-records 1000 --record-size 100 --throughput -1"
+            " --producer-props bootstrap.servers={host}", "1000 records sent",
+        ),
+        same("consumer-perf-test --topic tools-load --messages 1000 --timeout 20000", "data.consumed.in.nMsg"),
+        same("topics --create --topic tools-verify"),
+        same("verifiable-producer --topic tools-verify --max-messages 5", '"sent":5,"acked":5'),
+        same(
+            "verifiable-consumer --topic tools-verify --max-messages 5 --group-id tools-verify",
+            '"name":"records_consumed","count":5',
+        ),
+        same("topics --create --topic tools-e2e"),
+        same("e2e-latency {host} tools-e2e 10 all 100", "Avg latency"),
+    ],
+    "dump-log": [
+        same("topics --create --topic tools-dump"),
+        same(
+            "console-producer --topic tools-dump --property parse.headers=true"
+            " --property parse.key=true",
+            text="h1:one\tk1\tv1\nh1:two\tk2\tv2\n",
+        ),
+        same(
+            "console-producer --topic tools-dump --compression-codec zstd", text="a\nb\n",
+        ),
+        same("dump-log --files {data}/tools-dump-0/00000000000000000000.log --print-data-log --deep-iteration",
+             "headerKeys: [h1] key: k1 payload: v1"),
+        same("dump-log --files {data}/tools-dump-0/00000000000000000000.log", "isvalid: true"),
+    ],
+}  # fmt: skip
