@@ -28,6 +28,7 @@ _NOISE = (
     (r"\b1[5-9]\d{11}\b", "TIME"),
     # Kafka 4.1 sets this for the whole cluster when storage is formatted (KIP-966).
     (r"Configs: min\.insync\.replicas=1,?", "Configs: "),
+    (r"DYNAMIC_DEFAULT_BROKER_CONFIG:min\.insync\.replicas=1, ", ""),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d+", "TIME"),
     (r"[ \t]+", " "),
 )
@@ -75,7 +76,10 @@ def _plain(row: Row, said: Said, peer: Peer, files: Path) -> tuple[int, str]:
         text = re.sub(pattern, put, text, flags=re.MULTILINE)
     if measured := _MEASURED.get(row.line.split()[0]):
         text = re.sub(*measured, text, flags=re.MULTILINE)
-    lines = [line.strip() for line in text.splitlines() if line.strip() and row.only in line]
+    kept = (
+        line for line in text.splitlines() if row.only in line and not any(o in line for o in row.without)
+    )
+    lines = [line.strip() for line in kept if line.strip()]
     return said.exit, "\n".join(lines if row.ordered else sorted(lines))
 
 
@@ -134,7 +138,6 @@ def _parameters() -> Iterator[object]:
 def test_a_tool_says_to_sluice_what_it_says_to_kafka(answers: GetAnswers, chapter: str, number: int) -> None:
     row = CHAPTERS[chapter][number]
     kafka, sluice = answers(chapter)[number]
-    assert row.says in kafka[1], "Kafka does not say what the row says of it"
     if row.how == "same":
         assert sluice == kafka
     elif row.how == "words":
@@ -144,6 +147,12 @@ def test_a_tool_says_to_sluice_what_it_says_to_kafka(answers: GetAnswers, chapte
         assert sluice != kafka, "this row is the same by now"
         assert row.sluice in sluice[1]
         assert sluice[0] == row.exit
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_kafka_says_what_the_table_says_of_it(answers: GetAnswers, chapter: str) -> None:
+    found = zip(CHAPTERS[chapter], answers(chapter), strict=True)
+    assert [(row.line, one.kafka) for row, one in found if row.says not in one.kafka[1]] == []
 
 
 def _exceptions(text: str) -> set[str]:

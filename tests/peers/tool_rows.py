@@ -75,6 +75,7 @@ class Row(NamedTuple):
     because: str = ""
     text: str = ""
     only: str = ""
+    without: tuple[str, ...] = ()
     waits: str = ""
     ordered: bool = True
     exit: int = 0
@@ -158,7 +159,14 @@ CHAPTERS: dict[str, list[Row]] = {
             "UnknownTopicOrPartitionException",
         ),
         same("configs --describe --entity-type topics --entity-name tools-none", "doesn't exist"),
-        same(f"configs --describe {_S} --all", "min.cleanable.dirty.ratio=0.5", waits=SETTINGS),
+        same(
+            f"configs --describe {_S} --all", "min.cleanable.dirty.ratio=0.5",
+            without=("file.delete.delay.ms",), waits=SETTINGS,
+        ),
+        differs(
+            f"configs --describe {_S} --all", "file.delete.delay.ms=60000", "file.delete.delay.ms=1000",
+            "no reader needs a deleted file for a minute", only="file.delete.delay.ms", waits=SETTINGS,
+        ),
         same(f"configs --alter {_S} --add-config max.compaction.lag.ms=60000", "Completed", waits=SETTINGS),
         same(f"configs --alter {_S} --add-config cleanup.policy=[]", "Completed", waits=SETTINGS),
     ],
@@ -171,8 +179,14 @@ CHAPTERS: dict[str, list[Row]] = {
             only=" auto.create.topics.enable=", waits=SETTINGS,
         ),
         same(f"configs --describe {_B} --all", "message.max.bytes", only=" message.max.bytes=", waits=SETTINGS),
-        same(f"configs --describe {_B} --all", "listeners=", only=" listeners=", waits=SETTINGS),
-        same(f"configs --alter {_B} --add-config log.cleaner.threads=2", "Completed", waits=SETTINGS),
+        differs(
+            f"configs --describe {_B} --all", "listeners=PLAINTEXT://HOST,CONTROLLER", "listeners=PLAINTEXT://HOST",
+            "no listener is the controller's alone", only=" listeners=", waits=SETTINGS,
+        ),
+        differs(
+            f"configs --alter {_B} --add-config log.cleaner.threads=2", "Completed", "InvalidRequestException",
+            "one cleaner is enough for one process", exit=1,
+        ),
         same(
             "configs --alter --entity-type brokers --entity-default --add-config log.retention.ms=100000000",
             "Completed updating default config", waits=SETTINGS,
@@ -188,7 +202,7 @@ CHAPTERS: dict[str, list[Row]] = {
         words(f"configs --alter {_B} --add-config broker.id=5", "InvalidRequestException"),
         same("configs --describe --entity-type groups", waits=SETTINGS, only="no group has settings"),
         same(
-            "configs --describe --entity-type groups --entity-name tools-none", "configs for group tools-none",
+            "configs --describe --entity-type groups --entity-name tools-none", "doesn't exist",
             waits=SETTINGS,
         ),
         same("configs --describe --entity-type client-metrics", waits=SETTINGS),
