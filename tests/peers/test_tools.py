@@ -40,6 +40,7 @@ _MEASURED = {
     "dump-log": (r"(position|size): \d+", r"\1: N"),
     # Which number a producer has depends on those before it.
     "transactions": (r"^\d+ (\d+ -?\d+ \d+ TIME)", r"N \1"),
+    "metadata-quorum": (r"^1 (\S+) \d+ 0 TIME", r"1 \1 N 0 TIME"),
     "e2e-latency": (r"\d+(\.\d+)?", "N"),
     "verifiable-producer": (r'"avg_throughput":[\d.]+', '"avg_throughput":N'),
 }
