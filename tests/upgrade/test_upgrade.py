@@ -22,6 +22,8 @@ from tests.upgrade.make_sample import CODECS, ONCE, PER_CODEC, value_of
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.tar.gz"))
 OLD = [path for path in SAMPLES if path.name[:4] < SCHEMA_REVISION]
+# The samples get older every day: a key is forgotten after one, committed offsets after seven.
+FOREVER = {"SLUICE_IDEMPOTENCY_TTL_MS": str(10**13), "SLUICE_OFFSETS_RETENTION_MS": str(10**13)}
 # What dies at the N-th statement that a start gives to SQLite.
 DIES_AT = """
 import os, signal, sys
@@ -48,8 +50,7 @@ def unpack(sample: Path, target: Path) -> Path:
 @pytest.fixture(params=SAMPLES, ids=lambda path: path.name.removesuffix(".tar.gz"))
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[BrokerProcess, str]]:
     data = unpack(request.param, tmp_path / "data")
-    # The samples get older every day, and a key is forgotten after one.
-    process = BrokerProcess(data, environment={"SLUICE_IDEMPOTENCY_TTL_MS": str(10**13)}).start()
+    process = BrokerProcess(data, environment=FOREVER).start()
     yield process, request.param.name[:4]
     assert process.stop() == 0
     assert "Traceback" not in process.read_log()
