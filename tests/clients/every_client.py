@@ -20,7 +20,7 @@ from tests.clients.drivers.rest import Rest
 from tests.clients.drivers.rskafka import RsKafka
 
 DRIVERS: tuple[type[Driver], ...] = (
-    Confluent, KafkaPython, AioKafka, KafkaJs, *JAVA, Sarama, FranzGo, KafkaGo, RsKafka, Kcat, Rest,
+    Confluent, KafkaPython, AioKafka, KafkaJs, Sarama, FranzGo, KafkaGo, RsKafka, Kcat, *JAVA, Rest,
 )  # fmt: skip
 # Those of 2012 to 2019, or today's that take the broker for one of then.
 OLD_DRIVERS: tuple[type[Driver], ...] = (*OLD_KAFKA_PYTHON, *OLD_KCAT, KafkaNode)

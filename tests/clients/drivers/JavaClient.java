@@ -126,8 +126,10 @@ public final class JavaClient {
                 List<String> names = new ArrayList<>();
                 get(admin().listConsumerGroups().all()).forEach(one -> names.add(one.groupId()));
                 return names;
-            case "group": return group(group);
-            case "group_offsets": return groupOffsets(group);
+            case "describe_group": return describeGroup(group, tp.topic());
+            case "group_offsets": return groupOffsets(group, tp.topic());
+            case "group_metadata":
+                return get(admin().listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()).get(tp).metadata();
             case "set_group_offset":
                 OffsetAndMetadata to = new OffsetAndMetadata(
                     command.get("offset").asLong(), command.get("metadata").asText());
@@ -189,9 +191,9 @@ public final class JavaClient {
         return message;
     }
 
-    private Long offsetForTime(TopicPartition tp, long timestamp) {
+    private long offsetForTime(TopicPartition tp, long timestamp) {
         OffsetAndTimestamp found = consumer().offsetsForTimes(Map.of(tp, timestamp)).get(tp);
-        return found == null ? null : found.offset();
+        return found == null ? -1 : found.offset();
     }
 
     private long offset(TopicPartition tp, OffsetSpec which) throws Exception {
@@ -231,29 +233,34 @@ public final class JavaClient {
         return found;
     }
 
-    private Object group(String group) throws Exception {
+    private Object describeGroup(String group, String topic) throws Exception {
         ConsumerGroupDescription described = get(admin().describeConsumerGroups(List.of(group)).all()).get(group);
         ObjectNode found = JSON.createObjectNode();
         found.put("state", described.state().toString());
         found.put("assignor", described.partitionAssignor());
         found.put("coordinator", described.coordinator().id());
-        ArrayNode members = found.putArray("members");
+        ArrayNode hosts = found.putArray("hosts");
+        ObjectNode members = found.putObject("members");
         for (MemberDescription member : described.members()) {
-            ObjectNode one = members.addObject();
-            one.put("client_id", member.clientId());
-            one.put("host", member.host());
-            ArrayNode owned = one.putArray("partitions");
-            member.assignment().topicPartitions().forEach(tp -> owned.add(tp.toString()));
+            hosts.add(member.host());
+            ArrayNode owned = members.putArray(member.consumerId());
+            for (TopicPartition tp : member.assignment().topicPartitions()) {
+                if (tp.topic().equals(topic)) {
+                    owned.add(tp.partition());
+                }
+            }
         }
         return found;
     }
 
-    private Object groupOffsets(String group) throws Exception {
-        Map<String, Object> found = new HashMap<>();
+    private Object groupOffsets(String group, String topic) throws Exception {
+        Map<Integer, Long> found = new HashMap<>();
         Map<TopicPartition, OffsetAndMetadata> offsets =
             get(admin().listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata());
         for (Map.Entry<TopicPartition, OffsetAndMetadata> entry : offsets.entrySet()) {
-            found.put(entry.getKey().toString(), List.of(entry.getValue().offset(), entry.getValue().metadata()));
+            if (entry.getKey().topic().equals(topic)) {
+                found.put(entry.getKey().partition(), entry.getValue().offset());
+            }
         }
         return found;
     }

@@ -21,7 +21,7 @@ from tests.conftest import GO_CLIENTS, NODE_MODULES, kafka_node_path, node_path,
 from tests.peers.kafka import java
 
 HERE = Path(__file__).parent
-KINDS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "java-4.1", "sarama", "franz-go", "curl")
+KINDS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "sarama", "franz-go", "java-4.1", "curl")
 # It says that its metadata is of version 1 and leaves out what version 1 has. librdkafka and kafka-python cannot
 # read (https://github.com/segmentio/kafka-go/issues/1156): it shares a group with itself, sarama and a few others.
 KAFKA_GO = "kafka-go"
@@ -34,9 +34,9 @@ OLD_KINDS = (*OLD_KAFKA_PYTHON, "kafka-node", "java-3.9", "java-2.8")
 # What of these the test command installs by itself.
 INSTALLED_AS = (
     {"kafkajs": "kafkajs", "curl": "curl", "kafka-node": "kafka-node"}
-    | dict.fromkeys(JAVA_SETS, "kafka")
     | dict.fromkeys(OLD_KAFKA_PYTHON, "old kafka-python")
     | dict.fromkeys(("sarama", "franz-go", KAFKA_GO), "go clients")
+    | dict.fromkeys(JAVA_SETS, "kafka")
 )
 
 
