@@ -81,7 +81,6 @@ class Row(NamedTuple):
     exit: int = 0
 
 
-SETTINGS = "topic and broker settings"
 APIS = "administration APIs"
 TRANSACTIONS = "transactions"
 OUR_WORDS = "the same refusal in words of our own"
@@ -121,7 +120,6 @@ CHAPTERS: dict[str, list[Row]] = {
             "topics --create --topic tools-b --config retention.ms=1000000 --config cleanup.policy=compact,delete"
             " --config min.cleanable.dirty.ratio=0.3",
             "Created topic tools-b.",
-            waits=SETTINGS,
         ),
         same("topics --create --topic tools-c --replica-assignment 1,1", "Created topic tools-c."),
         same("topics --list", "tools-a", only="tools-a"),
@@ -148,7 +146,6 @@ CHAPTERS: dict[str, list[Row]] = {
             f"configs --describe {_S}",
             "max.message.bytes=2000000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:max.message.bytes=2000000, "
             "DEFAULT_CONFIG:message.max.bytes=1048588}",
-            waits=SETTINGS,
         ),
         same(f"configs --alter {_S} --delete-config retention.ms", "Completed updating config"),
         same(f"configs --alter {_S} --delete-config segment.ms", "Invalid config(s): segment.ms"),
@@ -161,27 +158,27 @@ CHAPTERS: dict[str, list[Row]] = {
         same("configs --describe --entity-type topics --entity-name tools-none", "doesn't exist"),
         same(
             f"configs --describe {_S} --all", "min.cleanable.dirty.ratio=0.5",
-            without=("file.delete.delay.ms",), waits=SETTINGS,
+            without=("file.delete.delay.ms",),
         ),
         differs(
             f"configs --describe {_S} --all", "file.delete.delay.ms=60000", "file.delete.delay.ms=1000",
-            "no reader needs a deleted file for a minute", only="file.delete.delay.ms", waits=SETTINGS,
+            "no reader needs a deleted file for a minute", only="file.delete.delay.ms",
         ),
-        same(f"configs --alter {_S} --add-config max.compaction.lag.ms=60000", "Completed", waits=SETTINGS),
-        same(f"configs --alter {_S} --add-config cleanup.policy=[]", "Completed", waits=SETTINGS),
+        same(f"configs --alter {_S} --add-config max.compaction.lag.ms=60000", "Completed"),
+        same(f"configs --alter {_S} --add-config cleanup.policy=[]", "Completed"),
     ],
     "broker settings": [
         same(f"configs --describe {_B}", "Dynamic configs for broker 1 are:"),
-        same(f"configs --describe {_B} --all", "log.dirs=DATA", only=" log.dirs=", waits=SETTINGS),
-        same(f"configs --describe {_B} --all", "num.partitions=1", only=" num.partitions=", waits=SETTINGS),
+        same(f"configs --describe {_B} --all", "log.dirs=DATA", only=" log.dirs="),
+        same(f"configs --describe {_B} --all", "num.partitions=1", only=" num.partitions="),
         same(
             f"configs --describe {_B} --all", "auto.create.topics.enable=true sensitive=false",
-            only=" auto.create.topics.enable=", waits=SETTINGS,
+            only=" auto.create.topics.enable=",
         ),
-        same(f"configs --describe {_B} --all", "message.max.bytes", only=" message.max.bytes=", waits=SETTINGS),
+        same(f"configs --describe {_B} --all", "message.max.bytes", only=" message.max.bytes="),
         differs(
             f"configs --describe {_B} --all", "listeners=PLAINTEXT://HOST,CONTROLLER", "listeners=PLAINTEXT://HOST",
-            "no listener is the controller's alone", only=" listeners=", waits=SETTINGS,
+            "no listener is the controller's alone", only=" listeners=",
         ),
         differs(
             f"configs --alter {_B} --add-config log.cleaner.threads=2", "Completed", "InvalidRequestException",
@@ -189,15 +186,15 @@ CHAPTERS: dict[str, list[Row]] = {
         ),
         same(
             "configs --alter --entity-type brokers --entity-default --add-config log.retention.ms=100000000",
-            "Completed updating default config", waits=SETTINGS,
+            "Completed updating default config",
         ),
         same(
             "configs --describe --entity-type brokers --entity-default", "log.retention.ms=100000000",
-            only="log.retention.ms", waits=SETTINGS,
+            only="log.retention.ms",
         ),
         same(
             "configs --alter --entity-type brokers --entity-default --delete-config log.retention.ms",
-            "Completed updating default config", waits=SETTINGS,
+            "Completed updating default config",
         ),
         words(f"configs --alter {_B} --add-config broker.id=5", "InvalidRequestException"),
         same("configs --describe --entity-type groups", only="=", waits=APIS),
@@ -213,7 +210,7 @@ CHAPTERS: dict[str, list[Row]] = {
         differs(
             "configs --describe --entity-type broker-loggers --entity-name 1", "kafka.server.KafkaApis=INFO",
             "Dynamic configs for broker-logger 1 are:",
-            "our loggers have other names", waits=SETTINGS,
+            "our loggers have other names",
         ),
         same("client-metrics --list", waits=APIS),
         same("client-metrics --describe", waits=APIS),
