@@ -81,7 +81,7 @@ class Row(NamedTuple):
     exit: int = 0
 
 
-APIS = "administration APIs"
+THROTTLES = "the throttles of replication as broker settings"
 TRANSACTIONS = "transactions"
 OUR_WORDS = "the same refusal in words of our own"
 
@@ -197,23 +197,22 @@ CHAPTERS: dict[str, list[Row]] = {
             "Completed updating default config",
         ),
         words(f"configs --alter {_B} --add-config broker.id=5", "InvalidRequestException"),
-        same("configs --describe --entity-type groups", only="=", waits=APIS),
+        same("configs --describe --entity-type groups", only="="),
         same(
             "configs --describe --entity-type groups --entity-name tools-none", "doesn't exist",
-            waits=APIS,
         ),
-        same("configs --describe --entity-type client-metrics", waits=APIS),
-        same("configs --describe --entity-type users", waits=APIS),
-        same("configs --describe --entity-type users --entity-name bob", waits=APIS),
-        same("configs --describe --entity-type clients", waits=APIS),
-        same("configs --describe --entity-type ips", waits=APIS),
+        same("configs --describe --entity-type client-metrics"),
+        same("configs --describe --entity-type users"),
+        same("configs --describe --entity-type users --entity-name bob"),
+        same("configs --describe --entity-type clients"),
+        same("configs --describe --entity-type ips"),
         differs(
             "configs --describe --entity-type broker-loggers --entity-name 1", "kafka.server.KafkaApis=INFO",
             "Dynamic configs for broker-logger 1 are:",
             "our loggers have other names",
         ),
-        same("client-metrics --list", waits=APIS),
-        same("client-metrics --describe", waits=APIS),
+        same("client-metrics --list"),
+        same("client-metrics --describe"),
         differs(
             "configs --alter --entity-type users --entity-name bob --add-config producer_byte_rate=1000000",
             "Completed updating config for user bob.", "Error while executing config command",
@@ -247,8 +246,8 @@ CHAPTERS |= {
         same(f"get-offsets {_R} --time -1", "tools-records:0:6"),
         same(f"get-offsets {_R} --time max-timestamp", "tools-records:0:5"),
         same(f"get-offsets {_R} --time 0", "tools-records:0:0"),
-        same(f"get-offsets {_R} --time -4", "tools-records:0:0", waits=APIS),
-        same(f"get-offsets {_R} --time -5", waits=APIS),
+        same(f"get-offsets {_R} --time -4", "tools-records:0:0"),
+        same(f"get-offsets {_R} --time -5"),
         same("get-offsets --topic tools-none", "Could not match any topic-partitions"),
         same("log-dirs --describe --topic-list tools-records", '"partition":"tools-records-0","size":'),
         same("log-dirs --describe --broker-list 7", "The given brokers do not exist from --broker-list: 7"),
@@ -326,41 +325,41 @@ CHAPTERS |= {
             "features upgrade --feature metadata.version=1", "Could not upgrade metadata.version to 1.",
             "Could not upgrade metadata.version to 1.", "there are no feature levels", exit=1,
         ),
-        same("metadata-quorum describe --status", "LeaderId: 1", only="LeaderId", waits=APIS),
-        same("metadata-quorum describe --replication", "Leader", only=" Leader", waits=APIS),
+        same("metadata-quorum describe --status", "LeaderId: 1", only="LeaderId"),
+        same("metadata-quorum describe --replication", "Leader", only=" Leader"),
         same("topics --create --topic tools-moves"),
         same("leader-election --election-type preferred --topic tools-moves --partition 0", "already elected"),
         same("leader-election --election-type preferred --path-to-json-file {files}/elect.json", "already elected"),
         same("leader-election --election-type unclean --topic tools-moves --partition 0", "already elected"),
         words("leader-election --election-type preferred --topic tools-none --partition 0", "Exception"),
-        same("reassign-partitions --list", "No partition reassignments found.", waits=APIS),
+        same("reassign-partitions --list", "No partition reassignments found."),
         same(
             "reassign-partitions --generate --broker-list 1 --topics-to-move-json-file {files}/topics.json",
             "Proposed partition reassignment configuration",
         ),
         same(
             "reassign-partitions --verify --reassignment-json-file {files}/stay.json",
-            "Reassignment of partition tools-moves-0 is completed.", waits=APIS,
+            "Reassignment of partition tools-moves-0 is completed.", waits=THROTTLES,
         ),
         same(
             "reassign-partitions --execute --reassignment-json-file {files}/stay.json",
-            "Successfully started partition reassignment for tools-moves-0", waits=APIS,
+            "Successfully started partition reassignment for tools-moves-0",
         ),
         words(
             "reassign-partitions --execute --reassignment-json-file {files}/leave.json",
-            "AdminCommandFailedException", waits=APIS,
+            "AdminCommandFailedException",
         ),
-        same("reassign-partitions --cancel --reassignment-json-file {files}/stay.json", "None of", waits=APIS),
+        same("reassign-partitions --cancel --reassignment-json-file {files}/stay.json", "None of", waits=THROTTLES),
     ],
     "security": [
-        words("acls --list", "SecurityDisabledException", waits=APIS),
+        words("acls --list", "SecurityDisabledException"),
         words(
             "acls --add --allow-principal User:bob --operation Read --topic t",
-            "SecurityDisabledException", waits=APIS,
+            "SecurityDisabledException",
         ),
         words(
             "acls --remove --allow-principal User:bob --operation Read --topic t --force",
-            "SecurityDisabledException", waits=APIS,
+            "SecurityDisabledException",
         ),
     ],
     "transactions": [
