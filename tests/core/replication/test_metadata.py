@@ -25,6 +25,7 @@ from core.metadata.changelog import (
 from core.metadata.store import Store
 from core.metadata.topics import load_settings, put_setting
 from core.records.record import NewRecord
+from core.types import TopicPartition
 from tests.core.replication.brokers import Brokers, until
 from tests.core.replication.test_cluster_roles import content, refused
 
@@ -241,3 +242,24 @@ def test_changes_of_topics_are_told_from_others() -> None:
     assert touch_topics([('INSERT INTO "topics" VALUES (?)', [["t"]])])
     assert touch_topics([("", [[]])])
     assert not touch_topics([("DELETE FROM group_members WHERE group_id = ?", [["topics"]])])
+
+
+async def test_settings_of_brokers_are_known_to_all_of_them(two: Brokers) -> None:
+    first, second = two[1], two[2]
+    own = second.topic("t").config
+    await first.broker_configs.alter("", {"log.retention.ms": "888"})
+    await first.broker_configs.alter("2", {"log.segment.bytes": "5000"})
+    await until(lambda: second.topic("t").config.segment_bytes == 5000, "the setting of the second broker")
+    assert (first.topic("t").config.segment_bytes, first.topic("t").config.retention_ms) == (
+        own.segment_bytes, 888,
+    )  # fmt: skip
+    assert second.topic("t").config.retention_ms == 888
+    assert second.logs.get(TopicPartition("t", 0)).config.segment_bytes == 5000
+    with pytest.raises(BrokerError) as caught:
+        await second.broker_configs.alter("2", {"log.retention.ms": "5"})
+    assert caught.value.code is ErrorCode.NOT_CONTROLLER
+    assert not any((await second.lead_everything()).values())
+    await two.serving(2)
+    await second.broker_configs.alter("", {"log.retention.ms": None})
+    assert second.topic("t").config.retention_ms == own.retention_ms
+    await until(lambda: first.topic("t").config.retention_ms == own.retention_ms, "the default at the first")
