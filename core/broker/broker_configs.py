@@ -200,8 +200,8 @@ class BrokerConfigs:
                     values[name] = value
             defaults = self._defaults(changed)
             parse_topic_config({}, defaults)
-            for topic in state.topics_of_all():
-                parse_topic_config(topic.overrides, defaults)
+            for overrides in {tuple(topic.overrides.items()) for topic in state.topics_of_all()}:
+                parse_topic_config(dict(overrides), defaults)
         except BrokerError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, error.message) from None
         if validate_only or values == self._dynamic.get(broker, {}):

@@ -223,11 +223,19 @@ class BrokerState:
 
     def configs_changed(self) -> None:
         """The broker's defaults have changed: give them to the topics that do not set their own."""
+        changed: dict[str, TopicConfig] = {}
+        # Most topics set nothing or the same; they share what was parsed once.
+        parsed: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
         for info in list(self._topics.values()):
-            config = self.topic_config(info.name, info.overrides)
+            key = tuple(sorted(info.overrides.items()))
+            config = parsed.get(key)
+            if config is None:
+                config = parsed[key] = self.topic_config(info.name, info.overrides)
             if config != info.config:
                 self._topics[info.name] = replace(info, config=config)
-                self.logs.update_config(info.name, config)
+                changed[info.name] = config
+        if changed:
+            self.logs.update_configs(changed)
         self._metadata_changed()
 
     def _put(self, info: TopicInfo) -> None:

@@ -22,7 +22,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from core.clock import Clock
@@ -256,8 +256,13 @@ class LogManager:
 
     def update_config(self, topic: str, config: TopicConfig) -> None:
         """Give all partitions of a topic another config; it holds from the next append or check on."""
+        self.update_configs({topic: config})
+
+    def update_configs(self, configs: Mapping[str, TopicConfig]) -> None:
+        """Give all partitions of some topics another config, in one go over all partitions."""
         for tp, entry in self._entries.items():
-            if tp.topic == topic:
+            config = configs.get(tp.topic)
+            if config is not None:
                 entry.set_config(config)
 
     def delete(self, topic: str) -> None:
