@@ -148,6 +148,34 @@ def test_a_compacted_topic_is_compacted_in_the_background(home: Home) -> None:
     assert {r.key: r.value for r in read_all(log)} == {b"0": b"198", b"1": b"199", b"2": b"197"}
 
 
+def test_a_topic_at_rest_is_compacted_when_its_records_are_overdue(home: Home) -> None:
+    """max.compaction.lag.ms holds for records in the active segment, of a log that is not open (KIP-354)."""
+    config = replace(
+        CONFIG,
+        segment_bytes=100_000,
+        cleanup_policy=frozenset({"compact"}),
+        min_cleanable_dirty_ratio=1.0,
+        max_compaction_lag_ms=600_000,
+    )
+    manager = home.start()
+    home.create(manager, config=config)
+    for i in range(30):
+        now = home.clock.wall_ms()
+        append(manager.get(TP), [NewRecord(key=b"%d" % (i % 3), value=b"%d" % i)], now_ms=now)
+    manager.close()
+    manager = home.start()
+    home.work(manager, 560)
+    assert manager.open_count == 0
+    segments = home.root / str(TP)
+    assert [path.name for path in segments.glob("*.log")] == ["00000000000000000000.log"]
+    home.work(manager, 120)
+    for log in manager.unflushed():
+        flush(log)
+    home.work(manager, 60)
+    assert [r.value for r in read_all(manager.get(TP))] == [b"27", b"28", b"29"]
+    manager.close()
+
+
 def test_a_topic_may_be_deleted_while_it_is_compacted(tmp_path: Path) -> None:
     home = Home(tmp_path, compaction_step_bytes=100)
     config = replace(CONFIG, cleanup_policy=frozenset({"compact"}))
