@@ -201,7 +201,12 @@ async def incremental_alter_configs(
                 _set_levels(session, name, one.configs, request.validate_only)
             else:
                 resource = _resource(session, kind, name)
-                changes = {c.name: _operate(c, resource) for c in one.configs}
+                changes = {
+                    c.name: _operate(c, resource)
+                    for c in one.configs
+                    # As in Kafka, what cannot be set may be deleted: it is not there.
+                    if c.config_operation != _DELETE or c.name in resource.definitions
+                }
                 await resource.alter(changes, request.validate_only)
         except BrokerError as error:
             code, message = error.code, error.message

@@ -184,6 +184,13 @@ async def test_lists_are_appended_to_and_subtracted_from(client: Client) -> None
     assert (await entries(client, TOPIC, "t", "cleanup.policy"))["cleanup.policy"].value == "delete,compact"
 
 
+async def test_a_setting_that_does_not_exist_may_be_deleted(client: Client) -> None:
+    await client.create("t")
+    assert await change(client, TOPIC, "t", ("nosuch", DELETE, None)) == (0, None)
+    assert await change(client, BROKER, "1", ("nosuch", DELETE, None)) == (0, None)
+    assert (await change(client, TOPIC, "nope", ("nosuch", DELETE, None)))[0] != 0
+
+
 # --- brokers ------------------------------------------------------------------------------------------------
 
 
