@@ -6,11 +6,29 @@ import uuid
 
 import httpx
 import pytest
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
-from kafka.admin import AlterConfigOp
+from confluent_kafka import ElectionType, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka.admin import (
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    AlterConfigOp,
+    ResourcePatternFilter,
+)
 from kafka.admin import ConfigResource as PythonConfigResource
 from kafka.admin import ConfigResourceType as PythonResourceType
+from kafka.admin import ResourceType as PythonAclType
+from kafka.errors import InvalidReplicationAssignmentError, SecurityDisabledError
 from kafka.structs import TopicPartition as PythonTopicPartition
 
 from core.errors import ErrorCode
@@ -182,3 +200,53 @@ def test_many_topics_are_created_and_deleted_in_one_call(python: KafkaPython) ->
     assert codes == {"many-0": ErrorCode.TOPIC_ALREADY_EXISTS, "many-new": 0}
     python.admin.delete_topics([*names, "many-new"])
     assert not set(names) & set(python.topics())
+
+
+# --- what one broker without security answers as a Kafka of one node does ------------------------------------
+
+
+def test_the_quorum_is_this_broker(python: KafkaPython) -> None:
+    (found,) = python.admin.describe_metadata_quorum()["topics"]
+    (partition,) = found["partitions"]
+    (voter,) = partition["current_voters"]
+    assert (found["topic_name"], partition["leader_id"], voter["replica_id"]) == ("__cluster_metadata", 1, 1)
+
+
+def test_replicas_stay_where_they_are(python: KafkaPython, topic: str) -> None:
+    asked = PythonTopicPartition(topic, 0)
+    assert python.admin.alter_partition_reassignments({asked: [1]}) == {asked: None}
+    refused = python.admin.alter_partition_reassignments({asked: [1, 2]})
+    assert refused == {asked: InvalidReplicationAssignmentError}
+    assert python.admin.list_partition_reassignments([asked]) == {}
+
+
+def test_the_leader_need_not_be_elected(confluent: Confluent, topic: str) -> None:
+    asked = TopicPartition(topic, 0)
+    done = confluent.admin.elect_leaders(ElectionType.PREFERRED, [asked]).result(CALL_SECONDS)
+    assert [error.code() for error in done.values()] == [ErrorCode.ELECTION_NOT_NEEDED]
+
+
+def test_there_are_no_users_and_no_access_rules(confluent: Confluent, python: KafkaPython) -> None:
+    described = confluent.admin.describe_user_scram_credentials(["a"])["a"].exception(CALL_SECONDS)
+    assert described.args[0].code() == ErrorCode.RESOURCE_NOT_FOUND
+    assert confluent.admin.describe_user_scram_credentials().result(CALL_SECONDS) == {}
+    user = UserScramCredentialUpsertion(
+        "a", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"password"
+    )
+    altered = confluent.admin.alter_user_scram_credentials([user])["a"].exception(CALL_SECONDS)
+    assert altered.args[0].code() == ErrorCode.SECURITY_DISABLED
+    anything = ResourcePatternFilter(PythonAclType.ANY, None, ACLResourcePatternType.ANY)
+    with pytest.raises(SecurityDisabledError):
+        python.admin.describe_acls(ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, anything))
+
+
+def test_resources_with_settings_are_listed(python: KafkaPython, topic: str) -> None:
+    found = python.admin.list_config_resources()
+    assert topic in found["topic"]
+    assert found["broker"] == ["1"]
+
+
+@pytest.mark.parametrize(("timestamp", "offset"), [(-4, 0), (-5, -1)])
+def test_all_of_a_log_is_local(python: KafkaPython, topic: str, timestamp: int, offset: int) -> None:
+    asked = PythonTopicPartition(topic, 0)
+    assert python.admin.list_partition_offsets({asked: timestamp})[asked].offset == offset
