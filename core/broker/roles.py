@@ -13,6 +13,7 @@ from core.config import Endpoint
 from core.errors import BrokerError, ErrorCode
 from core.replication.copies import Copy
 from core.replication.epochs import next_epoch
+from core.replication.peer import PEER_CLIENT_ID
 from core.types import LogRead, TopicPartition
 
 Role = Literal["leader", "follower"]
@@ -152,13 +153,15 @@ class RoleVerbs(MergedVerbs):
                 voters.append(Voter(broker_id, progress.end, fetched, caught_up))
         return Quorum(replica.leader, replica.epoch, replica.high_watermark, voters)
 
-    async def ask_metadata_leader(self, key: int, version: int, request: Any) -> Any:
-        """Send a request of the Kafka protocol to the broker that keeps topics, groups and offsets; its response.
+    async def ask_metadata_leader(self, client_id: str | None, key: int, version: int, request: Any) -> Any:
+        """Forward a client's request of the Kafka protocol to the broker that keeps topics, groups and offsets.
 
-        Raises NOT_LEADER_OR_FOLLOWER while no other broker is known to, or it does not answer.
+        Raises NOT_LEADER_OR_FOLLOWER while no other broker is known to, or it does not answer, and for a request that
+        was forwarded to this one: two brokers that take each other for the leader must not send it to and fro.
         """
         leader = self.metadata_leader
-        if self.cluster is None or leader not in self.cluster.peers:
+        forwarded = client_id is not None and client_id.startswith(PEER_CLIENT_ID)
+        if self.cluster is None or leader not in self.cluster.peers or forwarded:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"No other broker is known to lead {METADATA}.",

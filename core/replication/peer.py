@@ -20,6 +20,8 @@ from core.replication.wire import FrameProtocol
 _SIZE = Struct(">i")
 _CORRELATION = Struct(">i")
 _HEADER = Struct(">hhih")
+PEER_CLIENT_ID = "sluice-replica-"
+"""How the client ids begin under which brokers ask each other."""
 
 
 class PeerError(Exception):
@@ -35,7 +37,7 @@ class PeerConnection:
         self._lock = asyncio.Lock()
         self._protocol: FrameProtocol | None = None
         self._correlation = 0
-        self._client_id = f"sluice-replica-{config.broker_id}"
+        self._client_id = f"{PEER_CLIENT_ID}{config.broker_id}"
 
     async def request(self, key: int, version: int, message: Any, *, wait_ms: int = 0) -> Any:
         """Send a request of the Kafka protocol and give the response; `wait_ms` is what the other may take longer.

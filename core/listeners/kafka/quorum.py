@@ -90,7 +90,10 @@ def _described(session: KafkaSession) -> DescribedQuorumPartition | None:
 
 async def _forwarded(session: KafkaSession, request: DescribeQuorumRequest) -> DescribedQuorumPartition:
     """The answer of the leader. Raises NOT_LEADER_OR_FOLLOWER."""
-    answer: DescribeQuorumResponse = await session.broker.ask_metadata_leader(_KEY, session.version, request)
+    broker, client_id = session.broker, session.client_id
+    answer: DescribeQuorumResponse = await broker.ask_metadata_leader(
+        client_id, _KEY, session.version, request
+    )
     return answer.topics[0].partitions[0]
 
 

@@ -38,13 +38,14 @@ def api_versions(session: KafkaSession, request: ApiVersionsRequest | None) -> A
 
 def update_features(session: KafkaSession, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Refuse any feature with INVALID_UPDATE_VERSION: ApiVersions names none that has levels."""
-    for update in request.feature_updates:
-        return UpdateFeaturesResponse(
-            error_code=ErrorCode.INVALID_UPDATE_VERSION,
-            error_message=f"No feature was updated: invalid version {update.max_version_level} for feature "
-            f"{update.feature!r}. This broker has no features with levels.",
-        )
-    return UpdateFeaturesResponse()
+    if not request.feature_updates:
+        return UpdateFeaturesResponse()
+    first = request.feature_updates[0]
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.INVALID_UPDATE_VERSION,
+        error_message=f"No feature was updated: invalid version {first.max_version_level} for feature "
+        f"{first.feature!r}. This broker has no features with levels.",
+    )
 
 
 def protocol_versions(own_key: int) -> list[ApiSupport]:

@@ -5,6 +5,7 @@ Each row was put to a Kafka 4.1.1 of one combined node as well. Where its answer
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from core.protocol.messages.list_partition_reassignments import (
 )
 from core.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from core.protocol.primitives import NIL
+from tests.clients.wire import Wire
 from tests.core.listeners.kafka.test_roles import ask
 from tests.core.replication.brokers import Brokers, until
 
@@ -286,10 +288,16 @@ async def two(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield brokers
 
 
+def told_by(address: tuple[str, int]) -> Any:
+    """What a client is told of the quorum by the broker at an address."""
+    with Wire(address) as wire:
+        return wire.call(55, quorum_of((QUORUM, 0)), 2)
+
+
 async def test_every_broker_tells_how_far_the_quorum_is(two: Brokers) -> None:
     await until(lambda: two[2].metadata_leader == 1)
     for number in (1, 2):
-        answer = await ask(two, number, 55, 2, quorum_of((QUORUM, 0)))
+        answer = await asyncio.to_thread(told_by, ("127.0.0.1", two.ports[number]))
         (partition,) = answer.topics[0].partitions
         end = partition.high_watermark
         assert (partition.error_code, partition.leader_id) == (NONE, 1)
@@ -297,8 +305,11 @@ async def test_every_broker_tells_how_far_the_quorum_is(two: Brokers) -> None:
         assert [(v.replica_id, v.log_end_offset) for v in partition.current_voters] == [(1, end), (2, end)]
         assert end > 0 and all(v.last_caught_up_timestamp > 0 for v in partition.current_voters)
         assert {node.node_id: node.listeners[0].port for node in answer.nodes} == two.ports
-    await two.stop(1)
+    # What a broker forwards is not forwarded again.
     answer = await ask(two, 2, 55, 2, quorum_of((QUORUM, 0)))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await two.stop(1)
+    answer = await asyncio.to_thread(told_by, ("127.0.0.1", two.ports[2]))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
