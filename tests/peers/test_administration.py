@@ -1,0 +1,187 @@
+"""The same administrative requests to a real Kafka and to Sluice: the answers are compared field by field.
+
+What differs by nature is made equal first: the wording of messages, ids of topics, the order of lists, times, and how
+long the metadata log is. `DIFFERENCES` lists what else differs, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from core.protocol.apis import APIS
+from tests.broker_process import BrokerProcess
+from tests.clients.wire import Wire
+from tests.peers.kafka import KafkaProcess
+
+TOPIC = "administered"
+# What stands for the data directory of the broker that is asked.
+DIRECTORY = "<directory>"
+
+
+class Case(NamedTuple):
+    """A request, as its fields; `versions` that both serve."""
+
+    name: str
+    key: int
+    versions: tuple[int, ...]
+    fields: dict[str, Any]
+
+
+def moves(*partitions: tuple[int, list[int] | None], topic: str = TOPIC) -> dict[str, Any]:
+    found = [{"partition_index": number, "replicas": replicas} for number, replicas in partitions]
+    return {"topics": [{"name": topic, "partitions": found}]}
+
+
+def quotas(*components: tuple[str, int, str | None]) -> dict[str, Any]:
+    return {"components": [{"entity_type": t, "match_type": m, "match": name} for t, m, name in components]}
+
+
+def quota(entity: list[tuple[str, str | None]], *, remove: bool = True) -> dict[str, Any]:
+    # Only validated: the real one must not limit what other tests do.
+    return {
+        "entries": [
+            {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+                "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": remove}],
+            }
+        ],
+        "validate_only": True,
+    }
+
+
+def quorum(*asked: tuple[str, int]) -> dict[str, Any]:
+    return {
+        "topics": [
+            {"topic_name": name, "partitions": [{"partition_index": number}]} for name, number in asked
+        ]
+    }
+
+
+def times(timestamp: int) -> dict[str, Any]:
+    return {
+        "replica_id": -1,
+        "topics": [{"name": TOPIC, "partitions": [{"timestamp": timestamp}]}],
+        "timeout_ms": 1000,
+    }
+
+
+def feature(level: int) -> dict[str, Any]:
+    return {"feature_updates": [{"feature": "none.such", "max_version_level": level}]}
+
+
+def directory(path: str) -> dict[str, Any]:
+    topics = [{"name": TOPIC, "partitions": [0, 7]}, {"name": "none-such", "partitions": [0]}]
+    return {"dirs": [{"path": path, "topics": topics}]}
+
+
+ACL = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
+ANY = {"resource_name_filter": None, "principal_filter": None, "host_filter": None, "operation": 1}
+CASES = (
+    *(Case(f"time {one}", 2, tuple(range(1, 11)), times(one)) for one in (-1, -2, -3, -4, -5, -6, -7)),
+    Case("list rules", 29, (1, 2, 3), {**ANY, "resource_type_filter": 1, "permission_type": 1}),
+    Case("add rules", 30, (1, 2, 3), {"creations": [{**ACL, "permission_type": 3}] * 2}),
+    Case(
+        "drop rules", 31, (1, 2, 3), {"filters": [{**ANY, "resource_type_filter": 1, "permission_type": 1}]}
+    ),
+    Case("the directory", 34, (1, 2), directory(DIRECTORY)),
+    Case("another directory", 34, (1, 2), directory("/none/such")),
+    Case("no election", 43, (1, 2), {"topic_partitions": [{"topic": TOPIC, "partitions": [0, 7]}]}),
+    Case("as it is", 45, (0, 1), moves((0, [1]))),
+    Case("cancelled", 45, (0, 1), moves((1, [1]), (9, None))),
+    Case("elsewhere", 45, (0, 1), moves((0, [2]), (1, []), (9, [1]))),
+    Case("named twice", 45, (0, 1), moves((0, [1, 1]), (1, [-1]))),
+    Case("of no topic", 45, (0, 1), moves((0, [1]), topic="none-such")),
+    Case("all moves", 46, (0,), {"topics": None}),
+    Case("some moves", 46, (0,), {"topics": [{"name": TOPIC, "partition_indexes": [0, 7]}]}),
+    Case("all quotas", 48, (0, 1), quotas()),
+    Case("quotas of a user", 48, (0, 1), quotas(("user", 0, "a"), ("client-id", 1, None))),
+    Case("quotas of ips", 48, (0, 1), quotas(("ip", 2, None))),
+    Case("quotas of both", 48, (0, 1), quotas(("ip", 2, None), ("user", 2, None))),
+    Case("quotas of no type", 48, (0, 1), quotas(("", 2, None))),
+    Case("quotas of another type", 48, (0, 1), quotas(("host", 2, None))),
+    Case("quotas without a name", 48, (0, 1), quotas(("user", 0, None))),
+    Case("quotas with a name", 48, (0, 1), quotas(("user", 1, "a"))),
+    Case("quotas matched oddly", 48, (0, 1), quotas(("user", 7, None))),
+    Case("quotas of two users", 48, (0, 1), quotas(("user", 0, "a"), ("user", 0, "b"))),
+    Case("quota dropped", 49, (0, 1), quota([("user", "a")])),
+    Case("quota of nothing", 49, (0, 1), quota([])),
+    Case("quota of another type", 49, (0, 1), quota([("host", "a")])),
+    Case("quota of both", 49, (0, 1), quota([("user", "a"), ("ip", "127.0.0.1")])),
+    Case("quota set", 49, (0, 1), quota([("user", "a")], remove=False)),
+    Case("all users", 50, (0,), {"users": None}),
+    Case("users", 50, (0,), {"users": [{"name": "a"}, {"name": "b"}, {"name": ""}]}),
+    Case("users twice", 50, (0,), {"users": [{"name": "a"}, {"name": "a"}]}),
+    Case("users dropped", 51, (0,), {"deletions": [{"name": "a", "mechanism": 1}]}),
+    Case("the quorum", 55, (0, 1, 2), quorum(("__cluster_metadata", 0))),
+    Case("another partition", 55, (0, 1, 2), quorum(("__cluster_metadata", 1))),
+    Case("another topic", 55, (0, 1, 2), quorum((TOPIC, 0), ("__cluster_metadata", 0))),
+    Case("no quorum", 55, (0, 1, 2), quorum()),
+    Case("no features", 57, (0, 1, 2), {}),
+    Case("a feature up", 57, (0, 1, 2), feature(1)),
+    Case("a feature down", 57, (0, 1, 2), feature(0)),
+    Case("client metrics", 74, (0,), {}),
+    Case("brokers and loggers", 74, (1,), {"resource_types": [4, 8]}),
+    Case("groups", 74, (1,), {"resource_types": [16]}),
+    Case("unknown resources", 74, (1,), {"resource_types": [2, 99]}),
+)
+DIFFERENCES = {
+    "quota set": "there are no quotas here, so that none is taken",
+}
+
+
+@pytest.fixture(scope="module")
+def doors(kafka: KafkaProcess, sluice: BrokerProcess) -> Iterator[dict[str, tuple[Wire, str]]]:
+    """A connection to each broker, with its data directory."""
+    both = {
+        "kafka": (Wire(kafka.address), str(kafka.logs)),
+        "sluice": (Wire(sluice.kafka_address), str(sluice.data_dir)),
+    }
+    for wire, _ in both.values():
+        wire.create_topic(TOPIC, partitions=2)
+        wire.write(TOPIC, "a", "b")
+        wire.write(TOPIC, "c")
+    yield both
+    for wire, _ in both.values():
+        wire.close()
+
+
+def filled(value: Any, known: dict[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: filled(one, known) for name, one in value.items()}
+    if isinstance(value, list):
+        return [filled(one, known) for one in value]
+    return known.get(value, value) if isinstance(value, str) else value
+
+
+def told(wire: Wire, data_dir: str, key: int, version: int, fields: dict[str, Any]) -> Any:
+    """The answer as plain data, with what differs by nature made equal."""
+    message = msgspec.convert(filled(fields, {DIRECTORY: data_dir}), APIS[key].request_type)
+    return plain(msgspec.to_builtins(wire.call(key, message, version)))
+
+
+def plain(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {one: plain(inner, one) for one, inner in value.items()}
+    if isinstance(value, list):
+        return sorted((plain(one) for one in value), key=repr)
+    if name == "error_message":
+        return "text" if value else "none"
+    if name in ("leader_epoch", "high_watermark", "log_end_offset", "port") and value != -1:
+        return name
+    if name.endswith("_timestamp") and value > 0:
+        return name
+    return "PLAINTEXT" if value == "CONTROLLER" else value
+
+
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{APIS[case.key].name}-{re.sub(' ', '-', case.name)}"
+)
+def test_both_answer_the_same(doors: dict[str, tuple[Wire, str]], case: Case) -> None:
+    for version in case.versions:
+        kafka, sluice = (told(*door, case.key, version, case.fields) for door in doors.values())
+        assert (kafka == sluice) is (case.name not in DIFFERENCES), (version, kafka, sluice)
