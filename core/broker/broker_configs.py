@@ -178,13 +178,16 @@ class BrokerConfigs:
     ) -> None:
         """Change settings of one broker, or of all (`CLUSTER`); None removes a value. Durable when it returns.
 
+        To remove what is not set is no error, whatever its name, as in Kafka: `kafka-reassign-partitions` removes the
+        throttles of replication without looking whether there are any.
+
         Raises INVALID_REQUEST for a broker or a setting that there is not, or that needs a restart, and for a value
         out of bounds; NOT_CONTROLLER.
         """
         state = self._state
         state.require_metadata()
         self._check_broker(broker)
-        fixed = sorted(name for name in changes if name not in DYNAMIC)
+        fixed = sorted(name for name, value in changes.items() if value is not None and name not in DYNAMIC)
         if fixed:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"

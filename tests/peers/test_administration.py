@@ -6,8 +6,10 @@ long the metadata log is. `DIFFERENCES` lists what else differs, with the reason
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,9 +18,10 @@ import pytest
 from core.protocol.apis import APIS
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire
-from tests.peers.kafka import KafkaProcess
+from tests.peers.kafka import KafkaProcess, Tools
 
 TOPIC = "administered"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 # What stands for the data directory of the broker that is asked.
 DIRECTORY = "<directory>"
 
@@ -70,6 +73,11 @@ def times(timestamp: int) -> dict[str, Any]:
     }
 
 
+def cleared(*names: str) -> dict[str, Any]:
+    configs = [{"name": name, "config_operation": 1, "value": None} for name in names]
+    return {"resources": [{"resource_type": 4, "resource_name": "1", "configs": configs}]}
+
+
 def feature(level: int) -> dict[str, Any]:
     return {"feature_updates": [{"feature": "none.such", "max_version_level": level}]}
 
@@ -91,6 +99,7 @@ CASES = (
     Case("the directory", 34, (1, 2), directory(DIRECTORY)),
     Case("another directory", 34, (1, 2), directory("/none/such")),
     Case("no election", 43, (1, 2), {"topic_partitions": [{"topic": TOPIC, "partitions": [0, 7]}]}),
+    Case("throttles", 44, (0, 1), cleared("leader.replication.throttled.rate", "none.such", "broker.id")),
     Case("as it is", 45, (0, 1), moves((0, [1]))),
     Case("cancelled", 45, (0, 1), moves((1, [1]), (9, None))),
     Case("elsewhere", 45, (0, 1), moves((0, [2]), (1, []), (9, [1]))),
@@ -185,3 +194,19 @@ def test_both_answer_the_same(doors: dict[str, tuple[Wire, str]], case: Case) ->
     for version in case.versions:
         kafka, sluice = (told(*door, case.key, version, case.fields) for door in doors.values())
         assert (kafka == sluice) is (case.name not in DIFFERENCES), (version, kafka, sluice)
+
+
+def test_the_tool_for_reassignments_ends_well_on_both(
+    kafka: KafkaProcess, sluice: BrokerProcess, doors: object, tools: Tools, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": TOPIC, "partition": 0, "replicas": [1]}]})
+    )
+    for step in ("--execute", "--verify", "--cancel"):
+        said = [
+            tools.run(REASSIGN, "--bootstrap-server", one, step, "--reassignment-json-file", str(plan))
+            for one in (kafka.bootstrap, sluice.kafka)
+        ]
+        assert said[0] == said[1]
+        assert said[0].exit == 0, said[0]
