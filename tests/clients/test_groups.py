@@ -62,9 +62,9 @@ class World:
                 wire.write(self.topic, str(self.written), partition=self.written % PARTITIONS)
                 self.written += 1
 
-    def join(self, kind: str) -> Member:
+    def join(self, kind: str, strategy: str = "roundrobin") -> Member:
         """Start a member."""
-        member = Member(kind, self.broker, self.group, self.topic)
+        member = Member(kind, self.broker, self.group, self.topic, strategy)
         self.members.append(member)
         self.diary.append((time.monotonic(), f"{member.name} starts"))
         return member
@@ -174,6 +174,34 @@ def test_the_partitions_of_a_killed_member_move(world: World, kind: str) -> None
     one.wait_for(lambda member: len(member.assigned or []) == PARTITIONS)
     world.write(30)
     world.wait_until_all_is_read()
+
+
+COOPERATIVE = [
+    pytest.param(one, other, marks=[pytest.mark.client("go clients")], id=f"{one}-{other}")
+    for one, other in (("franz-go", "sarama"), ("sarama", "confluent-kafka"), ("confluent-kafka", "franz-go"))
+]
+
+
+@pytest.mark.parametrize(("kind", "others"), COOPERATIVE)
+def test_cooperative_members_keep_what_they_have_while_others_come_and_die(
+    world: World, kind: str, others: str
+) -> None:
+    one = world.join(kind, "cooperative-sticky")
+    one.wait_for(lambda member: len(member.assigned or []) == PARTITIONS)
+    second, third = world.join(others, "cooperative-sticky"), world.join(others, "cooperative-sticky")
+    for member in world.members:
+        member.wait_for(lambda member: len(member.assigned or []) == PARTITIONS // 3)
+        world.write(12)
+    kept = set(one.assigned or [])
+    world.end(second, "kill")
+    for member in (one, third):
+        member.wait_for(lambda member: len(member.assigned or []) == PARTITIONS // 2)
+    world.write(12)
+    world.wait_until_all_is_read()
+    assert sorted([*(one.assigned or []), *(third.assigned or [])]) == list(range(PARTITIONS))
+    owned = [set(event["assigned"]) for _, event in one.events if "assigned" in event]
+    full = next(at for at, partitions in enumerate(owned) if len(partitions) == PARTITIONS)
+    assert all(kept <= partitions for partitions in owned[full:])
 
 
 class Watcher(threading.Thread):

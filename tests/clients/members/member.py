@@ -41,9 +41,11 @@ INSTALLED_AS = (
 
 
 class Member:
-    """One group member of some client, in a process of its own."""
+    """One group member of some client, in a process of its own; `strategy` is its assignor by Kafka's name."""
 
-    def __init__(self, kind: str, broker: BrokerProcess, group: str, topic: str) -> None:
+    def __init__(
+        self, kind: str, broker: BrokerProcess, group: str, topic: str, strategy: str = "roundrobin"
+    ) -> None:
         self.kind = kind
         self.assigned: list[int] | None = None
         self.reads: list[tuple[int, int, str]] = []
@@ -51,6 +53,7 @@ class Member:
         self.events: list[tuple[float, dict[str, Any]]] = []
         shadow = old_kafka_python_path(OLD_KAFKA_PYTHON[kind][0]) if kind in OLD_KAFKA_PYTHON else None
         environment = {**os.environ, "PYTHONPATH": shadow or str(ROOT), "NODE_PATH": str(NODE_MODULES)}
+        environment["STRATEGY"] = strategy
         self._process = subprocess.Popen(
             [*_program(kind, broker), group, topic],
             stdin=subprocess.DEVNULL,

@@ -2,12 +2,14 @@
 
 It reads, commits what it has read, and says so in lines of JSON: {"assigned": [partition, …]},
 {"read": [partition, offset, value]}, {"committed": {partition: next offset}}. SIGTERM makes it leave.
+Its assignor is round robin; librdkafka takes another from the variable STRATEGY.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -36,8 +38,20 @@ def next_offsets(records: list[tuple[int, int, bytes | None]]) -> dict[int, int]
 
 
 def confluent(bootstrap: str, group: str, topic: str) -> None:
-    """librdkafka, eager round robin."""
+    """librdkafka."""
     from confluent_kafka import Consumer, KafkaException
+
+    strategy = os.environ.get("STRATEGY", "roundrobin")
+    owned: set[int] = set()
+
+    def given(_: Consumer, partitions: list[Any]) -> None:
+        owned.update(one.partition for one in partitions)
+        say(assigned=sorted(owned))
+
+    def taken(_: Consumer, partitions: list[Any]) -> None:
+        owned.difference_update(one.partition for one in partitions)
+        if strategy == "cooperative-sticky":  # else all are taken, and then given
+            say(assigned=sorted(owned))
 
     consumer = Consumer(
         {
@@ -45,14 +59,14 @@ def confluent(bootstrap: str, group: str, topic: str) -> None:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "partition.assignment.strategy": "roundrobin",
+            "partition.assignment.strategy": strategy,
             "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": HEARTBEAT_MS,
             "fetch.wait.max.ms": 50,
             "log_level": 0,
         }
     )
-    consumer.subscribe([topic], on_assign=lambda _, given: say(assigned=[one.partition for one in given]))
+    consumer.subscribe([topic], on_assign=given, on_revoke=taken, on_lost=taken)
     while not stopping:
         found = [m for m in consumer.consume(100, timeout=POLL_SECONDS) if not m.error()]
         records = [(m.partition(), m.offset(), m.value()) for m in found]
