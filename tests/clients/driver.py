@@ -69,6 +69,8 @@ class Driver:
     reads_null_headers = True
     #: Whether a record can have two headers of one name.
     repeats_headers = True
+    #: Whether its producer is idempotent here: each batch has a producer id and a sequence.
+    idempotent = False
     #: Whether it can create a topic with settings.
     creates_with_configs = True
 

@@ -135,6 +135,22 @@ def test_batches_are_stored_in_the_codec_that_the_client_chose(
     assert codecs <= {0, CODEC_NUMBERS[codec]}
 
 
+@pytest.mark.parametrize("writer", able("write"))
+def test_an_idempotent_producer_numbers_what_it_writes(
+    client: GetClient, wire: Wire, writer: type[Driver]
+) -> None:
+    topic, expected = _write_once(client, wire, writer, writer.codecs[-1])
+    found = [header for _, header in batches(wire.fetch(topic))]
+    if not writer.idempotent:
+        assert {header.producer_id for header in found} == {-1}
+        return
+    assert len({header.producer_id for header in found}) == 1
+    assert min(header.producer_id for header in found) >= 0
+    # A producer that wrote to other topics before begins here at 0 all the same.
+    assert [header.base_sequence for header in found] == [header.base_offset for header in found]
+    assert sum(header.record_count for header in found) == len(expected)
+
+
 @pytest.mark.parametrize("reader", able("read", among=(*DRIVERS, *OLD_DRIVERS)))
 def test_a_read_may_start_inside_a_batch(client: GetClient, wire: Wire, reader: type[Driver]) -> None:
     topic, expected = _write_once(client, wire, _writer_for(reader), "zstd")

@@ -43,6 +43,7 @@ class Confluent(Driver):
     """One producer per codec, one consumer and one admin client, made when first needed."""
 
     name = "confluent-kafka"
+    idempotent = True
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
 
     def __init__(self, broker: BrokerProcess) -> None:

@@ -21,12 +21,14 @@ class Sarama(GoClient):
     """sarama with an idempotent producer."""
 
     name = "sarama"
+    idempotent = True
 
 
 class FranzGo(GoClient):
     """franz-go, whose producer is idempotent by default, and its admin client kadm."""
 
     name = "franz-go"
+    idempotent = True
 
 
 class KafkaGo(GoClient):

@@ -14,6 +14,7 @@ class KafkaJs(AdminChild):
     """One Node process for all calls."""
 
     name = "kafkajs"
+    idempotent = True
     installed_as = "kafkajs"
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     writes_null_headers = False

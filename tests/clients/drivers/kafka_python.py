@@ -21,6 +21,7 @@ class KafkaPython(Driver):
     """One producer per codec, one consumer and one admin client, made when first needed."""
 
     name = "kafka-python"
+    idempotent = True
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     writes_null_headers = False
 
