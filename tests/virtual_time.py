@@ -12,7 +12,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from core.broker.flusher import FlushThreads
+from core.broker.flusher import FlushThreads, Work
 from core.clock import Clock
 from core.metadata.store import Store
 
@@ -94,12 +94,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
     original_flush = FlushThreads.run
 
-    def flush(threads: FlushThreads, steps: Any, done: Callable[[], None]) -> None:
+    def flush(threads: FlushThreads, steps: Any, workers: int, done: Callable[[], None]) -> Work:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         future: asyncio.Future[None] = loop.create_future()
         loop.standing_still(future).add_done_callback(lambda _: done())
-        original_flush(threads, steps, lambda: future.set_result(None))
+        return original_flush(threads, steps, workers, lambda: future.set_result(None))
 
     Store._put = put  # type: ignore[method-assign]
     FlushThreads.run = flush  # type: ignore[method-assign]

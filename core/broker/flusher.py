@@ -1,14 +1,14 @@
-"""Shared fsync: flush cycles over all logs that have waiters, one thread and one loop wake-up for each cycle.
+"""Shared fsync: flush cycles over all logs that have waiters, and one wake-up of the loop for each cycle.
 
 Theory. A waiter needs the records of a log below an offset on the disk. The first waiter starts a cycle one turn of
-the loop later. The cycle takes every log that has waiters, and one thread makes them durable: it first lets the
-kernel begin to write the files of all, then waits for each, so that the file system commits its journal once for
-many of them. When the last is done, the loop wakes once, answers all waiters, and starts the next cycle with
-the logs that have waiters by then. Under load a cycle serves all appends that happened during the one before.
+the loop later. The cycle takes every log that has waiters, and a few threads make them durable together: the kernel
+first begins to write the files of all, then a thread waits for each, so that the file system commits its journal
+once for many of them. When the last is done, the loop wakes once, answers all waiters, and starts the next cycle
+with the logs that have waiters by then. Under load a cycle serves all appends that happened during the one before.
 
 A log is in one cycle at a time. A log that takes long (a gigabyte before a checkpoint) does not hold up the others:
-after `PATIENCE_SECONDS` those that are done are answered, another thread takes the logs that are left, and then those
-that came since get a cycle of their own.
+after `PATIENCE_SECONDS` those that are done are answered, and those that came since get a cycle of their own, as
+long as there is a thread.
 
 After an fsync that failed the log itself refuses further appends (see `core.log`): the kernel may have thrown
 the dirty pages away, and a second fsync that succeeds proves nothing. The other logs of the cycle are not affected.
@@ -17,10 +17,12 @@ the dirty pages away, and a second fsync that succeeds proves nothing. The other
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import NamedTuple
 
 from core.clock import Clock
@@ -44,62 +46,51 @@ class _Flushed(NamedTuple):
     seconds: float
 
 
-class _Cycle:
-    """Flushes of several logs. Each thread that works on it takes one after the other."""
+class Work:
+    """Steps that a few threads carry out together. Each step blocks; none raises."""
 
-    __slots__ = ("_now", "ended", "left")
+    __slots__ = ("_done", "_lock", "_steps", "workers")
 
-    def __init__(self, jobs: Iterable[tuple[Log, FlushTask]], now: Callable[[], float]) -> None:
-        # Both are shared with threads; taking from one end and adding at the other are atomic.
-        self.left = deque(jobs)
-        self.ended: deque[_Flushed] = deque()
-        self._now = now
+    def __init__(self, steps: Iterable[Callable[[], None]], workers: int, done: Callable[[], object]) -> None:
+        self._steps = deque(steps)
+        self._done = done
+        self._lock = Lock()
+        # Threads that have not come to the end yet.
+        self.workers = workers
 
-    def steps(self) -> list[Callable[[], None]]:
-        """What a thread does to flush all that is left. Each step blocks; none raises."""
-        flushes: list[Callable[[], None]] = [self._flush_next] * len(self.left)
-        return [self._begin, *flushes] if len(flushes) > 1 else flushes
-
-    def _begin(self) -> None:
-        for _, task in list(self.left):
-            task.begin()
-
-    def _flush_next(self) -> None:
-        try:
-            log, task = self.left.popleft()
-        except IndexError:  # another thread has it
-            return
-        start = self._now()
-        error: BaseException | None = None
-        try:
-            task.run()
-        except BaseException as raised:
-            error = raised
-        self.ended.append(_Flushed(log, task, error, self._now() - start))
+    def next_step(self) -> Callable[[], None] | None:
+        """Take the next step; None at the end. The last worker to hear this has `done` called first."""
+        with contextlib.suppress(IndexError):
+            return self._steps.popleft()
+        with self._lock:
+            self.workers -= 1
+            last = not self.workers
+        if last:
+            self._done()
+        return None
 
 
 class FlushThreads:
     """Threads that take work from one queue. They start with the first work.
 
     A thread pool of the standard library makes a future, a lock and three turns of the loop for each call; here
-    it is one queue and one wake-up of the loop.
+    it is one queue, and one wake-up of the loop for all steps of a work.
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._threads: list[Thread] = []
-        self._queue: SimpleQueue[tuple[Sequence[Callable[[], None]], Callable[[], object]] | None] = (
-            SimpleQueue()
-        )
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
 
-    def run(self, steps: Sequence[Callable[[], None]], done: Callable[[], None]) -> None:
-        """Run the steps in a thread, one after the other, then `done` on the running loop. No step may raise."""
-        if len(self._threads) < self._count:
-            thread = Thread(target=self._work, name=f"fsync_{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+    def run(self, steps: Iterable[Callable[[], None]], workers: int, done: Callable[[], None]) -> Work:
+        """Run the steps in so many threads, in order, then `done` on the running loop. No step may raise."""
+        while len(self._threads) < min(workers, self._count):
+            self._start()
         loop = asyncio.get_running_loop()
-        self._queue.put((steps, lambda: loop.call_soon_threadsafe(done)))
+        work = Work(steps, workers, lambda: loop.call_soon_threadsafe(done))
+        for _ in range(workers):
+            self._queue.put(work)
+        return work
 
     def close(self) -> None:
         """Wait for the work that was given, and end the threads."""
@@ -109,12 +100,45 @@ class FlushThreads:
             thread.join()
         self._threads.clear()
 
+    def _start(self) -> None:
+        thread = Thread(target=self._work, name=f"fsync_{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
     def _work(self) -> None:
-        while (item := self._queue.get()) is not None:
-            steps, wake = item
-            for step in steps:
+        while (work := self._queue.get()) is not None:
+            while (step := work.next_step()) is not None:
                 step()
-            wake()
+
+
+class _Cycle:
+    """Flushes of several logs, and how each ended. `ended` is filled by threads and emptied on the loop."""
+
+    __slots__ = ("_now", "_tasks", "ended", "work")
+
+    def __init__(self, jobs: Iterable[tuple[Log, FlushTask]], now: Callable[[], float]) -> None:
+        self._tasks = list(jobs)
+        self._now = now
+        self.ended: deque[_Flushed] = deque()
+        self.work: Work | None = None
+
+    def steps(self) -> list[Callable[[], None]]:
+        """What threads do: let the kernel begin with all files, then wait for each."""
+        flushes: list[Callable[[], None]] = [partial(self._flush, log, task) for log, task in self._tasks]
+        return [self._begin, *flushes] if len(flushes) > 1 else flushes
+
+    def _begin(self) -> None:
+        for _, task in self._tasks:
+            task.begin()
+
+    def _flush(self, log: Log, task: FlushTask) -> None:
+        start = self._now()
+        error: BaseException | None = None
+        try:
+            task.run()
+        except BaseException as raised:
+            error = raised
+        self.ended.append(_Flushed(log, task, error, self._now() - start))
 
 
 class Flusher:
@@ -127,13 +151,15 @@ class Flusher:
         self._clock = clock or Clock()
         # Those who wait, by log; of a log in a cycle also those whom that cycle may serve.
         self._waiting: dict[Log, list[_Waiter]] = {}
-        # The logs in cycles that are under way, and how many threads are at work.
+        # The logs whose flush is under way, and the cycles that are.
         self._flushing: set[Log] = set()
-        self._running = 0
+        self._cycles: list[_Cycle] = []
         # The cycle whose end the next one waits for, and when that ends at the latest.
         self._current: _Cycle | None = None
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+        # Kept, because asking which loop runs is a system call each time.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def durable(self, log: Log, offset: int) -> asyncio.Future[None] | None:
         """A future that is done once everything below `offset` is on disk; None if it is already.
@@ -142,12 +168,14 @@ class Flusher:
         """
         if log.flushed_offset >= offset:
             return None
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         waiters = self._waiting.get(log)
         if waiters is None:
             waiters = self._waiting[log] = []
-            self._arrange(loop)
+            self._arrange()
         waiters.append((offset, future))
         return future
 
@@ -155,11 +183,16 @@ class Flusher:
         """Wait for the fsyncs under way and end the threads."""
         self._threads.close()
 
-    def _arrange(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _arrange(self) -> None:
         """Have a cycle begin one turn later, so that appends of the same turn share it; unless one is waited for."""
-        if self._current is None and not self._scheduled and self._running < self._most:
+        if self._current is None and not self._scheduled and self._free():
+            assert self._loop is not None
             self._scheduled = True
-            loop.call_soon(self._begin)
+            self._loop.call_soon(self._begin)
+
+    def _free(self) -> int:
+        """How many threads have nothing to do."""
+        return self._most - sum([cycle.work.workers for cycle in self._cycles if cycle.work is not None])
 
     def _begin(self) -> None:
         """Start a cycle with all logs that have waiters and are not in a cycle."""
@@ -178,36 +211,31 @@ class Flusher:
         if not jobs:
             return
         self._flushing.update(log for log, _ in jobs)
-        self._current = _Cycle(jobs, self._clock.monotonic)
-        self._work_on(self._current)
-
-    def _work_on(self, cycle: _Cycle) -> None:
-        """Give the cycle a thread, and look after a while how far it has come."""
-        self._running += 1
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._overtake, cycle)
-        # Last, because the thread cannot run Python before this one waits for the network.
-        self._threads.run(cycle.steps(), lambda: self._done(cycle))
+        cycle = self._current = _Cycle(jobs, self._clock.monotonic)
+        assert self._loop is not None
+        self._timer = self._loop.call_later(PATIENCE_SECONDS, self._overtake, cycle)
+        workers = max(1, min(self._free(), len(jobs)))
+        self._cycles.append(cycle)
+        # Last, because the threads cannot run Python before this one waits for the network.
+        cycle.work = self._threads.run(cycle.steps(), workers, lambda: self._done(cycle))
 
     def _overtake(self, cycle: _Cycle) -> None:
         """A log of the cycle takes long: answer for those that are done, and let the others go on without it."""
         self._settle(cycle)
-        if cycle.left and self._running < self._most:
-            self._work_on(cycle)
-            return
         self._current = None
         if self._waiting:
-            self._arrange(asyncio.get_running_loop())
+            self._arrange()
 
     def _done(self, cycle: _Cycle) -> None:
-        """A thread has come to the end of the cycle: answer all whom it served, then start the next one."""
-        self._running -= 1
+        """All threads have come to the end of the cycle: answer all whom it served, then start the next one."""
+        self._cycles.remove(cycle)
         if cycle is self._current:
             self._current = None
             if self._timer is not None:
                 self._timer.cancel()
         self._settle(cycle)
         if self._waiting:
-            self._arrange(asyncio.get_running_loop())
+            self._arrange()
 
     def _settle(self, cycle: _Cycle) -> None:
         while cycle.ended:

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import core.listeners.acceptor
 from app.main import Application, create_app
 from app.serving import server_of
 from core.broker.broker import DATABASE
-from core.broker.flusher import FlushThreads
+from core.broker.flusher import FlushThreads, Work
 from core.clock import Clock
 from core.config import Config
 from core.errors import StartupError
@@ -151,10 +151,19 @@ class SimStore(Store):
             self._engine = None
 
 
-def flush(_threads: FlushThreads, steps: Sequence[Callable[[], None]], done: Callable[[], None]) -> None:
+def flush(
+    _threads: FlushThreads, steps: Iterable[Callable[[], None]], workers: int, done: Callable[[], None]
+) -> Work:
     """What `FlushThreads.run` does, in virtual time: appends and deaths come between its steps too."""
-    future = asyncio.get_running_loop().run_in_executor(None, steps[0])
-    future.add_done_callback(lambda _: flush(_threads, steps[1:], done) if steps[1:] else done())
+    work = Work(steps, workers, done)
+
+    def go_on(_done: object = None) -> None:
+        if (step := work.next_step()) is not None:
+            asyncio.get_running_loop().run_in_executor(None, step).add_done_callback(go_on)
+
+    for _ in range(workers):
+        go_on()
+    return work
 
 
 class Machine:

@@ -94,14 +94,25 @@ async def test_logs_do_not_wait_for_each_other(flusher: Flusher) -> None:
     await waiting
 
 
-async def test_logs_with_waiters_share_a_cycle_of_one_thread(flusher: Flusher) -> None:
+async def test_logs_with_waiters_share_a_cycle(flusher: Flusher) -> None:
     logs: list[Any] = [FakeLog() for _ in range(5)]
     for log in logs:
         log.end = 1
         log.gate.set()
     await asyncio.gather(*[flusher.durable(log, 1) for log in logs])
-    assert len({thread for log in logs for thread in log.threads}) == 1
     assert [len(log.tasks) for log in logs] == [log.begun for log in logs] == [1] * 5
+
+
+async def test_the_logs_of_a_cycle_are_flushed_side_by_side(flusher: Flusher) -> None:
+    logs: list[Any] = [FakeLog() for _ in range(2)]
+    for log in logs:
+        log.end = 1
+    waits = [flusher.durable(log, 1) for log in logs]
+    while not all(log.threads for log in logs):  # neither has ended
+        await asyncio.sleep(0.001)
+    for log in logs:
+        log.gate.set()
+    await asyncio.gather(*waits)
 
 
 async def test_the_waiters_of_a_cycle_are_answered_in_one_turn_of_the_loop(flusher: Flusher) -> None:
@@ -143,7 +154,7 @@ async def test_while_one_log_is_slow_the_others_have_cycle_after_cycle(flusher: 
     for number in range(1, 20):
         fast.end = number
         await asyncio.wait_for(flusher.durable(fast, number), 5)
-    assert not waiting.done() and flusher._running == 1
+    assert not waiting.done() and flusher._free() == 1
     # Those who come for the slow log meanwhile are served by its next flush.
     slow.end = 2
     late = flusher.durable(slow, 2)
