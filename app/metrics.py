@@ -173,6 +173,11 @@ class Metrics:
         counters = self._broker.counters
         yield _timing("sluice_fsync_duration_seconds", "fsyncs of logs.", counters.fsyncs)
         yield _counter("sluice_fsync_failures", "fsyncs of logs that failed.", counters.failed_fsyncs)
+        yield _counter(
+            "sluice_positions_cut_back",
+            "Positions of groups and managed consumers beyond the end of a log, moved back to it.",
+            counters.positions_cut_back,
+        )
         yield _timing(
             "sluice_sqlite_commit_duration_seconds", "Transactions of the metadata store.", counters.commits
         )

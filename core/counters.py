@@ -88,6 +88,8 @@ class Counters:
         # fsyncs of logs; `failed_fsyncs` of them failed.
         self.fsyncs = Meter()
         self.failed_fsyncs = 0
+        # Positions of groups and managed consumers that lay beyond the end of a log and were moved back to it.
+        self.positions_cut_back = 0
         # Transactions of the metadata store, and the jobs in them.
         self.commits = Meter()
         self.committed_jobs = 0

@@ -79,11 +79,16 @@ class BatchVerbs(TopicVerbs):
     def _append(
         self, log: Log, topic_partition: TopicPartition, checked: ProduceBatches, acks: int
     ) -> AppendResult:
+        if self.unsettled:
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "The disk refuses to store what a start after a crash has to change before records are taken.",
+            )
         copy = self.replicas.get(topic_partition) if self.replicas else None
         if copy is not None:
             epoch = self.replicas.leading(copy, acks)
         else:
-            epoch = current_epoch(log)
+            epoch = self.epoch_of(log)
             if acks == -1 and log.config.min_insync_replicas > 1:
                 raise BrokerError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -184,7 +189,7 @@ class BatchVerbs(TopicVerbs):
         copy = self.replicas.get(topic_partition) if self.replicas else None
         if copy is None:
             log = self.log(topic_partition)
-            self.check_leader_epoch(current_epoch(log), leader_epoch)
+            self.check_leader_epoch(self.epoch_of(log), leader_epoch)
             return log
         self.check_leader_epoch(copy.replica.epoch, leader_epoch)
         if not copy.replica.leads:
@@ -214,7 +219,7 @@ class BatchVerbs(TopicVerbs):
                 topic_partition,
                 log.offsets,
                 log.size,
-                current_epoch(log),
+                self.epoch_of(log),
                 self.config.broker_id,
                 one,
                 one,
@@ -243,9 +248,9 @@ class BatchVerbs(TopicVerbs):
         log = self.led_log(topic_partition, leader_epoch)
         if timestamp == LATEST:
             self._check_settled(topic_partition)
-            return log.latest()
+            return self._in_epoch(topic_partition, log, log.latest())
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return log.earliest()
+            return self._in_epoch(topic_partition, log, log.earliest())
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return TimestampOffset(-1, -1, -1)
         if timestamp == MAX_TIMESTAMP:
@@ -261,7 +266,19 @@ class BatchVerbs(TopicVerbs):
         self, topic_partition: TopicPartition, epoch: int, current_epoch: int = -1
     ) -> tuple[int, int]:
         """(epoch, end offset) of the largest leader epoch up to `epoch`; (−1, −1) if there is none."""
-        return self.led_log(topic_partition, current_epoch).end_offset_for_epoch(epoch)
+        log = self.led_log(topic_partition, current_epoch)
+        return log.end_offset_for_epoch(epoch, self._current_epoch(topic_partition, log))
+
+    def _current_epoch(self, topic_partition: TopicPartition, log: Log) -> int:
+        """The leader epoch in force, in which nothing may have been written yet."""
+        copy = self.replicas.get(topic_partition) if self.replicas else None
+        return self.epoch_of(log) if copy is None else copy.replica.epoch
+
+    def _in_epoch(self, topic_partition: TopicPartition, log: Log, found: TimestampOffset) -> TimestampOffset:
+        """What is to be written next will be of the leader's epoch; as in Kafka, a bound there is so already."""
+        if found.offset < log.offsets.log_end_offset:
+            return found
+        return found._replace(leader_epoch=self._current_epoch(topic_partition, log))
 
     def _check_settled(self, topic_partition: TopicPartition) -> None:
         """A new leader does not know yet how far the old one had shown its log (KIP-207)."""
@@ -329,8 +346,3 @@ class BatchVerbs(TopicVerbs):
                 high_watermark=bounds.high_watermark,
             )
         return log.truncate_prefix(target)
-
-
-def current_epoch(log: Log) -> int:
-    """The leader epoch in force: the log's newest, 0 before the first append."""
-    return max(log.leader_epoch, 0)

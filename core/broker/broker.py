@@ -18,6 +18,8 @@ from core.broker.groups import Groups
 from core.broker.idempotency import IdempotencyKeys
 from core.broker.replicas import METADATA, METADATA_ID
 from core.broker.roles import RoleVerbs
+from core.broker.state import LEADER_EPOCH
+from core.broker.unclean import cut_back_consumers, cut_back_groups
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, StartupError
@@ -29,6 +31,7 @@ from core.metadata.broker_configs import load_broker_configs
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.records.partitioner import StickyPartitions
+from core.replication.epochs import leader_of, next_epoch
 from core.replication.memory import HIGH_WATERMARKS, ROLES, Memory
 from core.topic_config import parse_topic_config
 from core.types import TopicPartition
@@ -63,6 +66,11 @@ class Broker(RoleVerbs):
         self._background: list[asyncio.Task[None]] = []
         # Jobs of the store when its write-ahead log was last carried over.
         self._carried_over = 0
+        # After an unclean stop: where each log ended, until positions beyond that are cut back.
+        self._recovered: dict[TopicPartition, int] = {}
+        self._epoch_to_come = 0
+        # In a cluster: the epoch of the metadata at the start, until this broker keeps it first.
+        self._last_served = -1
 
     async def open(self) -> None:
         """Read the metadata, recover the logs where the last stop was not clean, start the background work.
@@ -74,6 +82,7 @@ class Broker(RoleVerbs):
         await self.store.open(check=not clean)
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
+        self.leader_epoch = int(settings.get(LEADER_EPOCH, "0"))
         self._next_producer_id = self._first_producer_id(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
         for row in await self.store.read(load_topics):
@@ -90,6 +99,8 @@ class Broker(RoleVerbs):
         if not settings and not self._topics and not self.config.peers:
             self._refuse_lost_metadata()
         self.logs.load(held, self._deleted)
+        if self._topics and not clean:
+            await self._begin_unclean()
         if self.config.peers:
             self._open_cluster(settings)
         else:
@@ -102,6 +113,13 @@ class Broker(RoleVerbs):
                 self._every(self.config.offsets_retention_check_interval_ms, self._expire_offsets)
             ),
         ]
+        if self.unsettled:
+            log.error(
+                "the disk refuses what has to be stored before records are taken; only reads are served"
+            )
+            self._background.append(
+                asyncio.create_task(self._every(self.config.checkpoint_interval_ms, self._settle))
+            )
         if self.cluster is not None and self.metadata is not None:
             self.cluster.start()
             self._background.append(asyncio.create_task(self.metadata.run()))
@@ -116,6 +134,70 @@ class Broker(RoleVerbs):
                 f"{' and others' if len(found) > 3 else ''} here: the database was lost. Restore it from a copy, or "
                 "choose another directory with --data-dir; the logs are intact."
             )
+
+    # --- an unclean start (see core.broker.unclean) --------------------------------------------------------------
+
+    async def _begin_unclean(self) -> None:
+        """Note where the logs end, and raise the leader epoch, before anything can be appended."""
+        self._recovered = self.logs.recovered_ends()
+        self._epoch_to_come = max(self.leader_epoch, self.logs.newest_epoch) + 1
+        await self._try_to_settle(self.raise_leader_epoch(self._epoch_to_come))
+
+    async def _try_to_settle(self, step: Awaitable[None]) -> None:
+        """Carry out a step without which nothing may be appended; `_settle` tries again if the disk refuses it."""
+        try:
+            await step
+        except BrokerError as error:
+            log.error("after the unclean stop: %s", error.message)
+            if self.cluster is None:
+                # In a cluster a step may fail because of the others, and positions are no reason to refuse records.
+                self.unsettled = True
+
+    async def _settle(self) -> None:
+        """Try again what the disk has refused at the start. Raises KAFKA_STORAGE_ERROR."""
+        if self.unsettled:
+            await self.raise_leader_epoch(self._epoch_to_come)
+            if self.cluster is None:
+                await cut_back_groups(self.groups, self._recovered, self.counters)
+                await cut_back_consumers(self.consumers, self._recovered, self.counters)
+                await self.idempotency.open()
+            self.unsettled, self._recovered = False, {}
+            log.info("the disk has taken what had to be stored; records are taken again")
+
+    def _ends_to_cut(self) -> dict[TopicPartition, int]:
+        """The ends of logs beyond which no position may lie, for the moment before groups are served.
+
+        In a cluster: of the partitions that this broker leads. Where it has kept the groups until it was restarted,
+        so that nothing was committed since, the ends are those at which it began to lead.
+        """
+        if self.metadata is None:
+            return self._recovered
+        epoch, before, own_id = self.metadata.epoch, self._last_served, self.config.broker_id
+        at_once = leader_of(before) == own_id and epoch == next_epoch(before, own_id)
+        self._last_served = -1
+        ends: dict[TopicPartition, int] = {}
+        if at_once and not self._recovered:
+            return ends
+        if at_once:
+            ends = {tp: end for tp, end in self._recovered.items() if self.replicas.get(tp) is None}
+        for copy in self.replicas:
+            if copy.replica.leads and copy.topic_partition != METADATA:
+                end = copy.log.offsets.log_end_offset
+                ends[copy.topic_partition] = copy.replica.start if at_once else end
+        self._recovered = {}
+        return ends
+
+    async def _shortened(self, topic_partition: TopicPartition, end: int) -> None:
+        """This broker is about to lead a partition whose log ends at `end`: no position of a group lies beyond."""
+        if self.metadata is None or self.metadata.serving < 0 or topic_partition == METADATA:
+            return
+        try:
+            await cut_back_groups(self.groups, {topic_partition: end}, self.counters)
+            await cut_back_consumers(self.consumers, {topic_partition: end}, self.counters)
+        except BrokerError as error:
+            log.error("%s: positions beyond its end %d may stay: %s", topic_partition, end, error.message)
+
+    # --- peers ---------------------------------------------------------------------------------------------------
 
     def _open_cluster(self, settings: dict[str, str]) -> None:
         """Take the replicas as the last run left them; who leads what is found out once the doors are open."""
@@ -132,6 +214,7 @@ class Broker(RoleVerbs):
                 "copy, or empty the data directory and let the broker follow anew."
             ) from None
         metadata = self.open_replicas(read_offsets(f"{data_dir}/{HIGH_WATERMARKS}") or {})
+        self._last_served = metadata.replica.epoch
         self.metadata = MetadataLog(
             self,
             metadata,
@@ -140,7 +223,11 @@ class Broker(RoleVerbs):
             topics_changed=self._topics_changed,
         )
         self.cluster = Cluster(
-            self, before_cut=self.metadata.forget, role_changed=self.metadata.poke, settings=settings
+            self,
+            before_cut=self.metadata.forget,
+            before_lead=self._shortened,
+            role_changed=self.metadata.poke,
+            settings=settings,
         )
         self._without_metadata()
 
@@ -148,12 +235,19 @@ class Broker(RoleVerbs):
         """Take over groups, consumers and keys from the store, as the last who kept them has left them."""
         if not self.cluster_id:
             self.cluster_id = await self._new_cluster_id()
+        ends = self._ends_to_cut()
         self.groups = Groups(self)
         await self.groups.open()
+        if ends:
+            await self._try_to_settle(cut_back_groups(self.groups, ends, self.counters))
         self.consumers = Consumers(self, self.groups)
         await self.consumers.open()
+        if ends:
+            await self._try_to_settle(cut_back_consumers(self.consumers, ends, self.counters))
         self.idempotency = IdempotencyKeys(self)
-        await self.idempotency.open()
+        await self._try_to_settle(self.idempotency.open())
+        if not self.unsettled:
+            self._recovered = {}
 
     async def _leave_metadata(self) -> None:
         """Another broker keeps them now."""
@@ -222,7 +316,7 @@ class Broker(RoleVerbs):
         if self.metadata is not None:
             with contextlib.suppress(OSError):
                 self._high_watermarks_task()()
-        self.logs.close()
+        self.logs.close(settled=not self.unsettled)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records and its committed offsets. Raises as `TopicVerbs.delete_topic`."""

@@ -36,6 +36,7 @@ from core.replication.exchange import MAX_ITEMS, Answer, Item, Kind, Question, S
 from core.replication.follower import Follower
 from core.replication.peer import PeerConnection, PeerError
 from core.replication.replica import Remembered, Standing, better_than, needed_answers
+from core.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +64,7 @@ class Cluster:
         state: BrokerState,
         *,
         before_cut: Callable[[int], Awaitable[None]],
+        before_lead: Callable[[TopicPartition, int], Awaitable[None]],
         role_changed: Callable[[], None],
         settings: Mapping[str, str],
     ) -> None:
@@ -71,6 +73,8 @@ class Cluster:
         self._replicas = state.replicas
         # About the metadata partition: it will be cut; its role or high watermark has changed.
         self._before_cut, self._role_changed = before_cut, role_changed
+        # Of any partition: this broker is about to lead it, with a log that ends there.
+        self._before_lead = before_lead
         self.peers: dict[int, Peer] = {peer.broker_id: peer for peer in self._config.peers}
         self._connections = {i: PeerConnection(peer, self._config) for i, peer in self.peers.items()}
         self._followers = {
@@ -417,6 +421,7 @@ class Cluster:
         granted = {p: s for p, s in votes.items() if s.granted}
         self._check(copy, granted, granted, unclean)
         end = copy.log.offsets.log_end_offset
+        await self._before_lead(copy.topic_partition, end)
         assert self._replicas.memory is not None
         self._replicas.memory.note(copy.topic_partition, copy.topic_id, Remembered(epoch, epoch, end))
         await self._save()

@@ -12,7 +12,7 @@ goes takes both along; what was outstanding of it is `revoked`, and its next own
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 
 from core.broker.consumer_messages import (
@@ -22,6 +22,7 @@ from core.broker.consumer_messages import (
     Range,
     Subscription,
 )
+from core.coordinator.offsets import Cut
 from core.errors import BrokerError
 from core.types import TopicPartition
 
@@ -181,6 +182,22 @@ class Consumer:
             self.outstanding[address] = Range(one.topic, one.partition, one.first, min(end, one.next_offset))
         else:
             del self.outstanding[address]
+
+    def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
+        """Nothing beyond these ends of logs was ever read: move what lies there back to them; what was moved."""
+        cuts = []
+        for address in [*(self.positions | self.outstanding)]:
+            position, one = self.positions.get(address, 0), self.outstanding.get(address)
+            before = position if one is None else max(position, one.next_offset)
+            end = ends.get(address, before)
+            if before <= end:
+                continue
+            if position > end:
+                self.move(address, end)
+            if one is not None and one.next_offset > end:
+                self.cut(address, end)
+            cuts.append(Cut(self.group_id, *address, before, end))
+        return cuts
 
     def replace_partitions(self, kept: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> None:
         """Own `assigned` from now on; of what was owned before, only `kept` keeps its position."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from core.broker.consumer_messages import (
     MIXED_SUBSCRIPTION,
@@ -36,6 +36,7 @@ from core.broker.group_members import offers
 from core.broker.groups import Groups
 from core.broker.records import RecordVerbs
 from core.broker.topic_pattern import compile_pattern
+from core.coordinator.offsets import Cut
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
 
@@ -59,6 +60,8 @@ class Consumers(ConsumerPolls):
     def __init__(self, broker: RecordVerbs, groups: Groups) -> None:
         super().__init__(broker, groups)
         self._watching: asyncio.Task[None] | None = None
+        # Consumers whose positions were cut back in memory, and not on the disk yet.
+        self._cut_back: dict[Consumer, None] = {}
         # Consumers that are idle for too long, on their way out.
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -79,6 +82,25 @@ class Consumers(ConsumerPolls):
             self._membership.restore(consumer)
         self._groups.coordinator.watchers.append(self._group_moved)
         self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
+        """Move positions and outstanding batches beyond these ends of logs back to them; what was moved, durably.
+
+        Raises KAFKA_STORAGE_ERROR; it may be tried again.
+        """
+        cuts: list[Cut] = []
+        for consumer in self._all():
+            moved = consumer.cut_back(ends)
+            if moved:
+                self._cut_back[consumer] = None
+                cuts += moved
+        for consumer in [one for one in self._cut_back if one.gone]:
+            del self._cut_back[consumer]
+        writes = {consumer: self._store.progress(consumer) for consumer in self._cut_back}
+        for consumer, write in writes.items():
+            await write
+            del self._cut_back[consumer]
+        return cuts
 
     def drain(self) -> None:
         """The broker stops: consumers stay the members that they are. Before the groups are drained."""

@@ -7,7 +7,7 @@ what a member said and gets what the member hears; errors of members come back i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from core.broker.group_members import GroupMembers
 from core.broker.group_positions import GroupPositions
@@ -31,7 +31,7 @@ from core.coordinator.group_messages import (
     SyncReply,
     SyncRequest,
 )
-from core.coordinator.offsets import NO_OFFSET, Commit, CommittedOffset
+from core.coordinator.offsets import NO_OFFSET, Commit, CommittedOffset, Cut
 from core.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
@@ -129,6 +129,19 @@ class Groups:
             if not self._exists(topic.removeprefix(_REGISTER), 0):
                 await self.coordinator.forget_topic(topic)
         self.lines.open()
+
+    async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
+        """Move committed offsets beyond these ends of logs back to them, also those of v0; what was moved, durably.
+
+        Raises KAFKA_STORAGE_ERROR; it may be tried again.
+        """
+
+        by_topic: dict[str, dict[int, int]] = {}
+        for (topic, partition), end in ends.items():
+            by_topic.setdefault(topic, {})[partition] = end
+        by_topic |= {_REGISTER + topic: known for topic, known in by_topic.items()}
+        cuts = await self.coordinator.cut_back(by_topic)
+        return [cut._replace(topic=cut.topic.removeprefix(_REGISTER)) for cut in cuts]
 
     def drain(self) -> None:
         """Answer everybody who waits; nothing is served afterwards."""

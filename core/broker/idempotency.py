@@ -20,11 +20,16 @@ batches of all keys that are bound and not answered, and stores what it finds, a
 stores it too; what is not found then will not be there later, for no one else has those producer ids.
 
 The answer is not waited for until it is stored: if we die before it is, the key is bound and its batches are found.
+
+A stored answer names records that are on the disk. With acks=1 the client is answered before they are, and the key
+stays bound until they are: what a loss of power takes from the log is not found there, and the retry writes it again.
+The same goes for places that were stored: those beyond the recovered end of a log are forgotten at the start.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
@@ -122,11 +127,15 @@ class _Work(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What carrying a plan out came to: whether anything was appended now, and whether trying again is idle."""
+    """What carrying a plan out came to: whether anything was appended now, and whether trying again is idle.
+
+    `undurable`: what was taken may not be on the disk before these are done; the client does not wait for them.
+    """
 
     results: list[ProduceResult]
     appended: bool
     settled: bool
+    undurable: list[asyncio.Future[None]]
 
 
 class IdempotencyKeys:
@@ -145,6 +154,8 @@ class IdempotencyKeys:
         self._counted = False
         self._expiring = False
         self._early: asyncio.Future[None] | None = None
+        # Answers that are not stored before their records are on the disk.
+        self._waiting: set[asyncio.Future[list[None]]] = set()
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -154,7 +165,8 @@ class IdempotencyKeys:
         for digest, plan_data, places_data in await self._broker.store.read(load_open):
             plan = decode_plan(plan_data)
             places = decode_places(places_data, plan)
-            if await self._find_after_crash(plan, places):
+            await self._find_after_crash(plan, places)
+            if any(places) or places_data:
                 found.append((digest, encode(places)))
         if found:
             await self._broker.store.submit([put_places(found)])
@@ -312,8 +324,27 @@ class IdempotencyKeys:
             self._keys -= 1
         if lent:
             _advance(lent, plan, places)
-        self._store(effect, lent, run.settled)
+        if answer is not None and run.undurable:
+            self._store_when_durable(effect, lent, run.undurable)
+        else:
+            self._store(effect, lent, run.settled)
         return KeyedAnswer(answer, run.results, taken and not run.appended)
+
+    def _store_when_durable(
+        self, effect: Effect, lent: Sequence[LentProducer], waits: Sequence[asyncio.Future[None]]
+    ) -> None:
+        """Store an answer once all that it names is on the disk, and in sync; else the key stays bound."""
+
+        def durable(done: asyncio.Future[list[None]]) -> None:
+            self._waiting.discard(done)
+            if done.cancelled() or done.exception() is not None:
+                self._pool.retire(lent)
+            else:
+                self._store(effect, lent, True)
+
+        waiting = asyncio.gather(*waits)
+        self._waiting.add(waiting)
+        waiting.add_done_callback(durable)
 
     def _store(self, effect: Effect, lent: Sequence[LentProducer], settled: bool) -> None:
         """Store what a request came to. Its producers are lent again once nothing can ask for them any more."""
@@ -334,6 +365,7 @@ class IdempotencyKeys:
         broker, records = self._broker, work.records
         results: list[ProduceResult] = [UNDONE] * len(records)
         waits: list[tuple[asyncio.Future[None], int, Sequence[int]]] = []
+        undurable: list[asyncio.Future[None]] = []
         appended, settled = False, True
         for number, (part, indexes) in enumerate(indexes_of(broker, work.topic, plan, records)):
             address = TopicPartition(work.topic, part.partition)
@@ -350,6 +382,8 @@ class IdempotencyKeys:
             _fill(results, part, place, plan.now_ms, records, indexes)
             if waiting is not None:
                 waits.append((waiting, number, indexes))
+            elif work.acks != -1 and (later := broker.durable(address, -1)) is not None:
+                undurable.append(later)
         for waiting, number, indexes in waits:
             try:
                 await waiting
@@ -358,7 +392,7 @@ class IdempotencyKeys:
                 refuse_batch(results, indexes, plan.parts[number].partition, error)
                 places[number] = None
                 settled = False
-        return _Run(results, appended, settled)
+        return _Run(results, appended, settled, undurable)
 
     def _append_part(
         self, address: TopicPartition, plan: Plan, part: Part, work: _Work, indexes: Sequence[int]
@@ -390,12 +424,16 @@ class IdempotencyKeys:
                 found.add(part.partition)
         return found
 
-    async def _find_after_crash(self, plan: Plan, places: Places) -> bool:
-        """Note the places of the batches that the logs know, once these are on the disk."""
+    async def _find_after_crash(self, plan: Plan, places: Places) -> None:
+        """Note the places of the batches that the logs know, once these are on the disk; forget those beyond the end.
+
+        Where this broker does not hold the log, nothing is found, and what is known stays.
+        """
         try:
             topic = self._broker.topic_name(UUID(bytes=plan.topic_id))
         except BrokerError:
-            return False
+            return
+        self._forget_lost(topic, plan, places)
         for partition in self._look_for(topic, plan, places):
             try:
                 if (waiting := self._broker.durable(TopicPartition(topic, partition), -1)) is not None:
@@ -404,7 +442,17 @@ class IdempotencyKeys:
                 for number, part in enumerate(plan.parts):
                     if part.partition == partition:
                         places[number] = None
-        return any(places)
+
+    def _forget_lost(self, topic: str, plan: Plan, places: Places) -> None:
+        """Forget places that a loss of power has taken from the end of a log."""
+        for number, part in enumerate(plan.parts):
+            place = places[number]
+            if place is None:
+                continue
+            with contextlib.suppress(BrokerError):
+                end = self._broker.log(TopicPartition(topic, part.partition)).offsets.log_end_offset
+                if place.base_offset + part.count > end:
+                    places[number] = None
 
 
 def _advance(lent: Sequence[LentProducer], plan: Plan, places: Places) -> None:

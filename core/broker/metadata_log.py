@@ -83,6 +83,11 @@ class MetadataLog:
         self._store.ship_timeout = state.config.metadata_timeout_ms / 1000
 
     @property
+    def epoch(self) -> int:
+        """The epoch of the metadata partition that this broker knows."""
+        return self._copy.replica.epoch
+
+    @property
     def leader(self) -> int:
         """The broker that keeps topics, groups and offsets, as far as known here; −1 if nobody does."""
         return self._copy.replica.leader

@@ -25,7 +25,7 @@ _LINGER = 0.005
 
 
 class Placement(NamedTuple):
-    """Who leads a partition (−1: nobody), in which epoch, who holds copies, and which of them are in sync.
+    """Who leads a partition (−1: nobody), in which epoch (−1: not known here), who holds copies, which are in sync.
 
     Only the leader knows the last; elsewhere it is what was seen last, and the leader.
     """
@@ -113,6 +113,9 @@ class RoleVerbs(MergedVerbs):
                 replica.lead(copy.log.offsets.log_end_offset, self.clock.monotonic())
                 self.replicas.appended(copy)
                 self._role_changed(copy)
+        if len(replica.replicas) == 1 and replica.epoch > self.leader_epoch:
+            # A restart forgets the role, but the epoch must not go back.
+            await self.raise_leader_epoch(replica.epoch)
         return self.partition(topic_partition)
 
     def placed(self, topic: TopicInfo, partition: int) -> Placement:
@@ -120,7 +123,9 @@ class RoleVerbs(MergedVerbs):
         copy = self.replicas.get(TopicPartition(topic.name, partition)) if self.replicas else None
         if copy is None:
             replicas = topic.replicas or (self.config.broker_id,)
-            return Placement(replicas[0], 0, replicas, replicas[:1])
+            # The epoch of a broker that leads alone is known to itself only.
+            epoch = self.leader_epoch if replicas[0] == self.config.broker_id else -1
+            return Placement(replicas[0], epoch, replicas, replicas[:1])
         replica = copy.replica
         isr = tuple(r for r in replica.replicas if r in replica.isr or r == replica.leader)
         return Placement(replica.leader, replica.epoch, replica.replicas, isr)
@@ -188,6 +193,10 @@ class RoleVerbs(MergedVerbs):
                 created=True,
                 high_watermark=log.offsets.log_end_offset,
             )
+            current = self.epoch_of(log)
+            if copy.replica.epoch < current:
+                copy.replica.promise(next_epoch(current - 1, self.config.broker_id))
+                copy.replica.lead(log.offsets.log_end_offset, self.clock.monotonic())
         return copy
 
     def _role_changed(self, copy: Copy) -> None:

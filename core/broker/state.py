@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, ValuesView
 from dataclasses import dataclass, replace
@@ -18,10 +19,11 @@ from core.clock import Clock
 from core.config import Config, Endpoint
 from core.coordinator.producer_id import ProducerIds
 from core.errors import BrokerError, ErrorCode
+from core.log.log import Log
 from core.log.manager import LogManager
 from core.log.replica_log import ReplicaLog
-from core.metadata.store import Store
-from core.metadata.topics import TopicRow
+from core.metadata.store import CARRY_OVER, Store
+from core.metadata.topics import TopicRow, put_setting
 from core.purgatory import Purgatory
 from core.topic_config import TopicConfig, parse_topic_config
 from core.types import LogOffsets, TopicPartition
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+# The single value that holds `BrokerState.leader_epoch`; each broker's own.
+LEADER_EPOCH = "local.leader.epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,11 @@ class BrokerState:
         # The addresses that TCP listeners are really bound to.
         self.endpoints: list[Endpoint] = []
         self._next_producer_id = 0
+        # The leader epoch of every partition with one replica: one number for all, so that an unclean start raises
+        # it with one write. It never goes back.
+        self.leader_epoch = 0
+        # Whether something stands between a start after a crash and the first append; see `core.broker.unclean`.
+        self.unsettled = False
         # A number for each topic that is another one after every append to it and every change of it: whoever
         # reads all partitions of a topic knows by it whether there is anything to look for.
         self.touched: dict[str, int] = {}
@@ -238,6 +247,35 @@ class BrokerState:
             self.logs.update_configs(changed)
         self._metadata_changed()
 
+    def epoch_of(self, log: Log) -> int:
+        """The leader epoch in force of a partition with one replica.
+
+        A log may know a newer one than this broker: from a time when it had peers, or of a role that was given by
+        hand. Metadata names one epoch for all of them, without a look into logs, so all of them take it.
+        """
+        if log.leader_epoch > self.leader_epoch:
+            # Whether it can be stored or not: the next one that looks into this log finds it again.
+            self._lead_in(log.leader_epoch)
+            with contextlib.suppress(BrokerError):
+                self._store_leader_epoch(log.leader_epoch).add_done_callback(_heard)
+        return self.leader_epoch
+
+    async def raise_leader_epoch(self, epoch: int) -> None:
+        """Let partitions with one replica be led in a newer epoch. Raises KAFKA_STORAGE_ERROR.
+
+        No client is told of the epoch before it is durable, or the next unclean start could give it out again.
+        """
+        await self._store_leader_epoch(epoch)
+        self._lead_in(epoch)
+
+    def _lead_in(self, epoch: int) -> None:
+        if epoch > self.leader_epoch:
+            self.leader_epoch = epoch
+            self._metadata_changed()
+
+    def _store_leader_epoch(self, epoch: int) -> asyncio.Future[None]:
+        return self.store.submit([put_setting(LEADER_EPOCH, str(epoch)), CARRY_OVER], local=True)
+
     def _put(self, info: TopicInfo) -> None:
         self._topics[info.name] = info
         self._topic_names[info.topic_id] = info.name
@@ -267,3 +305,8 @@ class BrokerState:
             version=row.version,
             replicas=row.replicas,
         )
+
+
+def _heard(storing: asyncio.Future[None]) -> None:
+    if not storing.cancelled():
+        storing.exception()

@@ -7,12 +7,12 @@ has been shown survives a crash. Commits of one partition are seen in the order 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from core.coordinator.group_messages import NO_GENERATION, NO_MEMBER, State
 from core.coordinator.group_store import GroupDeleted
-from core.coordinator.offsets import Commit, CommittedOffset, OffsetsChange, expired
+from core.coordinator.offsets import Commit, CommittedOffset, Cut, OffsetsChange, expired
 from core.coordinator.registry import Entry, GroupRegistry
 from core.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
 from core.errors import BrokerError, ErrorCode
@@ -112,6 +112,32 @@ class OffsetVerbs(GroupRegistry):
             partitions = [(topic, partition) for partition in entry.offsets.topic(topic)]
             if partitions:
                 await self._write(entry, OffsetsChange(group_id, removed=partitions))
+
+    async def cut_back(self, ends: Mapping[str, Mapping[int, int]]) -> list[Cut]:
+        """Move committed offsets that lie beyond the end of their log back to the end, durably; what was moved.
+
+        `ends` are the ends of logs by topic and partition; others stay. The rest of a commit stays as it is.
+        Raises KAFKA_STORAGE_ERROR; it may be tried again.
+        """
+        cuts: list[Cut] = []
+        writes = []
+        for group_id, entry in self._entries.items():
+            saved = []
+            for topic in entry.offsets.topics() & ends.keys():
+                known = ends[topic]
+                for partition, committed in entry.offsets.topic(topic).items():
+                    end = known.get(partition, committed.offset)
+                    if committed.offset > end:
+                        saved.append((topic, partition, committed._replace(offset=end)))
+                        cuts.append(Cut(group_id, topic, partition, committed.offset, end))
+            if saved:
+                writes.append(self._write(entry, OffsetsChange(group_id, saved)))
+        if any(await asyncio.gather(*writes)):
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "Committed offsets beyond the end of a log could not be moved back to it.",
+            )
+        return cuts
 
     async def expire(self) -> int:
         """Let offsets expire whose time is over, and groups that hold nothing any more; how many offsets went.

@@ -13,7 +13,7 @@ How long, as in Kafka (KIP-211, guide section "Offset Commit Request"). An offse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, KeysView
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,6 +64,16 @@ class OffsetsChange:
     removed: list[tuple[str, int]] = field(default_factory=list)
 
 
+class Cut(NamedTuple):
+    """A position that lay beyond the end of its log, and the end to which it was moved."""
+
+    group_id: str
+    topic: str
+    partition: int
+    before: int
+    after: int
+
+
 class GroupOffsets:
     """The committed offsets of one group, by topic and partition."""
 
@@ -85,7 +95,7 @@ class GroupOffsets:
         partitions = self._topics.get(topic)
         return None if partitions is None else partitions.get(partition)
 
-    def topics(self) -> Iterable[str]:
+    def topics(self) -> KeysView[str]:
         """The topics that have committed offsets."""
         return self._topics.keys()
 

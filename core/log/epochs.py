@@ -85,15 +85,18 @@ class LeaderEpochs:
         i = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1
         return self._entries[i][0] if i >= 0 else UNKNOWN
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def end_offset_for(self, epoch: int, log_end_offset: int, current: int = UNKNOWN) -> tuple[int, int]:
         """(largest epoch not above `epoch`, the offset at which it ended), as OffsetForLeaderEpoch answers.
 
-        (−1, −1) if the epoch is above all that are known, or none is asked for.
+        `current` is the epoch of the leader, in which nothing may have been written yet: it begins at the end of
+        the log then. (−1, −1) if the epoch is above all that are known, or none is asked for.
         """
-        if epoch == UNKNOWN or epoch > self.latest:
+        newest = max(self.latest, current)
+        if epoch == UNKNOWN or epoch > newest:
             return UNKNOWN, UNKNOWN
-        if epoch == self.latest:
-            return epoch, log_end_offset
+        if epoch >= self.latest:
+            known = epoch == newest or self.latest == UNKNOWN
+            return (epoch if known else self.latest), log_end_offset
         above = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
         end_offset = self._entries[above][1]
         return (self._entries[above - 1][0] if above else epoch), end_offset

@@ -133,9 +133,12 @@ class Log:
         """The idempotent producers that are remembered, for DescribeProducers."""
         return self._producers.active()
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch not above `epoch`; (−1, −1) if it is not known (KIP-101)."""
-        return self.epochs.end_offset_for(epoch, self._end)
+    def end_offset_for_epoch(self, epoch: int, current: int = -1) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch not above `epoch`; (−1, −1) if it is not known (KIP-101).
+
+        `current` is the epoch of the leader, in which nothing may have been written yet.
+        """
+        return self.epochs.end_offset_for(epoch, self._end, current)
 
     # --- append --------------------------------------------------------------------------------------------
 

@@ -87,6 +87,10 @@ class LogManager:
         self._holes_known = True
         # Whether the last shutdown was clean, so that logs need no check when they are opened.
         self._clean = False
+        # Partitions whose logs could not be opened at the start, so that nobody knows where they end.
+        self._unreadable: set[TopicPartition] = set()
+        # The newest leader epoch in any log that was opened, −1 if there is none.
+        self.newest_epoch = -1
         # Topics that were deleted and whose directories may not be out of the way.
         self._deleted: set[uuid.UUID] = set()
 
@@ -166,11 +170,24 @@ class LogManager:
     def _check(self, tp: TopicPartition) -> None:
         """Open a log after a crash, which checks it; keep it open only if it has something to be flushed."""
         entry = self._entries[tp]
-        with contextlib.suppress(BrokerError):
+        try:
             log = self._open(tp, entry)
-            if log.flushed_offset < log.offsets.log_end_offset or log.damage:
-                return
+        except BrokerError:
+            self._unreadable.add(tp)
+            return
+        if log.flushed_offset >= log.offsets.log_end_offset and not log.damage:
             self._unload(entry)
+
+    def recovered_ends(self) -> dict[TopicPartition, int]:
+        """Where each log ends, right after a `load` that found no clean shutdown; empty after a clean one.
+
+        Between the last fsync and the end of the last run a log may have been longer. A log that could not be
+        opened is left out.
+        """
+        if self._clean:
+            return {}
+        known = ((tp, self.known(tp)) for tp in self._entries if tp not in self._unreadable)
+        return {tp: max(bounds[0], bounds[1]) for tp, bounds in known if bounds is not None}
 
     # --- logs ----------------------------------------------------------------------------------------------
 
@@ -330,6 +347,7 @@ class LogManager:
             raise _storage_error(f"The log of {tp} cannot be opened", error) from error
         entry.log = log
         entry.checked = True
+        self.newest_epoch = max(self.newest_epoch, log.leader_epoch)
         return log
 
     def _own_directory(self, tp: TopicPartition, entry: LogEntry, path: str) -> None:
@@ -388,9 +406,12 @@ class LogManager:
         """Write a checkpoint here and now. Blocks for some fsyncs; raises OSError."""
         self.begin_checkpoint().run()
 
-    def close(self) -> None:
-        """Flush and close all logs; leave the marker of a clean shutdown if all of that worked. Blocks."""
-        clean = True
+    def close(self, *, settled: bool = True) -> None:
+        """Flush and close all logs; leave the marker of a clean shutdown if all of that worked. Blocks.
+
+        Not `settled`: something that an unclean start must do is not done, so that the next one has to do it.
+        """
+        clean = settled
         self._background.close()
         unflushed = self.unflushed()
         if len(unflushed) > MANY_LOGS:

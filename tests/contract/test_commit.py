@@ -23,6 +23,8 @@ def test_what_one_door_commits_every_door_fetches_also_after_kill_9(
 ) -> None:
     group, topic = name(), name()
     kafka.create_topic(topic, 2)
+    # An offset beyond the end of the log would be moved back to it.
+    kafka.produce(topic, 0, [(None, b"value")] * 7)
     assert door.committed(group, topic, 0) is None
     door.commit(group, topic, 0, 5)
     door.commit(group, topic, 1, 0)

@@ -20,10 +20,13 @@ from typing import Any
 import httpx
 
 from tests.broker_process import BrokerProcess
+from tests.clients.wire import Wire, batch, produce_request
 from tests.contract.doors import DoorError, KafkaDoor, Membership, NativeDoor
 
 TOPIC = "committed"
 ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
+# Commits that one committer makes between two kills, far more than there is time for.
+MOST_PER_ROUND = 20_000
 # What a client sees of a broker that dies under it.
 GONE = (OSError, AssertionError, httpx.TransportError)
 
@@ -93,6 +96,10 @@ def run(data_dir: Path, rounds: int, seed: int, longest: float = 1.5) -> int:
     try:
         setup = KafkaDoor(broker)
         setup.create_topic(TOPIC)
+        # What lies beyond the end of the log at an unclean start is cut back to it: nobody can have read it.
+        with Wire(broker.kafka_address) as wire:
+            for _ in range(rounds):
+                wire.call(0, produce_request(TOPIC, batch([b""] * MOST_PER_ROUND)))
         setup.close()
         committers = [
             Committer(broker, kind, f"{'member' if as_member else 'alone'}-{number}", as_member=as_member)

@@ -122,11 +122,11 @@ async def _auto_create(session: KafkaSession, name: str) -> None:
 
 
 def _topic(broker: Broker, topic: TopicInfo, request: MetadataRequest) -> MetadataResponseTopic:
-    if broker.cluster is None:
+    if broker.cluster is None and not broker.replicas:
         # Ten thousand of them share one list.
-        node = broker.config.broker_id
+        node, epoch = broker.config.broker_id, broker.leader_epoch
         one = [node]
-        partitions = [MetadataResponsePartition(0, p, node, 0, one, one) for p in range(topic.partitions)]
+        partitions = [MetadataResponsePartition(0, p, node, epoch, one, one) for p in range(topic.partitions)]
     else:
         partitions = [_partition(p, broker.placed(topic, p)) for p in range(topic.partitions)]
     return MetadataResponseTopic(

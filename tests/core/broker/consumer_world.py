@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,11 @@ class World:
         await self.broker.open()
         return self
 
-    async def kill(self) -> None:
-        """Kill -9, and a new start: only what was on the disk is left. What waited is never answered."""
+    async def kill(self, cut: Mapping[TopicPartition, int] | None = None) -> None:
+        """Kill -9, and a new start: only what was on the disk is left. What waited is never answered.
+
+        `cut`: a loss of power, which leaves of these logs no more than so many bytes.
+        """
         old = self.broker
         # What threads have in hand is finished, for a copy in the middle of it is no picture of one moment.
         loop = asyncio.get_running_loop()
@@ -51,6 +55,8 @@ class World:
             await asyncio.sleep(0)
         self._starts += 1
         shutil.copytree(old.config.data_dir, self._directory / str(self._starts))
+        for tp, size in (cut or {}).items():
+            os.truncate(self._directory / str(self._starts) / str(tp) / f"{0:020d}.log", size)
         old.consumers.drain()
         await self.start()
         await old.close()

@@ -155,7 +155,7 @@ async def test_too_many_at_once_are_told_to_wait(broker: Broker) -> None:
 async def test_a_thousand_keys_need_few_producers(broker: Broker) -> None:
     await broker.create_topic("t", partitions=2)
     for n in range(200):
-        await send(broker, RECORDS[:4], key=f"{n}", acks=1)
+        await send(broker, RECORDS[:4], key=f"{n}", acks=-1)
     producers = [len(list(broker.active_producers(TopicPartition("t", p)))) for p in (0, 1)]
     assert max(producers) <= 2
     await keys(broker)  # the last answer is stored, and its producer free

@@ -57,6 +57,16 @@ def test_an_epoch_that_the_disk_refuses_has_not_begun(path: Path, monkeypatch: p
     assert LeaderEpochs(str(path)).load()
 
 
+def test_the_epoch_of_a_leader_begins_at_the_end_before_anything_is_written_in_it(path: Path) -> None:
+    epochs = filled(path, (2, 0), (5, 10))
+    asked = (1, 2, 4, 5, 6, 7, 8)
+    found = [epochs.end_offset_for(epoch, 14, 7) for epoch in asked]
+    assert found == [(1, 0), (2, 10), (2, 10), (5, 14), (5, 14), (7, 14), (-1, -1)]
+    # A leader of an epoch that the log has left behind adds nothing.
+    assert epochs.end_offset_for(5, 14, 3) == (5, 14) and epochs.end_offset_for(6, 14, 3) == (-1, -1)
+    assert filled(path).end_offset_for(3, 0, 7) == (3, 0)
+
+
 def test_each_offset_has_its_epoch(path: Path) -> None:
     epochs = filled(path, (2, 3), (5, 10))
     assert [epochs.epoch_for(o) for o in (0, 2, 3, 9, 10, 99)] == [-1, -1, 2, 2, 5, 5]

@@ -1,0 +1,86 @@
+"""Committed offsets beyond the end of a log, where the broker that keeps the groups also leads the partition."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from core.broker.broker import Broker
+from core.broker.groups import Commit
+from core.broker.replicas import METADATA
+from core.errors import ErrorCode
+from core.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from core.records.record import NewRecord
+from core.types import TopicPartition
+from tests.core.replication.brokers import Brokers, until
+
+TP = TopicPartition("t", 0)
+
+
+async def write(broker: Broker, count: int) -> None:
+    """So many batches of one record."""
+    for _ in range(count):
+        (done,) = await broker.produce("t", [NewRecord(value=b"value")], acks=1)
+        assert done.error is None, done.error
+
+
+def lose_power(directory: Path, size: int) -> None:
+    """Leave of the log no more than so many bytes, and nothing that says where it had ended."""
+    (directory / CLEAN_SHUTDOWN).unlink()
+    (directory / RECOVERY_POINTS).unlink()
+    for snapshot in (directory / str(TP)).glob("*.snapshot"):
+        snapshot.unlink()
+    os.truncate(directory / str(TP) / f"{0:020d}.log", size)
+
+
+def committed(broker: Broker) -> int:
+    found = broker.groups.committed("g", "t", 0)
+    return -1 if found is None else found.offset
+
+
+async def commit(broker: Broker, offset: int) -> None:
+    assert await broker.groups.commit("g", [Commit("t", 0, offset)]) == [ErrorCode.NONE]
+
+
+async def test_a_partition_of_one_broker_that_keeps_the_groups_again(tmp_path: Path) -> None:
+    async with Brokers(tmp_path) as two:
+        await two.create("t", replication_factor=1)
+        await write(two[1], 2)
+        size = two[1].log(TP).size
+        await write(two[1], 3)
+        await commit(two[1], 5)
+        await two.stop(1)
+        lose_power(tmp_path / "1", size)
+        await two.start(1)
+        # The log may grow before this broker is known to keep the groups.
+        await write(two[1], 6)
+        await two.serving(1)
+        assert committed(two[1]) == 2
+        assert two[1].partition(TP).leader_epoch == two[1].leader_epoch > 0
+        assert two[2].placed(two[2].topic("t"), 0).leader_epoch == -1
+        assert two[1].end_offset_for_epoch(TP, 0) == (0, 2)
+
+
+async def test_a_leader_with_a_shorter_log(tmp_path: Path) -> None:
+    async with Brokers(tmp_path, metadata_min_insync_replicas=1) as two:
+        await two.create("t", configs={"min.insync.replicas": "1"})
+        await write(two[1], 2)
+        await until(lambda: two[2].log(TP).offsets.log_end_offset == 2)
+        size = two[2].log(TP).size
+        await write(two[1], 3)
+        await two.in_sync(TP)
+        await commit(two[1], 5)
+        behind = two[2].replicas.get(METADATA)
+        end = two[1].partition(METADATA).offsets.log_end_offset
+        assert behind is not None
+        await until(lambda: behind.log.offsets.log_end_offset == end, "the commit to be copied")
+        await two.stop(1)
+        await two.stop(2)
+        lose_power(tmp_path / "2", size)
+        await two.start(2)
+        await two[2].set_partition_role(METADATA, "leader", unclean=True)
+        await two.serving(2)
+        assert committed(two[2]) == 5
+        await two[2].set_partition_role(TP, "leader", unclean=True)
+        assert (committed(two[2]), two[2].log(TP).offsets.log_end_offset) == (2, 2)
+        assert two[2].counters.positions_cut_back == 1
