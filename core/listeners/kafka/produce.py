@@ -64,12 +64,17 @@ class WhenDurable:
         return self._response
 
     def _done(self, answer: PartitionProduceResponse, durable: asyncio.Future[None]) -> None:
-        error = None if durable.cancelled() else durable.exception()
-        if isinstance(error, BrokerError):
-            _refuse(answer, error)
+        error = asyncio.CancelledError() if durable.cancelled() else durable.exception()
+        if error is not None:
+            # Whatever ended the wait, nothing has said that the records are durable.
+            _refuse(answer, error if isinstance(error, BrokerError) else _unknown(error))
         self._left -= 1
         if not self._left and self._call is not None:
             self._call(self._response)
+
+
+def _unknown(error: BaseException) -> BrokerError:
+    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"The records may not be durable ({error!r}).")
 
 
 def produce(session: KafkaSession, request: ProduceRequest) -> Any:

@@ -12,12 +12,19 @@ import pytest
 from core.errors import ErrorCode
 from core.listeners.connection import RefusedError
 from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.produce import WhenDurable
 from core.log import files
 from core.protocol.codec import decode_response, encode_request
 from core.protocol.header import decode_response_header, encode_request_header
 from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from core.protocol.messages.init_producer_id import InitProducerIdRequest
-from core.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from core.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from core.records.batch import build_batch, decode_all
 from core.records.conversion import down_convert
 from core.records.record import NewRecord
@@ -104,6 +111,21 @@ async def test_a_failed_fsync_is_the_answer_to_all_that_waited_for_it_and_to_no_
         assert (done.base_offset == -1) == (done.error_code != 0)
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0] * 3
     assert client.door.counters.errors[0, ErrorCode.KAFKA_STORAGE_ERROR] == 3
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+async def test_a_wait_that_ends_otherwise_acknowledges_nothing(how: str) -> None:
+    durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    answer = PartitionProduceResponse(base_offset=7)
+    answered: list[ProduceResponse] = []
+    WhenDurable(ProduceResponse(), [(durable, answer)]).then(answered.append)
+    if how == "cancelled":
+        durable.cancel()
+    else:
+        durable.set_exception(ValueError("unexpected"))
+    await asyncio.sleep(0)
+    assert len(answered) == 1
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
 
 async def test_acks_0_has_no_answer_and_closes_on_an_error(client: Client) -> None:
