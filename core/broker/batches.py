@@ -310,7 +310,8 @@ class BatchVerbs(TopicVerbs):
         """Delete the records below an offset of each partition (−1: the high watermark); the new first offsets.
 
         One that is refused has its error instead: OFFSET_OUT_OF_RANGE above the high watermark,
-        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR. Durable when it returns.
+        POLICY_VIOLATION for a topic that is compacted alone, UNKNOWN_TOPIC_OR_PARTITION,
+        NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR. Durable when it returns.
         """
         results: list[int | BrokerError] = []
         breath = Breath(self.clock)
@@ -335,6 +336,12 @@ class BatchVerbs(TopicVerbs):
 
     def _truncate_prefix(self, topic_partition: TopicPartition, before_offset: int) -> int:
         log = self.led_log(topic_partition)
+        if log.config.compacted and not log.config.deletes:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of {topic_partition} are kept by key (cleanup.policy=compact): they cannot be deleted by "
+                "offset. Add 'delete' to the policy.",
+            )
         bounds = log.offsets
         target = bounds.high_watermark if before_offset == -1 else before_offset
         if not 0 <= target <= bounds.high_watermark:

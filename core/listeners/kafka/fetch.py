@@ -17,6 +17,7 @@ from core.types import TopicPartition
 if TYPE_CHECKING:
     from core.listeners.kafka.door import KafkaSession
 
+_READ_COMMITTED = 1
 _CONSUMERS = (-1, -2)  # replica ids of ordinary consumers, and of debugging ones
 
 
@@ -125,7 +126,7 @@ class _Fetch:
             bounds.high_watermark,
             bounds.high_watermark,
             bounds.log_start_offset,
-            aborted_transactions=None,
+            aborted_transactions=[] if self.request.isolation_level == _READ_COMMITTED else None,
             records=b"" if records is None else records,
         )
 

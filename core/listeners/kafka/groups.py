@@ -39,8 +39,9 @@ log = logging.getLogger(__name__)
 _REASON = 255
 # Kinds of keys that FindCoordinator asks for: a group's and a transactional producer's.
 _COORDINATED = (0, 1)
-# KIP-430: READ, DELETE, DESCRIBE, for someone who may do everything.
-_GROUP_OPERATIONS = 0b0000_0001_0100_1000
+# KIP-430: READ, DELETE, DESCRIBE, and since groups have configs (KIP-848) DESCRIBE_CONFIGS and ALTER_CONFIGS, for a
+# principal that may do everything.
+_GROUP_OPERATIONS = 0b1101_0100_1000
 _NOT_ASKED = -0x8000_0000
 
 

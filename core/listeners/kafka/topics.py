@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
@@ -47,6 +47,8 @@ from core.types import TopicPartition
 if TYPE_CHECKING:
     from core.listeners.kafka.door import KafkaSession
 
+_Name = TypeVar("_Name", bound=Hashable)
+
 CONFIG_SOURCES = {
     "topic": 1, "dynamic_broker": 2, "dynamic_default": 3, "static": 4, "default": 5, "logger": 6,
 }  # fmt: skip
@@ -54,10 +56,10 @@ CONFIG_SOURCES = {
 
 
 async def create_topics(session: KafkaSession, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create topics one by one; a name that stands twice is refused each time, as Kafka does."""
+    """Create topics one by one; a name that stands twice is refused once, as Kafka does."""
     twice = _repeated(t.name for t in request.topics)
     results = []
-    for topic in request.topics:
+    for topic in {t.name: t for t in request.topics}.values():
         try:
             if topic.name in twice:
                 raise BrokerError(
@@ -124,12 +126,18 @@ def _assigned(topic: CreatableTopic) -> tuple[int, list[int]]:
 
 
 async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete topics, each by its name or its id."""
+    """Delete topics, each by its name or its id; what stands twice is refused once and not deleted, as in Kafka."""
     wanted = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
+    twice = _repeated((t.name, t.topic_id) for t in wanted)
     responses = []
-    for topic in wanted:
+    for topic in {(t.name, t.topic_id): t for t in wanted}.values():
         name = topic.name
         try:
+            if (name, topic.topic_id) in twice:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Topic {name or topic.topic_id} stands more than once in this request.",
+                )
             if (name is None) == (topic.topic_id == NIL):
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST, "A topic is named by its name or its id, not both."
@@ -146,10 +154,10 @@ async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> 
 async def create_partitions(
     session: KafkaSession, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Grow topics."""
+    """Grow topics; a name that stands twice is refused once, as Kafka does."""
     twice = _repeated(t.name for t in request.topics)
     results = []
-    for topic in request.topics:
+    for topic in {t.name: t for t in request.topics}.values():
         try:
             if topic.name in twice:
                 raise BrokerError(
@@ -176,7 +184,7 @@ async def _grow(session: KafkaSession, topic: CreatePartitionsTopic, validate_on
     await session.broker.create_partitions(topic.name, topic.count, validate_only=validate_only)
 
 
-def _repeated(names: Iterable[str]) -> set[str]:
+def _repeated(names: Iterable[_Name]) -> set[_Name]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 

@@ -209,7 +209,7 @@ async def test_groups_are_described_and_missing_ones_are_dead(client: Client, ve
     (shown,) = stable.members
     assert (shown.member_id, shown.client_id, shown.client_host) == (one, "test", "/127.0.0.1")
     assert (shown.member_metadata[:2], shown.member_assignment) == (b"\0\0", b"mine")
-    assert stable.authorized_operations == (328 if version >= 3 else -0x8000_0000)
+    assert stable.authorized_operations == (3400 if version >= 3 else -0x8000_0000)
     code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
     assert (missing.group_state, missing.members, missing.error_code) == ("Dead", [], code)
 
