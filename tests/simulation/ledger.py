@@ -37,8 +37,8 @@ class Ledger:
     # Committed offsets: confirmed, and the highest that may have been stored although nobody said so.
     committed: dict[Claim, int] = field(default_factory=dict)
     may_be_committed: dict[Claim, int] = field(default_factory=dict)
-    # Partitions whose committed offset may lie behind the end since power was lost: read from the start again.
-    may_begin_anew: set[Claim] = field(default_factory=set)
+    # What each group that reads ahead of the disk was given, by its name.
+    delivered: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     # Partitions of which something was durable, and not deleted by request, whenever power was lost; of others the
     # first files may be gone, and later ones be there.
     kept_from_the_start: set[Partition] | None = None
@@ -67,11 +67,12 @@ class Ledger:
         (self.once if once and durable else self.at_most_once).add(value)
 
     def power_was_lost(self) -> None:
-        """What was not durable may be gone, and its offsets may be used again."""
-        for group, *partition in self.may_be_committed:
-            claim = (group, *partition)
-            if self.may_be_committed[claim] > self.durable[tuple(partition)]:
-                self.may_begin_anew.add(claim)
+        """What was not durable may be gone, and its offsets may be used again.
+
+        A group that had committed more goes on where its log ends now, and no further back.
+        """
+        for claim, offset in self.committed.items():
+            self.committed[claim] = min(offset, self.durable[claim[1:]])
         kept = {partition for partition, end in self.durable.items() if end > self.start[partition]}
         before = self.kept_from_the_start
         self.kept_from_the_start = kept if before is None else before & kept
@@ -110,6 +111,14 @@ class Ledger:
         missing = self.once - set(places) - deleted
         if missing:
             raise BrokenPromiseError(f"acknowledged and gone: {sorted(missing)[:5]}")
+
+    def check_delivered(self, left: set[bytes]) -> None:
+        """The records that are left in the log, and that all groups have read to its end: none was skipped."""
+        for group, seen in self.delivered.items():
+            if left - seen:
+                raise BrokenPromiseError(
+                    f"{group} has come to the end of the log and never saw {sorted(left - seen)[:5]}"
+                )
 
     # --- groups --------------------------------------------------------------------------------------------
 

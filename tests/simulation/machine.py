@@ -178,6 +178,10 @@ class Machine:
         self.process: Process | None = None
         self.app: Application | None = None
         self.starts = 0
+        # Deaths of brokers that served and were not told to stop, so that the next start is an unclean one; and how
+        # many there were when the present one was started.
+        self._deaths = 0
+        self.deaths_before = 0
         self.slow_until = 0.0
         self.wall_shift_ms = 0
         self.clock = SimClock(loop, seed)
@@ -207,9 +211,15 @@ class Machine:
 
     # --- life ----------------------------------------------------------------------------------------------
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether the disk has refused what the broker had to store at its start; it serves reads alone then."""
+        return self.app is not None and self.app.server.broker.unsettled
+
     async def start(self) -> None:
         """Start the broker. Raises StartupError."""
         self.starts += 1
+        self.deaths_before = self._deaths
         self.dead.clear()
         self.clock = SimClock(self.loop, self._seed * 1000 + self.starts)
         self.clock.wall_shift_ms = self.wall_shift_ms
@@ -275,6 +285,7 @@ class Machine:
         if not self.process.alive:
             return
         self.trace("the process dies")
+        self._deaths += self._ready.done() and not self._stop.is_set()
         self.process.alive = False
         self.disk.dead = True
         self.network.process_died(self.process)

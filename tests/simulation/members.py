@@ -316,7 +316,7 @@ class ManagedConsumer(Client):
                     raise self.broken(f"{claim}: {at} follows {batch[claim]}")
             else:
                 at_least, at_most = known.get(claim, 0), self.ledger.may_be_committed.get(claim, 0)
-                if not at_least <= at <= at_most and claim not in self.ledger.may_begin_anew:
+                if not at_least <= at <= at_most:
                     raise self.broken(
                         f"{claim}: a batch begins at {at}; {at_least} was acknowledged, {at_most} at most"
                     )

@@ -17,6 +17,16 @@ from core.config import Config, Endpoint
 from core.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.core.log.disk import Died
+from tests.simulation.ahead import TOPIC as AHEAD
+from tests.simulation.ahead import (
+    AheadReader,
+    AheadWriter,
+    CommitReader,
+    EpochReader,
+    LineReader,
+    ManagedReader,
+    RegisterReader,
+)
 from tests.simulation.faults import Faults, Trimmer, Vandal
 from tests.simulation.ledger import BrokenPromiseError, Ledger
 from tests.simulation.lines import LineMember, LineWriter
@@ -32,7 +42,7 @@ from tests.simulation.world import FINISH_SECONDS, KAFKA_PORT, TEXT_PORT, Client
 CREATE_TOPICS, LIST_OFFSETS = 19, 2
 # Virtual seconds under faults; then peace, and the final reckoning.
 SECONDS = 20.0
-PARTITIONS = {"idem": 2, "rest": 2, "plain": 2, "compact": 1, OLD_TOPIC: 1}
+PARTITIONS = {"idem": 2, "rest": 2, "plain": 2, "compact": 1, OLD_TOPIC: 1, AHEAD: 1}
 CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("idem", IdempotentProducer, 2),
     ("plain", PlainProducer, 1),
@@ -46,6 +56,12 @@ CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("old", OldClient, 1),
     ("vandal", Vandal, 1),
     ("trimmer", Trimmer, 1),
+    ("aheadwriter", AheadWriter, 1),
+    ("epochs", EpochReader, 1),
+    ("commits", CommitReader, 1),
+    ("register", RegisterReader, 1),
+    ("script", LineReader, 1),
+    ("held", ManagedReader, 1),
 )
 
 
@@ -138,6 +154,9 @@ async def _run(loop: SimLoop, seed: int, data_dir: Path, seconds: float, outcome
         await _create_topics(world, chance)
         clients = [make(world, f"{name}{i}") for name, make, count in CLIENTS for i in range(count)]
         await _live(world, faults, clients, seconds)
+        for client in clients:
+            if isinstance(client, AheadReader):
+                await client.drain()
         await _reckon(world)
         outcome.answers, outcome.faults, outcome.starts = world.answers, faults.counts, machine.starts
     finally:
@@ -203,6 +222,8 @@ def _check(
     found: dict[tuple[str, int, int], bytes] = {}
     for (topic, partition), (start, records) in read.items():
         values = {at: value for at, (_, value) in records.items()}
+        if topic == AHEAD:
+            world.ledger.check_delivered(set(values.values()))
         if topic == "compact":
             _check_keys(world, records)
             continue

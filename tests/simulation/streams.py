@@ -63,6 +63,11 @@ class Stream:
                 raise GoneError(str(error)) from None
         return self._transport
 
+    @property
+    def connected(self) -> bool:
+        """Whether the connection is open, as far as this end knows."""
+        return self._transport is not None and not self._protocol.closed
+
     def close(self) -> None:
         """Close the connection."""
         if self._transport is not None:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import core.broker.broker as broker_module
 from core.broker import group_store
 from core.broker.flusher import Flusher
+from core.broker.state import BrokerState
 from core.coordinator.group import Group
 from core.errors import ErrorCode
 from core.log.producer_state import ProducerStates
@@ -71,3 +73,27 @@ def test_a_commit_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 def test_a_member_that_speaks_for_an_old_generation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Group, "check_commit", lambda *_: ErrorCode.NONE)
     assert "of generation" in str(first_failure().failure)
+
+
+async def _nothing(*_: object) -> None:
+    pass
+
+
+def test_a_group_that_read_ahead_of_the_disk_and_skips_records_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_module, "cut_back_groups", _nothing)
+    failure = str(first_failure().failure)
+    # Either the log has grown past the committed offset, or not yet.
+    assert "never saw" in failure or "fetching @" in failure
+
+
+def test_a_batch_of_lost_records_that_is_acknowledged_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_module, "cut_back_consumers", _nothing)
+    failure = str(first_failure().failure)
+    assert "held0" in failure and "never saw" in failure
+
+
+def test_a_leader_epoch_that_stays_after_an_unclean_stop_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BrokerState, "raise_leader_epoch", _nothing)
+    assert "epochs0" in str(first_failure().failure)
