@@ -1,4 +1,4 @@
-"""The broker's promises over a thousand seeds in virtual time, and the proof that broken ones are found."""
+"""The broker's promises over 200 seeds in virtual time, and the proof that broken ones are found."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from core.log.producer_state import ProducerStates
 from tests.simulation.run import Outcome, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 1000
+# Thousands run by hand: what they found needed thousands anyway.
+SEEDS = 200
 # A broken promise must show within so many seeds.
 ENOUGH = 60
 
 
 @pytest.mark.timeout(900)
-def test_a_thousand_seeds_keep_every_promise() -> None:
+def test_the_seeds_keep_every_promise() -> None:
     command = [sys.executable, "-m", "tests.simulation", "--seeds", str(SEEDS)]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True
