@@ -56,13 +56,22 @@ SETS: dict[str, tuple[str, ...]] = {
         "org.slf4j:slf4j-nop:1.7.36",
         "com.fasterxml.jackson.core:jackson-databind:2.16.2",
     ),
+    # Spark's own Kafka connector, for the PySpark of pyproject.toml; Maven Central has none newer than 4.2.
+    "spark-kafka": (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0",
+        "org.apache.kafka:kafka-clients:3.9.2",
+        "org.apache.commons:commons-pool2:2.13.1",
+    ),
 }
+# The sets whose artifacts come alone: Spark has the rest.
+ALONE = ("spark-kafka",)
 CLIENTS = ROOT / "tests" / "clients"
 _CLIENT = (CLIENTS / "drivers" / "JavaClient.java", CLIENTS / "members" / "JavaMember.java")
-_SERVER = (*_CLIENT, JAVA / "Mains.java", JAVA / "OneNode.java")
+_SERVER = (*_CLIENT, JAVA / "Child.java", JAVA / "Mains.java", JAVA / "OneNode.java")
 #: Name of a set → our own sources that are compiled against it.
 SOURCES: dict[str, tuple[Path, ...]] = {
-    "kafka-4.1": _SERVER,
+    "kafka-4.1": (*_SERVER, JAVA / "WordCount.java"),
     "kafka-3.9": _SERVER,
     "clients-2.8": _CLIENT,
 }
@@ -120,12 +129,15 @@ def compiled(name: str) -> Path:
 
 
 def _pom(name: str) -> str:
-    dependencies = "".join(
-        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>\n".format(
-            *map(escape, artifact.split(":"))
+    alone = ""
+    if name in ALONE:
+        alone = (
+            "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
         )
-        for artifact in SETS[name]
+    form = (
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>\n"
     )
+    dependencies = "".join(form.format(*map(escape, artifact.split(":")), alone) for artifact in SETS[name])
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
         f"<groupId>sluice.tests</groupId><artifactId>{escape(name)}</artifactId><version>1</version>\n"

@@ -1,4 +1,3 @@
-import java.io.IOException;
 import org.apache.kafka.common.utils.Exit;
 
 /**
@@ -18,9 +17,7 @@ public final class OneNode {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Thread watch = new Thread(OneNode::haltAtEndOfInput, "end-of-input");
-        watch.setDaemon(true);
-        watch.start();
+        Child.haltAtEndOfInput();
         Exit.setExitProcedure((status, message) -> {
             throw new Ended(status);
         });
@@ -34,16 +31,5 @@ public final class OneNode {
         }
         Exit.resetExitProcedure();
         kafka.Kafka.main(new String[] {arguments[1]});
-    }
-
-    private static void haltAtEndOfInput() {
-        try {
-            while (System.in.read() >= 0) {
-                // Only the end matters.
-            }
-        } catch (IOException ignored) {
-            // A broken pipe is an end as well.
-        }
-        Runtime.getRuntime().halt(0);
     }
 }
