@@ -55,6 +55,10 @@ class Member(Client):
         if self.chance.random() < 0.02:
             # Long enough, at times, for the others to go on without this member.
             await asyncio.sleep(self.chance.uniform(3, 30))
+            if self.generation >= 0 and self.chance.random() < 0.5:
+                # A commit is what a member of an old generation must not get through.
+                await self._commit()
+                return
         if self.generation < 0:
             await self._join()
         elif self.world.loop.now - self._heard > HEARTBEAT_SECONDS and self.chance.random() < 0.7:
