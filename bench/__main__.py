@@ -1,7 +1,8 @@
 """`python -m bench all`, or the names of some cases: one table, and the figures as JSON in `bench/results/`.
 
 With --kafka or --rest the same load runs against somebody else's server: see `bench.peer`. `python -m bench plot`
-draws the newest results, or those that --results names.
+draws the newest results, or those that --results names. `python -m bench compare` loads one of ours and a real Kafka
+in turn and prints ratios: see `bench.compare`.
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ def save(figures: list[Figure], server: str) -> Path:
 
 def main() -> int:
     """Run the cases that are named; exit code 1 if a target is missed."""
+    if sys.argv[1:2] == ["compare"]:
+        from bench import compare  # it needs a JDK and the jars of Kafka, which no case needs
+
+        return compare.main(sys.argv[2:])
     arguments = _arguments()
     if arguments.names == ["plot"]:
         from bench.plot import draw

@@ -13,11 +13,11 @@ import sys
 import tempfile
 import time
 from subprocess import run
+from typing import Protocol
 
 from bench.case import Figure, case, median_of
 from bench.load import Connection, batch_of, produce_frame
-from bench.server import broker, measured_cpu
-from tests.broker_process import BrokerProcess
+from bench.server import Running, broker, measured_cpu
 
 SECONDS = 4.0
 PARTITIONS = 6
@@ -25,6 +25,15 @@ BATCH, RECORD = 16_384, 1000
 MICRO = 1e6
 # Cost of acks=all in that of acks=1, and the rate, in ratios; p50 of one record beyond one fdatasync, in µs.
 MOST_CPU, LEAST_RATE, MOST_BEYOND = 1.6, 0.7, 150.0
+
+
+class Loaded(Running, Protocol):
+    """A Kafka broker on this machine, whosever it is."""
+
+    @property
+    def kafka(self) -> str:
+        """Its bootstrap server, `host:port`."""
+        ...
 
 
 def produce(bootstrap: str, topic: str, acks: str, seconds: float) -> None:
@@ -63,13 +72,13 @@ def produce(bootstrap: str, topic: str, acks: str, seconds: float) -> None:
     print(acknowledged * RECORD, time.monotonic() - start)
 
 
-def _turn(server: BrokerProcess, topic: str, acks: str) -> tuple[float, float]:
+def turn(server: Loaded, topic: str, acks: str, seconds: float = SECONDS) -> tuple[float, float]:
     """(processor µs of the broker for each MB, MB/s) of one turn of the client."""
-    command = [sys.executable, "-m", "bench.clients", server.kafka, topic, acks, str(SECONDS)]
+    command = [sys.executable, "-m", "bench.clients", server.kafka, topic, acks, str(seconds)]
     with measured_cpu(server) as used:
-        done = run(command, capture_output=True, text=True, check=True, timeout=20 * SECONDS)
-    size, seconds = map(float, done.stdout.split())
-    return used[0] / (size / 1e6) * MICRO, size / 1e6 / seconds
+        done = run(command, capture_output=True, text=True, check=True, timeout=60 + 20 * seconds)
+    size, took = map(float, done.stdout.split())
+    return used[0] / (size / 1e6) * MICRO, size / 1e6 / took
 
 
 @case
@@ -83,7 +92,7 @@ def librdkafka(repeats: int) -> list[Figure]:
         connection.close()
         for _ in range(repeats):
             for acks in ("1", "all"):
-                micro, megabytes = _turn(server, "bench", acks)
+                micro, megabytes = turn(server, "bench", acks)
                 cpu[acks].append(micro)
                 rate[acks].append(megabytes)
     dearer = [both / one for one, both in zip(cpu["1"], cpu["all"], strict=True)]
@@ -98,7 +107,7 @@ def librdkafka(repeats: int) -> list[Figure]:
     ]
 
 
-def _fdatasync_us(directory: str, count: int) -> float:
+def fdatasync_us(directory: str, count: int) -> float:
     """The median time in µs of a write of one small batch and its fdatasync, on the disk of `directory`."""
     data = batch_of(170, 1)
     times = []
@@ -108,6 +117,17 @@ def _fdatasync_us(directory: str, count: int) -> float:
             file.write(data)
             os.fdatasync(file.fileno())
             times.append((time.perf_counter_ns() - start) / 1000)
+    return statistics.median(times)
+
+
+def answer_us(connection: Connection, request: bytes, count: int) -> float:
+    """The median time in µs from a framed request to its whole answer, one at a time."""
+    times = []
+    for _ in range(count):
+        start = time.perf_counter_ns()
+        connection.socket.sendall(request)
+        connection.receive()
+        times.append((time.perf_counter_ns() - start) / 1000)
     return statistics.median(times)
 
 
@@ -121,14 +141,8 @@ def alone(repeats: int) -> list[Figure]:
         connection = Connection(server.kafka_address)
         connection.create_topic("bench")
         for _ in range(repeats):
-            times = []
-            for _ in range(count):
-                start = time.perf_counter_ns()
-                connection.socket.sendall(request)
-                connection.receive()
-                times.append((time.perf_counter_ns() - start) / 1000)
-            ours.append(statistics.median(times))
-            floor.append(_fdatasync_us(str(server.data_dir), count))
+            ours.append(answer_us(connection, request, count))
+            floor.append(fdatasync_us(str(server.data_dir), count))
         connection.close()
     beyond = [one - least for one, least in zip(ours, floor, strict=True)]
     return [

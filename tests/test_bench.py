@@ -10,6 +10,8 @@ import pytest
 
 import bench.__main__ as command
 from bench.case import CASES, Figure
+from bench.compare import Comparison, insert, table
+from bench.compare_loads import LOADS
 from bench.plot import _curves
 
 
@@ -56,3 +58,49 @@ def test_the_curve_is_read_out_of_the_figures() -> None:
         {"what": "Spark scan, wire", "value": 1.0},
     ]
     assert _curves(told) == {2: {1: 2.0, 8: 4.0}}
+
+
+ABOUT = {
+    "date": "2026-01-02", "runs": 3, "short": False, "cores": 2, "others": 0.25, "quiet": False, "sluice": "abc",
+    "kafka": "4.1.1", "java": "17", "librdkafka": "2", "python": "3.11", "system": "Linux",
+}  # fmt: skip
+
+
+def compared(ours: list[float], kafkas: list[float], **about: object) -> Comparison:
+    found = Comparison(["sluice", "kafka"], ["java_producer"], about=ABOUT | about)
+    for server, cpu in (("sluice", ours), ("kafka", kafkas)):
+        for seconds in cpu:
+            found.add(server, "java_producer", {"cpu": seconds, "rate": 10.0})
+    return found
+
+
+def test_a_comparison_shows_medians_their_spread_and_the_ratios_of_each_run() -> None:
+    # Run by run 2, 1.5 and 1; a ratio of the medians would be 6 / 4 as well, one of the extremes would not.
+    text = table(compared([8.0, 6.0, 2.0], [4.0, 4.0, 2.0]))
+    row = next(line for line in text.splitlines() if "Java producer" in line)
+    assert row.split(" | ")[1:] == [
+        "s/GB ↓",
+        "6 (2–8)",
+        "4 (2–4)",
+        "1.5 (1–2)",
+        "≤ 1.2 × Kafka, **missed** |",
+    ]
+    assert "on a machine that others loaded (2 cores, of which other processes used 25%" in text
+
+
+def test_the_target_of_a_comparison_is_that_of_the_median_and_a_short_one_is_not_judged() -> None:
+    cpu, rate = LOADS["java_producer"].lines
+    met = compared([1.0, 1.0, 9.0], [1.0, 1.0, 1.0])
+    assert met.verdict("java_producer.cpu", cpu) == ("≤ 1.2 × Kafka, met", False)
+    assert met.verdict("java_producer.rate", rate) == ("≥ 1 × Kafka, met", False)
+    short = compared([9.0], [1.0], short=True)
+    assert short.verdict("java_producer.cpu", cpu) == ("≤ 1.2 × Kafka", False)
+    assert "no figures to go by" in table(short)
+
+
+def test_a_page_without_the_marks_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("no marks\n")
+    with pytest.raises(ValueError, match="write them where the table belongs"):
+        insert(page, "a table")
+    assert page.read_text() == "no marks\n"

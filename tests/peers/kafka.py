@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,16 @@ CLUSTER_ID = "c2x1aWNlLXRlc3RzLXBlZQ"
 _STARTED = re.compile(r"Kafka Server started|\[KafkaRaftServer nodeId=\d+\] Kafka Server started")
 # A short life: compile less, collect with one thread, use what the JDK shares.
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
+# What Kafka's own start scripts give a server or a tool (bin/kafka-run-class.sh of 4.1): for measuring.
+SCRIPTS_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
 # Mains.java runs the JVM's shutdown hooks of each tool.
 OPEN = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")
 # One node keeps its own offsets and transactions, and no test waits for partitions that nothing uses.
@@ -55,12 +65,18 @@ def free_ports(count: int) -> list[int]:
             probe.close()
 
 
-def java(release: str, *arguments: str, heap: str = "256m", level: str = "warn") -> list[str]:
+def java(
+    release: str,
+    *arguments: str,
+    heap: str = "256m",
+    level: str = "warn",
+    jvm: Sequence[str] = JVM,
+) -> list[str]:
     """Return a command that runs Java over a set of `fetch.SETS`; `level` is what its log says at least."""
     program = shutil.which("java")
     assert program is not None
     log = (f"-Dsluice.level={level}", "-Dlog4j2.disableJmx=true")
-    return [program, *JVM, f"-Xmx{heap}", *log, "-cp", class_path(release), *arguments]
+    return [program, *jvm, f"-Xmx{heap}", *log, "-cp", class_path(release), *arguments]
 
 
 class KafkaProcess:
@@ -79,12 +95,14 @@ class KafkaProcess:
         settings: Mapping[str, str] | None = None,
         listeners: tuple[str, ...] = (),
         heap: str = "512m",
+        jvm: Sequence[str] = JVM,
     ) -> None:
         self.directory = directory
         self.release = release
         self.log = directory / "kafka.log"
         self.logs = directory / "data"
         self._heap = heap
+        self._jvm = jvm
         self._settings = dict(settings or {})
         self._protocols = dict(one.split(":") for one in ("PLAINTEXT:PLAINTEXT", *listeners))
         names = [*self._protocols, "CONTROLLER"]
@@ -123,7 +141,8 @@ class KafkaProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         file = self.directory / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
-        command = java(self.release, "OneNode", CLUSTER_ID, str(file), heap=self._heap, level="info")
+        node = ("OneNode", CLUSTER_ID, str(file))
+        command = java(self.release, *node, heap=self._heap, level="info", jvm=self._jvm)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=self.directory, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
