@@ -103,11 +103,12 @@ async def test_refusals_are_counted_by_the_type_of_their_problem(
         "foreign-origin": ("POST", "/topics/t", {"json": {}, "headers": {"origin": "http://evil.example"}}),
         "unsupported-media-type": (
             "POST",
-            "/topics/t",
+            "/topics/refusals",
             {"content": b"x", "headers": {"content-type": "text/x"}},
         ),
         "v2-40403": ("GET", "/topics/nothing", {}),
     }
+    assert (await http.put("/api/v1/topics/refusals")).status_code == 201
     before = await read(http)
     for method, path, more in calls.values():
         assert (await http.request(method, path, **more)).status_code >= 400

@@ -66,10 +66,6 @@ KNOWN: tuple[Known, ...] = (
         "alter unknown operation", "responses[configured].error_code", "UNKNOWN_SERVER_ERROR", "INVALID_REQUEST",
         "Kafka fails where Sluice says what is wrong.",
     ),
-    Known(
-        "producers", "*.coordinator_epoch", "-1", "0",
-        "Sluice has no transactions, so it has no coordinator epoch.",
-    ),
     # --- produce -------------------------------------------------------------------------------------------
     Known(
         "produce*", "*", "*", "*",
@@ -116,10 +112,6 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "offset, partition twice", "*", "*", "*",
         "Kafka refuses a partition that stands twice; Sluice answers twice.",
-    ),
-    Known(
-        "offset *", "*", "*", "*",
-        "Sluice does not look at the version from which a special timestamp is known, and knows −1 to −3.", (1, 10),
     ),
     # --- groups --------------------------------------------------------------------------------------------
     Known(
