@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -114,11 +115,13 @@ class Cluster:
             {"bootstrap.servers": self.bootstrap, "group.id": "reading", "enable.partition.eof": False}
         )
         found: dict[int, list[Read]] = {partition: [] for partition in ends}
+        deadline = time.monotonic() + SECONDS
         try:
             consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
             while any(not got or got[-1].offset < ends[partition] - 1 for partition, got in found.items()):
-                messages = consumer.consume(1000, SECONDS)
-                assert messages, f"{topic}: only { ({p: len(r) for p, r in found.items()}) } of {ends}"
+                assert time.monotonic() < deadline, f"{topic}: {found} of {ends}"
+                # It waits until it has so many, or for this long.
+                messages = consumer.consume(1000, 0.1)
                 for partition, record in map(_read, messages):
                     found[partition].append(record)
         finally:

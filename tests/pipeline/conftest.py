@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.broker_process import ROOT, BrokerProcess
 from tests.conftest import java_path
+from tests.peers.fetch import PEERS
 from tests.pipeline.topics import Topics
 
 # A query on a machine that others share may take a minute; the first one of a session starts a JVM as well.
@@ -56,6 +57,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(work / "local"))
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         .config("spark.log.level", "ERROR")
+        # Spark's own Kafka connector, for its own test; beside Spark's jars, so that no session copies it.
+        .config("spark.driver.extraClassPath", str(PEERS / "spark-kafka" / "*"))
         # The quick compiler and the plain collector: a JVM that lives for minutes never earns back the others.
         .config(
             "spark.driver.extraJavaOptions",
