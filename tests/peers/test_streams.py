@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.peers.jvm import JavaProcess
@@ -49,8 +51,20 @@ def is_caught_up(cluster: Cluster) -> bool:
     )
 
 
-def test_words_are_counted_through_a_kill(sluice: BrokerProcess, tmp_path: Path) -> None:
-    cluster, chance = Cluster(sluice.kafka), random.Random(SEED)
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A Sluice that may be killed."""
+    settings = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0", "SLUICE_GROUP_MIN_SESSION_TIMEOUT_MS": "1000"}
+    process = BrokerProcess(tmp_path / "broker", environment=settings)
+    try:
+        yield process.start()
+    finally:
+        process.kill()
+    assert "Traceback" not in process.read_log(), process.read_log()[-20_000:]
+
+
+def test_words_are_counted_through_kills(broker: BrokerProcess, tmp_path: Path) -> None:
+    cluster, chance = Cluster(broker.kafka), random.Random(SEED)
     for topic in ("lines", "counts"):
         cluster.create(topic, PARTITIONS)
 
@@ -58,7 +72,7 @@ def test_words_are_counted_through_a_kill(sluice: BrokerProcess, tmp_path: Path)
         return [" ".join(chance.choices(WORDS, k=5)) for _ in range(count)]
 
     truth = write(cluster, some(200))
-    arguments = (sluice.kafka, APPLICATION, str(tmp_path / "state"))
+    arguments = (broker.kafka, APPLICATION, str(tmp_path / "state"))
     with JavaProcess(tmp_path / "streams.log", "WordCount", *arguments) as running:
         running.wait("the first lines are counted", lambda: counts(cluster) == truth)
         running.wait("all is committed", lambda: is_caught_up(cluster))
@@ -79,6 +93,16 @@ def test_words_are_counted_through_a_kill(sluice: BrokerProcess, tmp_path: Path)
         running.wait("it has caught up", lambda: is_caught_up(cluster))
         found = counts(cluster)
         assert found.keys() == truth.keys()
+        assert all(found[word] >= truth[word] for word in truth), (found, truth)
+
+        # The broker is killed, and the application goes on with it when it is back.
+        before = cluster.count("counts")
+        truth = found + write(cluster, some(3000))
+        running.wait("more lines are counted", lambda: cluster.count("counts") > before)
+        broker.kill()
+        broker.start()
+        running.wait("it has caught up again", lambda: is_caught_up(cluster))
+        found = counts(cluster)
         assert all(found[word] >= truth[word] for word in truth), (found, truth)
 
         # Without a kill nothing is counted again.
