@@ -1,8 +1,9 @@
 """`python -m bench compare`: the same clients load a broker of ours and a real Kafka in turn; a table with ratios.
 
 One server runs at a time, each run over an empty directory: ours, Kafka, Kafka that flushes before each answer, ours
-again and so on. The figures are medians of the runs with their spread, and so are the ratios, which are taken
-within each run. `--markdown README.md` writes the table into the documentation, between the marks of its chapter.
+again and so on. Each load runs once before it is measured: a JVM compiles what it does often. The figures are
+medians of the runs with their spread, and so are the ratios, which are taken within each run.
+`--markdown README.md` writes the table into the documentation, between the marks of its chapter.
 Needs a JDK and what `python -m tests.peers.fetch kafka-4.1` fetches.
 """
 
@@ -99,9 +100,11 @@ def compare(servers: list[str], loads: list[str], runs: int, size: Size) -> Comp
                 for name in loads:
                     _tell(f"run {number} of {runs}, {server}: {name}")
                     load = LOADS[name]
-                    if not filled and (load.needs_data or (size.warm and not load.cold)):
+                    if load.needs_data and not filled:
                         broker.fill(size)
                         filled = True
+                    if size.warm and not load.cold:
+                        load.run(broker, size)
                     found.add(server, name, load.run(broker, size))
     found.about = _about(runs, size, neighbors.share())
     return found

@@ -50,7 +50,7 @@ _SENT = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Size:
-    """How much is done in one turn of each load; `warm` is whether the broker is warmed up before the first."""
+    """How much is done in one turn of each load; `warm`: it runs once unmeasured before that."""
 
     records: int
     seconds: float
@@ -125,7 +125,7 @@ class Broker:
             connection.call(DELETE_TOPICS, DELETE_TOPICS_VERSION, request)
 
     def fill(self, size: Size) -> None:
-        """Write the records that consumers read, which also warms the broker up; not flushed by any server."""
+        """Write the records that consumers read; Kafka does not flush each batch of them."""
         settings = {"flush_messages": NEVER} if self._fsync else {}
         with self.connected() as connection:
             connection.create_topic(FILLED, PARTITIONS, **settings)
@@ -188,7 +188,7 @@ class Line:
 class Load:
     """What is done to each broker in turn; `run` returns a figure for the key of each of its lines.
 
-    `cold`: before the broker is warmed up. `needs_data`: it reads what `Broker.fill` wrote.
+    `cold`: it has nothing to warm up. `needs_data`: it reads what `Broker.fill` wrote.
     """
 
     run: Callable[[Broker, Size], dict[str, float]]
@@ -319,7 +319,7 @@ def round_trip(broker: Broker, size: Size) -> dict[str, float]:
         return {"p50": _child("round_trip", broker, topic, size.single) * 1e6}
 
 
-@load(Line("resident", "resident memory after these loads", "MiB"))
+@load(Line("resident", "resident memory after these loads", "MiB"), cold=True)
 def memory(broker: Broker, size: Size) -> dict[str, float]:
     """Memory after all that ran before it."""
     return {"resident": resident_bytes(broker.pid) / MIB}
