@@ -113,6 +113,10 @@ _TABLE = (
     Api(72, "PushTelemetry", 0, flexible_from=0),
     Api(74, "ListConfigResources", 1, flexible_from=0),
     Api(75, "DescribeTopicPartitions", 0, flexible_from=0),
+    Api(76, "ShareGroupHeartbeat", 1, flexible_from=0, min_version=1),
+    Api(77, "ShareGroupDescribe", 1, flexible_from=0, min_version=1),
+    Api(78, "ShareFetch", 1, flexible_from=0, min_version=1),
+    Api(79, "ShareAcknowledge", 1, flexible_from=0, min_version=1),
 )
 
 APIS: dict[int, Api] = {api.key: api for api in _TABLE}

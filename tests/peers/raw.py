@@ -112,13 +112,6 @@ class Peer:
         self.answers.append(answer)
         return answer.body if isinstance(answer.body, dict) else {}
 
-    def tell(self, api: str, version: int, request: Data) -> None:
-        """Send a request that has no answer."""
-        key = KEYS[api]
-        self.send(
-            self._frame(key, version, encode_request(key, version, message(APIS[key].request_type, request)))
-        )
-
     def exchange(self, case: str, key: int, version: int, body: bytes) -> Answer:
         """Send the body of a request and wait for the answer; nothing is kept."""
         frame = self._frame(key, version, body)
@@ -141,13 +134,19 @@ class Peer:
         self._correlation_id += 1
         return encode_request_header(key, version, self._correlation_id, self.client) + body
 
+    def open(self, *, authenticate: bool = True) -> None:
+        """Connect, which a request does by itself; a connection that is to authenticate by hand is opened so."""
+        self.close()
+        self._socket = socket.create_connection(self.address, timeout=SECONDS)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._user is not None and authenticate:
+            self._authenticate(*self._user)
+
     def send(self, frame: bytes) -> None:
         """Send a frame, with its size in front."""
         if self._socket is None:
-            self._socket = socket.create_connection(self.address, timeout=SECONDS)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._user is not None:
-                self._authenticate(*self._user)
+            self.open()
+        assert self._socket is not None
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
 
     def _authenticate(self, name: str, password: str) -> None:
