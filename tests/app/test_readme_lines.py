@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from tests.broker_process import ROOT, BrokerProcess
 from tests.clients.text_line import say
+from tests.ports import free_ports
 
 README = (ROOT / "README.md").read_text()
 SECTION = README[README.index("## Lines, for people with netcat") : README.index("## The command line")]
@@ -26,15 +26,6 @@ ROWS = [
 TYPING_SECONDS = 0.7
 
 pytestmark = pytest.mark.client("netcat")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on: both brokers must know each other's before they start."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @pytest.fixture(scope="module")

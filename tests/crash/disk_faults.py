@@ -169,7 +169,9 @@ class Life:
             return answer
         allowed = {404, 409, 503, 507}
         if PLAIN in self.told.failed:
-            allowed.add(416)  # what was refused before leaves the log shorter than the next call takes it to be
+            allowed.add(
+                416
+            )  # what was refused before leaves the log shorter than the next call takes it to be
         assert answer.status_code in allowed, (method, path, answer.status_code, answer.text)
         self.told.refused += 1
         return None

@@ -41,7 +41,7 @@ from confluent_kafka.admin import AdminClient
 from core.records.batch import batches
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire
-from tests.core.replication.brokers import free_ports
+from tests.ports import free_ports
 
 TOPIC, PARTITIONS = "promised", 2
 GROUP = "committers"

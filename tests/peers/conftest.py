@@ -17,24 +17,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.client("kafka"))
 
 
+def _start(tmp_path_factory: pytest.TempPathFactory, release: str) -> KafkaProcess:
+    """Start a node, once more if it does not come up: another process may have taken a port in between."""
+    try:
+        return KafkaProcess(tmp_path_factory.mktemp(release), release=release).start()
+    except AssertionError as error:
+        print(error)
+        return KafkaProcess(tmp_path_factory.mktemp(release), release=release).start()
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
     """Apache Kafka 4.1, one node in KRaft mode."""
-    process = KafkaProcess(tmp_path_factory.mktemp("kafka"))
-    try:
-        yield process.start()
-    finally:
-        process.kill()
+    process = _start(tmp_path_factory, "kafka-4.1")
+    yield process
+    process.kill()
 
 
 @pytest.fixture(scope="session")
 def kafka39(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
     """Apache Kafka 3.9, one node in KRaft mode."""
-    process = KafkaProcess(tmp_path_factory.mktemp("kafka39"), release="kafka-3.9")
-    try:
-        yield process.start()
-    finally:
-        process.kill()
+    process = _start(tmp_path_factory, "kafka-3.9")
+    yield process
+    process.kill()
 
 
 @pytest.fixture(scope="session")

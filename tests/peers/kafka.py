@@ -6,7 +6,6 @@ import json
 import queue
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.peers.fetch import PEERS, class_path
+from tests.ports import free_ports
 
 START_SECONDS = 90.0
 TOOL_SECONDS = 30
@@ -51,18 +51,6 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
 }
-
-
-def free_ports(count: int) -> list[int]:
-    """Return TCP ports of the loopback address that nothing listens on now."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 def java(

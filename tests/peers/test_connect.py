@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.broker_process import BrokerProcess
 from tests.peers.jvm import JavaProcess, properties
-from tests.peers.kafka import free_ports
 from tests.peers.reading import Cluster
+from tests.ports import free_ports
 
 LINES = 400
 WORKER = {

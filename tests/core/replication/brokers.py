@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +14,9 @@ from core.config import Config, Endpoint, Peer
 from core.errors import BrokerError
 from core.server import Server
 from core.types import TopicPartition
+from tests.ports import free_ports
 
 SECONDS = 10.0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 async def until(condition: Callable[[], Any], what: str = "it", seconds: float = SECONDS) -> Any:

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
-from tests.core.replication.brokers import free_ports
+from tests.ports import free_ports
 
 SECONDS = 30.0
 
