@@ -81,7 +81,6 @@ class Row(NamedTuple):
     exit: int = 0
 
 
-THROTTLES = "the throttles of replication as broker settings"
 TRANSACTIONS = "transactions"
 OUR_WORDS = "the same refusal in words of our own"
 
@@ -339,7 +338,7 @@ CHAPTERS |= {
         ),
         same(
             "reassign-partitions --verify --reassignment-json-file {files}/stay.json",
-            "Reassignment of partition tools-moves-0 is completed.", waits=THROTTLES,
+            "Reassignment of partition tools-moves-0 is completed.",
         ),
         same(
             "reassign-partitions --execute --reassignment-json-file {files}/stay.json",
@@ -349,7 +348,7 @@ CHAPTERS |= {
             "reassign-partitions --execute --reassignment-json-file {files}/leave.json",
             "AdminCommandFailedException",
         ),
-        same("reassign-partitions --cancel --reassignment-json-file {files}/stay.json", "None of", waits=THROTTLES),
+        same("reassign-partitions --cancel --reassignment-json-file {files}/stay.json", "None of"),
     ],
     "security": [
         words("acls --list", "SecurityDisabledException"),
