@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import pytest
 from core.protocol.apis import APIS
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire
-from tests.peers.kafka import KafkaProcess, Tools
+from tests.peers.kafka import START_SECONDS, KafkaProcess, Tools
 
 TOPIC = "administered"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -143,6 +144,14 @@ DIFFERENCES = {
 }
 
 
+def _wait_until_led(wire: Wire) -> None:
+    """Wait for the partitions: Kafka answers CreateTopics before its broker leads them."""
+    deadline = time.monotonic() + START_SECONDS
+    while any(wire.list_offset(TOPIC, -1, partition=partition).error_code for partition in (0, 1)):
+        assert time.monotonic() < deadline, "the topic has no leader"
+        time.sleep(0.05)
+
+
 @pytest.fixture(scope="module")
 def doors(kafka: KafkaProcess, sluice: BrokerProcess) -> Iterator[dict[str, tuple[Wire, str]]]:
     """A connection to each broker, with its data directory."""
@@ -152,6 +161,7 @@ def doors(kafka: KafkaProcess, sluice: BrokerProcess) -> Iterator[dict[str, tupl
     }
     for wire, _ in both.values():
         wire.create_topic(TOPIC, partitions=2)
+        _wait_until_led(wire)
         wire.write(TOPIC, "a", "b")
         wire.write(TOPIC, "c")
     yield both
