@@ -17,7 +17,7 @@ from bench.case import Figure, case, least_of
 from bench.load import Connection, batch_of, produce_frame
 from bench.server import CORES, broker, cpu_ns, touch_memory
 from tests.broker_process import BrokerProcess
-from tests.core.replication.brokers import free_ports
+from tests.ports import free_ports
 
 MICRO = 1e6
 BATCH, RECORDS = 16_384, 16

@@ -276,10 +276,12 @@ def count_calls(root: Path, calls: Sequence[str]) -> tuple[Counter[str], list[st
     assert not life.told.refused, broker.read_log()
     by_thread: Counter[tuple[str, str]] = Counter()
     paths: Counter[str] = Counter()
+    # Not the broker's own output, whose name begins like the directory's.
+    inside = f"{data}/"
     for line in trace.read_text(errors="replace").splitlines():
-        if (match := _CALL.match(line)) and str(data) in match[3]:
+        if (match := _CALL.match(line)) and inside in match[3]:
             by_thread[match[1], match[2]] += 1
-            paths.update(one or two for one, two in _PATH.findall(match[3]) if str(data) in (one or two))
+            paths.update(one or two for one, two in _PATH.findall(match[3]) if inside in (one or two))
     most: Counter[str] = Counter()
     for (_, call), number in by_thread.items():
         most[call] = max(most[call], number)

@@ -14,6 +14,7 @@ class JavaClient(AdminChild):
     """One JVM for all calls; the subclasses name the release."""
 
     installed_as = "kafka"
+    idempotent = True
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
 
     def program(self) -> tuple[list[str], dict[str, str]]:
