@@ -48,6 +48,11 @@ def make(side: Side, name: str, partitions: int = 1, **configs: str) -> str:
     return name
 
 
+def settle(side: Side) -> None:
+    """Wait until the broker shows what the controller has answered: Kafka applies metadata records in order."""
+    make(side, f"settled-{len(side.peer.answers)}")
+
+
 def silently(side: Side, api: str, version: int, request: Request) -> dict[str, Any]:
     """Ask something that is not compared."""
     answer = side.peer.ask("", api, version, request)
@@ -349,9 +354,11 @@ def configs(side: Side) -> None:
         plain = [{"name": key, "value": value} for key, _, value in changes]
         small = [{"name": key, "config_operation": how, "value": value} for key, how, value in changes]
         ask(f"alter {case}", "IncrementalAlterConfigs", {"resources": [{**one, "configs": small}]})
+        settle(side)
         ask(f"after {case}", describe, {"resources": [_resource(name)]}, versions=(4,))
         if all(how == 0 for _, how, _ in changes):
             ask(f"alter whole {case}", "AlterConfigs", {"resources": [{**one, "configs": plain}]})
+            settle(side)
             ask(f"after whole {case}", describe, {"resources": [_resource(name)]}, versions=(4,))
     good = {
         "resource_type": TOPIC,
@@ -369,6 +376,7 @@ def configs(side: Side) -> None:
         )
         ask(f"{api} type 99", api, {"resources": [{**good, "resource_type": 99}]})
         ask(f"{api} nothing", api, {"resources": []})
+    settle(side)
     ask("after all", describe, {"resources": [_resource(name)]}, versions=(4,))
     ask("list config resources", "ListConfigResources", {"resource_types": [16]})
 
