@@ -85,7 +85,9 @@ class Cluster:
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """Return the committed offsets of a group by partition; partitions without one are left out."""
         asked = [ConsumerGroupTopicPartitions(group)]
-        found = self._admin.list_consumer_group_offsets(asked)[group].result(SECONDS)
+        # A client of its own: one that saw its broker killed between two calls may never answer the second.
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        found = admin.list_consumer_group_offsets(asked)[group].result(SECONDS)
         return {
             one.partition: one.offset
             for one in found.topic_partitions
