@@ -34,7 +34,13 @@ class Cluster:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    @property
+    def _admin(self) -> AdminClient:
+        """A client for one call: one that saw its broker killed between two calls may never answer the second."""
+        # Kept until the next one: a client that is collected ends its calls.
+        self._kept = AdminClient({"bootstrap.servers": self.bootstrap})
+        return self._kept
 
     def create(self, topic: str, partitions: int, **configs: str) -> None:
         """Make a topic; settings with underscores for dots."""
@@ -85,9 +91,7 @@ class Cluster:
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """Return the committed offsets of a group by partition; partitions without one are left out."""
         asked = [ConsumerGroupTopicPartitions(group)]
-        # A client of its own: one that saw its broker killed between two calls may never answer the second.
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        found = admin.list_consumer_group_offsets(asked)[group].result(SECONDS)
+        found = self._admin.list_consumer_group_offsets(asked)[group].result(SECONDS)
         return {
             one.partition: one.offset
             for one in found.topic_partitions
