@@ -156,7 +156,7 @@ SERVERS = {
 
 @contextmanager
 def running(server: Server) -> Iterator[Broker]:
-    """Run a server over an empty directory, which is gone afterwards."""
+    """Run a server over an empty directory, which is deleted afterwards."""
     # No server pays for the pages that the one before has left to be written.
     os.sync()
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as directory:

@@ -25,7 +25,7 @@ _LINGER = 0.005
 
 
 class Placement(NamedTuple):
-    """Who leads a partition (−1: nobody), in which epoch (−1: not known here), who holds copies, which are in sync.
+    """The leader of a partition (−1: none), its epoch (−1: not known here), the replicas, and those in sync.
 
     Only the leader knows the last; elsewhere it is what was seen last, and the leader.
     """

@@ -87,7 +87,7 @@ class LogManager:
         self._holes_known = True
         # Whether the last shutdown was clean, so that logs need no check when they are opened.
         self._clean = False
-        # Partitions whose logs could not be opened at the start, so that nobody knows where they end.
+        # Partitions whose logs could not be opened at the start, so that their ends are unknown.
         self._unreadable: set[TopicPartition] = set()
         # The newest leader epoch in any log that was opened, −1 if there is none.
         self.newest_epoch = -1

@@ -16,7 +16,7 @@ from tests.app.conftest import config_for
 from tests.tls import Certificate, make_certificate, relay_to
 
 TOPIC = "/api/v1/topics/secret/"
-# It stands in the record, and nowhere else in the protocol.
+# Only the record names it; no other part of the protocol does.
 MARK = "this text is a secret of the record "
 VALUE = MARK * 20_000
 

@@ -113,7 +113,7 @@ class Connected:
                 break  # it waits for a body that does not come
 
     def end(self) -> None:
-        """The client is gone."""
+        """The client has disconnected."""
         self.protocol.connection_lost(None)
 
     @property

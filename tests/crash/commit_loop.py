@@ -96,7 +96,7 @@ def run(data_dir: Path, rounds: int, seed: int, longest: float = 1.5) -> int:
     try:
         setup = KafkaDoor(broker)
         setup.create_topic(TOPIC)
-        # What lies beyond the end of the log at an unclean start is cut back to it: nobody can have read it.
+        # What lies beyond the end of the log at an unclean start is cut back to it: no client can have read it.
         with Wire(broker.kafka_address) as wire:
             for _ in range(rounds):
                 wire.call(0, produce_request(TOPIC, batch([b""] * MOST_PER_ROUND)))

@@ -14,7 +14,7 @@ ACCEPT, RELEASE, REJECT, GAP = 1, 2, 3, 0
 
 
 def member_id(number: int) -> str:
-    """Return an id as clients make them: 16 bytes in base64 without padding. All zeros stand for no member."""
+    """Return an id as clients make them: 16 bytes in base64 without padding. All zeros mean no member."""
     return chr(ord("B") + number) + "AAAAAAAAAAAAAAAAAAAAA"
 
 

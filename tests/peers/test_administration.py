@@ -23,7 +23,7 @@ from tests.peers.kafka import START_SECONDS, KafkaProcess, Tools
 
 TOPIC = "administered"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-# What stands for the data directory of the broker that is asked.
+# The placeholder of the data directory of the broker that is asked.
 DIRECTORY = "<directory>"
 
 

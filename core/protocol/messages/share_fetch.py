@@ -2,7 +2,7 @@
 
 Version 1, flexible from 0.
 
-Share session epoch 0 opens a session, −1 closes it. Version 0 was of an early access and is gone.
+Share session epoch 0 opens a session, −1 closes it. Kafka 4.1 does not serve version 0.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ def test_on_a_full_disk_reads_are_served_and_records_taken_once_all_is_stored(
         batch = await w.poll(ack=batch.token)
         full = True
         await w.kill(cut)
-        # No client may hear of an epoch that the next start would give out again.
+        # No client may receive an epoch that the next start would assign again.
         assert (w.broker.leader_epoch, w.broker.partition(T0).offsets.high_watermark) == (0, 7)
         (refused,) = await w.broker.produce("t", RECORDS[:1], partition=0, acks=1)
         assert refused.error is not None and refused.error.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -32,7 +32,7 @@ from core.records.record import NewRecord
 from tests.tls import Certificate, Relay, make_certificate, relay_to
 
 ROOT = Path(__file__).resolve().parents[3]
-# It stands in each record, and nowhere else in the protocol.
+# Only the records name it; no other part of the protocol does.
 MARK = b"this text is a secret of the record"
 # Below and above what goes from a file to the socket directly, and above what a socket takes at once.
 SIZES = (1, 60_000, 70_000, 900_000, 900_000)
