@@ -108,7 +108,7 @@ def serve(
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)
         sys.exit(2)
-    from app.serving import run, run_ephemeral
+    from app.http.server import run, run_ephemeral
 
     if ephemeral:
         if data_dir is not None:
@@ -163,7 +163,7 @@ def _origins(config_file: Path | None) -> list[Origin]:
 )
 def openapi(check: bool, to_stdout: bool, output: Path) -> None:
     """Write the OpenAPI document of the HTTP API."""
-    from app.openapi import document_text
+    from app.openapi.document import document_text
 
     text = document_text()
     if to_stdout:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.gateway import Gateway
-from app.requests import invalid_parameter
+from app.http.request import invalid_parameter
 from core.broker.broker import Broker
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from app.exchange import ASGIApp
-from app.requests import Receive, Scope, Send
+from app.http.exchange import ASGIApp
+from app.http.request import Receive, Scope, Send
 
 
 class LateApp:

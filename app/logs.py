@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from core.config import Config
 
 if TYPE_CHECKING:
-    from app.traffic import Visit
+    from app.http.metrics import Visit
 
 FORMATS = ("console", "json")
 LEVELS = ("debug", "info", "warning", "error")

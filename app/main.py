@@ -6,20 +6,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from app.errors import RENDERERS
-from app.exchange import ASGIApp
-from app.front import Front, Surface
 from app.gateway import Gateway
+from app.http.exchange import ASGIApp
+from app.http.metrics import LoopDelay, Traffic
+from app.http.principal import Resolver
+from app.http.request import Receive, Scope, Send
+from app.http.router import Front, Surface
 from app.late import LateApp
 from app.metrics import Metrics
-from app.native.merged import MergedRoutes
 from app.native.one_record import OneRecord
+from app.native.operations import Operations
 from app.native.records import RecordRoutes
-from app.operations import Operations
-from app.principal import Resolver
-from app.proxy.surface import RENDERERS as PROXY_RENDERERS
-from app.proxy.surface import ProxySurface
-from app.requests import Receive, Scope, Send
-from app.traffic import LoopDelay, Traffic
+from app.native.streams.merged import MergedRoutes
+from app.rest_v2.surface import RENDERERS as PROXY_RENDERERS
+from app.rest_v2.surface import ProxySurface
 from core.clock import Clock
 from core.config import Config
 from core.server import Server
@@ -32,7 +32,7 @@ RENDERERS[:0] = PROXY_RENDERERS
 class Application:
     """The ASGI application, and the life of the server behind it.
 
-    An ASGI server that knows lifespans may run it as it is; `app.serving` runs `lifespan` itself, so that a
+    An ASGI server that knows lifespans may run it as it is; `app.http.server` runs `lifespan` itself, so that a
     start that fails is one line and not a traceback.
     """
 
@@ -60,7 +60,7 @@ class Application:
         operations.metrics = self.metrics
 
     def _load_control(self) -> ASGIApp:
-        from app.control import make_fastapi
+        from app.fastapi_app import make_fastapi
 
         return make_fastapi(self.gateway)
 

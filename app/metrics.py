@@ -15,8 +15,8 @@ import platform
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from app.requests import InFlight
-from app.traffic import LoopDelay, Traffic
+from app.http.metrics import LoopDelay, Traffic
+from app.http.request import InFlight
 from app.version import VERSION
 from core.broker.broker import Broker
 from core.broker.statistics import Holdings, holdings

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.logs import FORMATS, LEVELS
-from app.proxy.dialect import DIALECTS
+from app.rest_v2.dialect import DIALECTS
 from core.config import LISTENER_OPTIONS, MAX_BROKERS, Config, Endpoint, Peer
 from core.errors import BrokerError, StartupError
 from core.topic_config import parse_topic_config

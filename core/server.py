@@ -21,13 +21,13 @@ from core.counters import DoorLoad
 from core.errors import StartupError
 from core.listeners.acceptor import Acceptor, Door
 from core.listeners.connection import Connection
-from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.listener import KafkaDoor
 from core.listeners.kafka.versions import protocol_versions
 from core.protocol.apis import APIS
 from core.types import ApiSupport
 
 if TYPE_CHECKING:
-    from core.listeners.zookeeper.registration import ZooKeeperRegistry
+    from core.kafka07.registration import ZooKeeperRegistry
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +42,14 @@ def _kafka_door(broker: Broker) -> tuple[Door, type[Connection]]:
 
 def _text_door(broker: Broker) -> tuple[Door, type[Connection]]:
     # Imported here: a broker without such a listener does not pay for it.
-    from core.listeners.line_connection import LineConnection
-    from core.listeners.text.door import TextDoor
+    from core.line_protocol.connection import LineConnection
+    from core.line_protocol.listener import TextDoor
 
     return TextDoor(broker), LineConnection
 
 
 def _legacy_door(broker: Broker) -> tuple[Door, type[Connection]]:
-    from core.listeners.legacy.door import LegacyDoor
+    from core.kafka07.listener import LegacyDoor
 
     return LegacyDoor(broker), Connection
 
@@ -160,7 +160,7 @@ class Server:
 
     async def _register(self) -> ZooKeeperRegistry:
         # Imported here: a broker that is not registered does not pay for it.
-        from core.listeners.zookeeper.registration import ZooKeeperRegistry
+        from core.kafka07.registration import ZooKeeperRegistry
 
         # A broker has one address there; of several listeners it is the first.
         endpoint = next(e for e in self.endpoints if e.scheme == KAFKA_07)

@@ -159,7 +159,7 @@ def test_core_takes_time_and_randomness_from_its_clock_alone(trees: dict[Path, a
 
 
 def test_no_socket_and_no_sleep_where_bytes_and_states_are_decided(trees: dict[Path, ast.Module]) -> None:
-    rooms = ("core/protocol/", "core/records/", "core/log/", "core/coordinator/group.py")
+    rooms = ("core/protocol/", "core/records/", "core/log/", "core/groups/group.py")
     forbidden = {"socket", "asyncio", "selectors", "uvloop", "time"}
     found = [
         f"{_name(file)}:{node.lineno}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
-from app.assets import POLICY, TEXT_IS_NO_MARKUP, Assets
+from app.docs.assets import POLICY, TEXT_IS_NO_MARKUP, Assets
 
 router = APIRouter(prefix="/console", include_in_schema=False)
 

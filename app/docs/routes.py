@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
-from app.assets import POLICY, Assets
+from app.docs.assets import POLICY, Assets
 
 router = APIRouter(include_in_schema=False)
 
@@ -51,6 +51,6 @@ async def get_openapi_document() -> Response:
 @cache
 def _document() -> bytes:
     # The document is made of the whole application, these routes included.
-    from app.openapi import document
+    from app.openapi.document import document
 
     return json.dumps({**document(), "servers": [{"url": "/"}]}, ensure_ascii=False).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.requests import Request
+from app.http.request import Request
 from core.broker.broker import Broker
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import ConfigDict, Field, StrictInt, StrictStr
 
 from app.native.schemas import Offset, Partition, Shape
-from core.broker.group_members import PROTOCOLS
 from core.config import Config
+from core.groups.http_members import PROTOCOLS
 
 _LIMITS = Config()
 Milliseconds = Annotated[StrictInt, Field(ge=1, lt=2**31)]

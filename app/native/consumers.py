@@ -20,6 +20,8 @@ from fastapi import APIRouter, Path, Request, Response
 from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error, from_broker
 from app.formats import Reader
+from app.http.request import ClientGoneError
+from app.http.waiting import check_share, counted, share
 from app.native.consumer_schemas import (
     Ack,
     Acked,
@@ -39,9 +41,7 @@ from app.native.groups import GroupId
 from app.native.record_json import iso_time, record_texts
 from app.native.records import parse_moment
 from app.native.schemas import PATH_NAME
-from app.requests import ClientGoneError
-from app.waiting import check_share, counted, share
-from core.broker.consumer_messages import (
+from core.consumers.messages import (
     EARLIEST,
     LATEST,
     NONE,

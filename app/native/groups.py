@@ -10,6 +10,7 @@ from pydantic import AfterValidator
 
 from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error
+from app.http.request import invalid_parameter
 from app.native.group_schemas import (
     AssignedPartition,
     BytePosition,
@@ -32,12 +33,11 @@ from app.native.record_json import iso_time
 from app.native.records import parse_moment
 from app.native.schemas import PATH_NAME
 from app.native.topics import TopicName, page_token_of, read_page_token
-from app.requests import invalid_parameter
 from core.broker.broker import Broker
-from core.broker.consumer_messages import ConsumerInfo
-from core.broker.foreign_groups import ZOOKEEPER, ForeignGroup
-from core.broker.group_positions import Target
-from core.broker.groups import (
+from core.consumers.messages import ConsumerInfo
+from core.errors import ErrorCode
+from core.groups.foreign_groups import ZOOKEEPER, ForeignGroup
+from core.groups.groups import (
     NO_GENERATION,
     Commit,
     GroupListing,
@@ -46,7 +46,7 @@ from core.broker.groups import (
     owned_partitions,
     wanted_topics,
 )
-from core.errors import ErrorCode
+from core.groups.positions import Target
 
 router = APIRouter(prefix="/groups", tags=["groups"])
 

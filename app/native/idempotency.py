@@ -13,12 +13,12 @@ from typing import NamedTuple
 import msgspec
 
 from app.errors import Problem
-from app.principal import principal_of
-from app.requests import Answer, Request, invalid_parameter
+from app.http.principal import principal_of
+from app.http.request import Answer, Request, invalid_parameter
 from core.broker.broker import Broker
-from core.broker.idempotency import KEY_REUSED, KeyedRequest
 from core.broker.records import ProduceResult
 from core.errors import BrokerError, ErrorCode
+from core.idempotency.idempotency import KEY_REUSED, KeyedRequest
 from core.records.record import NewRecord
 
 NAME = "Idempotency-Key"

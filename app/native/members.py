@@ -17,6 +17,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.dependencies import BrokerDep
 from app.errors import Problem, field_error
+from app.http.waiting import check_share, counted, share
 from app.native.group_schemas import (
     AssignedPartition,
     AssignmentToBring,
@@ -29,8 +30,7 @@ from app.native.group_schemas import (
 )
 from app.native.groups import GroupId
 from app.native.schemas import PATH_NAME
-from app.waiting import check_share, counted, share
-from core.broker.groups import (
+from core.groups.groups import (
     JoinReply,
     JoinRequest,
     SyncRequest,

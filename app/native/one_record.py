@@ -24,10 +24,10 @@ from urllib.parse import quote_from_bytes
 
 from app.errors import Problem, from_broker, slug_of
 from app.formats import Reader
-from app.front import LeanRoute
+from app.http.request import Answer, Request, invalid_parameter, whole_number
+from app.http.router import LeanRoute
 from app.native.accept import choose
 from app.native.record_json import one_record
-from app.requests import Answer, Request, invalid_parameter, whole_number
 from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError, ErrorCode

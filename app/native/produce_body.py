@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from app.errors import Problem, field_error
 from app.formats import FormatError, to_bytes
-from app.json_errors import Fault, fault_of, refuse_fault
+from app.http.json_errors import Fault, fault_of, refuse_fault
 from app.native.record_schemas import RecordsToWrite, RecordToWrite
 from core.records.record import Headers, NewRecord
 

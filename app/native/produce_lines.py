@@ -21,12 +21,12 @@ from typing import Any
 import msgspec
 
 from app.errors import Problem, from_broker
+from app.http.request import ClientGoneError, Request, Streamed, Write, invalid_parameter
+from app.http.waiting import check_share, counted
 from app.native.accept import choose
 from app.native.produce_body import ProduceBody
 from app.native.record_json import written_record
 from app.native.record_schemas import RecordError, RecordWritten
-from app.requests import ClientGoneError, Request, Streamed, Write, invalid_parameter
-from app.waiting import check_share, counted
 from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError, ErrorCode

@@ -15,15 +15,15 @@ import msgspec
 
 from app.errors import Problem, field_error, from_broker
 from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
-from app.front import LeanRoute, check_charset
+from app.http.request import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
+from app.http.router import LeanRoute, check_charset
+from app.http.waiting import check_share, counted
 from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
 from app.native.idempotency import KeyedWrites
 from app.native.produce_body import ProduceBody, parse_time
 from app.native.produce_lines import ProduceLines, wants_lines
 from app.native.record_json import iso_time, record_page, written_record
 from app.native.record_schemas import RecordsWritten
-from app.requests import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
-from app.waiting import check_share, counted
 from core.broker.broker import Broker
 from core.broker.records import ProduceResult, ReadResult
 from core.config import Config

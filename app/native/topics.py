@@ -13,6 +13,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 
 from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error, from_broker
+from app.http.request import invalid_parameter
 from app.native.record_json import iso_time
 from app.native.records import parse_moment
 from app.native.schemas import (
@@ -31,7 +32,6 @@ from app.native.schemas import (
     Truncated,
     Truncation,
 )
-from app.requests import invalid_parameter
 from core.broker.broker import Broker
 from core.broker.state import TopicInfo
 from core.errors import BrokerError, ErrorCode

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from core.broker.breath import Breath
 from core.broker.state import PartitionInfo
+from core.broker.time_slice import Breath
 from core.broker.topics import TopicVerbs
 from core.errors import BrokerError, ErrorCode
 from core.log.log import Log

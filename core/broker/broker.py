@@ -13,16 +13,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from core.broker.consumers import Consumers
-from core.broker.groups import Groups
-from core.broker.idempotency import IdempotencyKeys
-from core.broker.replicas import METADATA, METADATA_ID
 from core.broker.roles import RoleVerbs
 from core.broker.state import LEADER_EPOCH
-from core.broker.unclean import cut_back_consumers, cut_back_groups
+from core.broker.unclean_start import cut_back_consumers, cut_back_groups
 from core.clock import Clock
 from core.config import Config
+from core.consumers.consumers import Consumers
 from core.errors import BrokerError, StartupError
+from core.groups.groups import Groups
+from core.idempotency.idempotency import IdempotencyKeys
 from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log
@@ -32,7 +31,8 @@ from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.records.partitioner import StickyPartitions
 from core.replication.epochs import leader_of, next_epoch
-from core.replication.memory import HIGH_WATERMARKS, ROLES, Memory
+from core.replication.promises import HIGH_WATERMARKS, ROLES, Memory
+from core.replication.replicas import METADATA, METADATA_ID
 from core.topic_config import parse_topic_config
 from core.types import TopicPartition
 
@@ -135,7 +135,7 @@ class Broker(RoleVerbs):
                 "choose another directory with --data-dir; the logs are intact."
             )
 
-    # --- an unclean start (see core.broker.unclean) --------------------------------------------------------------
+    # --- an unclean start (see core.broker.unclean_start) -----------------------------------------------------
 
     async def _begin_unclean(self) -> None:
         """Note where the logs end, and raise the leader epoch, before anything can be appended."""
@@ -201,8 +201,8 @@ class Broker(RoleVerbs):
 
     def _open_cluster(self, settings: dict[str, str]) -> None:
         """Take the replicas as the last run left them; who leads what is found out once the doors are open."""
-        from core.broker.cluster import Cluster
-        from core.broker.metadata_log import MetadataLog
+        from core.replication.cluster import Cluster
+        from core.replication.metadata_log import MetadataLog
 
         data_dir = self.config.data_dir
         self.replicas.memory = Memory(f"{data_dir}/{ROLES}")

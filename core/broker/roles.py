@@ -7,13 +7,13 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from core.broker.merged import MergedVerbs
-from core.broker.replicas import METADATA, METADATA_ID
 from core.broker.state import PartitionInfo, TopicInfo
 from core.config import Endpoint
 from core.errors import BrokerError, ErrorCode
 from core.replication.copies import Copy
 from core.replication.epochs import next_epoch
 from core.replication.peer import PEER_CLIENT_ID
+from core.replication.replicas import METADATA, METADATA_ID
 from core.types import LogRead, TopicPartition
 
 Role = Literal["leader", "follower"]

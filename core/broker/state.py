@@ -12,25 +12,25 @@ from uuid import UUID
 
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
-from core.broker.foreign_groups import ForeignGroups
-from core.broker.opened import OpenedBatches
-from core.broker.replicas import Replicas
+from core.broker.open_batches import OpenedBatches
+from core.broker.producer_ids import ProducerIds
 from core.clock import Clock
 from core.config import Config, Endpoint
-from core.coordinator.producer_id import ProducerIds
 from core.errors import BrokerError, ErrorCode
+from core.groups.foreign_groups import ForeignGroups
 from core.log.log import Log
 from core.log.manager import LogManager
 from core.log.replica_log import ReplicaLog
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import TopicRow, put_setting
 from core.purgatory import Purgatory
+from core.replication.replicas import Replicas
 from core.topic_config import TopicConfig, parse_topic_config
 from core.types import LogOffsets, TopicPartition
 
 if TYPE_CHECKING:
-    from core.broker.cluster import Cluster
-    from core.broker.metadata_log import MetadataLog
+    from core.replication.cluster import Cluster
+    from core.replication.metadata_log import MetadataLog
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class BrokerState:
         # The leader epoch of every partition with one replica: one number for all, so that an unclean start raises
         # it with one write. It never goes back.
         self.leader_epoch = 0
-        # Whether something stands between a start after a crash and the first append; see `core.broker.unclean`.
+        # Whether a start after a crash still has work to do before the first append: `core.broker.unclean_start`.
         self.unsettled = False
         # A number for each topic that is another one after every append to it and every change of it: whoever
         # reads all partitions of a topic knows by it whether there is anything to look for.

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from core.broker.breath import Breath
 from core.broker.broker import Broker
 from core.broker.state import TopicInfo
+from core.broker.time_slice import Breath
 from core.types import TopicPartition
 
 # A longer name is no label for anybody.

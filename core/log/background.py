@@ -8,16 +8,16 @@ import os
 from collections.abc import Callable
 
 from core.errors import BrokerError
+from core.kafka07.views import LEGACY_ADDRESSES
 from core.log import files
 from core.log.cleaner import CleanerPass, needs_compaction, roll_overdue
-from core.log.context import LogContext
 from core.log.directories import DELETE_SUFFIX
 from core.log.entry import LogEntry
 from core.log.flush import Chore
-from core.log.legacy_views import LEGACY_ADDRESSES
 from core.log.replica_log import ReplicaLog
 from core.log.retention import SettledTime, apply_retention, next_check_ms
 from core.log.segment import DELETED_SUFFIX, LOG_SUFFIX
+from core.log.shared import LogContext
 from core.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -28,18 +28,18 @@ from typing import TYPE_CHECKING
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
-from core.log.context import LogContext
 from core.log.flush import Chore, FlushTask
 from core.log.log import Log
 from core.log.retention import newest_ms, oldest_ms
 from core.log.segment import CLEANED_SUFFIX, INT32_MAX, LOG_SUFFIX, SWAP_SUFFIX, Segment, file_stem
+from core.log.shared import LogContext
 from core.records.batch import check_crc, read_header, read_records, rebuild_batch
 from core.records.header import LENGTH_OVERHEAD, BatchHeader
 from core.records.record import Record
 from core.topic_config import LONG_MAX
 
 if TYPE_CHECKING:
-    from core.log.legacy_carry import Carrier
+    from core.kafka07.carry import Carrier
 
 logger = logging.getLogger(__name__)
 

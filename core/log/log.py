@@ -20,13 +20,13 @@ from collections.abc import Iterator, Sequence
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
-from core.log.context import LogContext
 from core.log.epochs import LeaderEpochs
 from core.log.flush import FlushTask, Unflushed
 from core.log.numbering import assign_all, note_all
 from core.log.producer_state import ProducerState, ProducerStates, RememberedBatch, Snapshots
 from core.log.segment import DELETED_SUFFIX, INT32_MAX, SWAP_SUFFIX, Segment
 from core.log.segments import Segments
+from core.log.shared import LogContext
 from core.records.batch import assign
 from core.records.header import BatchHeader
 from core.topic_config import TopicConfig

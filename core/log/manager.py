@@ -28,6 +28,7 @@ from pathlib import Path
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
+from core.kafka07.views import LegacyViews
 from core.log import files
 from core.log.background import Background
 from core.log.checkpoint import (
@@ -42,7 +43,6 @@ from core.log.checkpoint import (
     read_topic_id,
 )
 from core.log.checkpoint_task import CheckpointFiles, CheckpointTask
-from core.log.context import LogContext
 from core.log.directories import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
@@ -53,10 +53,10 @@ from core.log.directories import (
 )
 from core.log.entry import LogEntry
 from core.log.flush import Chore
-from core.log.legacy_views import LegacyViews
 from core.log.log import Log
 from core.log.recovery import LastKnown, open_log
 from core.log.replica_log import ReplicaLog
+from core.log.shared import LogContext
 from core.log.sizes import SizeTask
 from core.topic_config import TopicConfig
 from core.types import TopicPartition

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from core.errors import BrokerError
 from core.log import files
 from core.log.checkpoint import LEADER_EPOCHS
-from core.log.context import LogContext
 from core.log.epochs import UNKNOWN, LeaderEpochs
 from core.log.producer_state import Snapshots
 from core.log.replay import replay_producers
@@ -40,6 +39,7 @@ from core.log.segment import (
     Reached,
     Segment,
 )
+from core.log.shared import LogContext
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 

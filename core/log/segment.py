@@ -500,7 +500,7 @@ class Segment:
         return [self.times.path, self.offsets.path, self.log.path]
 
     def sidecars(self) -> list[str]:
-        """What else may be there: the addresses of Kafka 0.7 (`core.log.legacy_index`), in either format."""
+        """What else may be there: the addresses of Kafka 0.7 (`core.kafka07.index`), in either format."""
         return [f"{self.stem}{suffix}" for suffix in SIDECAR_SUFFIXES]
 
     def close(self) -> None:

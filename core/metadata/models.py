@@ -91,7 +91,7 @@ committed_offsets = Table(
 
 # One row a managed consumer. `generation` is the one that its positions belong to; a batch that was delivered and
 # not acknowledged has the number `sequence`, `outstanding` is a MessagePack array of its ranges. `subscription`,
-# `options` and `paused` are MessagePack as well, as `core.broker.consumer_store` writes them.
+# `options` and `paused` are MessagePack as well, as `core.consumers.store` writes them.
 consumers = Table(
     "consumers",
     metadata,
@@ -122,7 +122,7 @@ consumer_positions = Table(
 )
 
 # One row an idempotency key. `digest` stands for principal, path and key, `fingerprint` for query and body. `plan`
-# says what is appended where, as `core.broker.idempotency_plan` writes it, `places` where it is known to be in the
+# says what is appended where, as `core.idempotency.plan` writes it, `places` where it is known to be in the
 # logs. `answer` is NULL until the request is done. `size` is what the row takes, about.
 idempotency_keys = Table(
     "idempotency_keys",

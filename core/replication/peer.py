@@ -14,7 +14,7 @@ from core.protocol.apis import EXCHANGE_KEY
 from core.protocol.codec import decode_response, encode_request
 from core.protocol.header import decode_response_header, encode_request_header
 from core.protocol.primitives import ProtocolError
-from core.replication.exchange import Answer, Question, decode_answer, encode
+from core.replication.peer_protocol import Answer, Question, decode_answer, encode
 from core.replication.wire import FrameProtocol
 
 _SIZE = Struct(">i")

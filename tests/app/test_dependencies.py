@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from app.control import make_fastapi
+from app.fastapi_app import make_fastapi
 from app.main import Application
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

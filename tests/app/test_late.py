@@ -78,6 +78,7 @@ async def test_after_a_failure_the_next_request_tries_again() -> None:
 
 
 def test_the_start_does_not_load_what_only_control_routes_need() -> None:
-    code = "import sys, app.serving; print([m for m in ('fastapi', 'pydantic', 'app.control') if m in sys.modules])"
+    modules = ("fastapi", "pydantic", "app.fastapi_app")
+    code = f"import sys, app.http.server; print([m for m in {modules} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from app.main import Application
-from core.broker.group_positions import Target
+from core.groups.positions import Target
 from tests.broker_process import ROOT
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -207,6 +207,6 @@ async def test_scrapes_at_the_same_time_all_get_the_same_names(http: httpx.Async
 
 
 async def test_the_library_is_imported_by_the_first_scrape_and_not_before() -> None:
-    code = "import sys, app.serving; print('prometheus_client' in sys.modules)"
+    code = "import sys, app.http.server; print('prometheus_client' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

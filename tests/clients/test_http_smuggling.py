@@ -14,7 +14,7 @@ import pyspark
 import pytest
 from py4j.java_gateway import JavaGateway
 
-from tests.app.raw_requests import java as java_head
+from tests.app.http.raw_requests import java as java_head
 from tests.broker_process import BrokerProcess
 
 TOPICS = "/api/v1/topics"

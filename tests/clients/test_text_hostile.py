@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from core.protocol.text import COMMANDS
+from core.line_protocol.codec import COMMANDS
 from tests.broker_process import BrokerProcess
 from tests.clients.text_line import TextLine, read_answer, say
 

@@ -11,9 +11,9 @@ import time
 import urllib.request
 from pathlib import Path
 
-from core.records.legacy_messages import parse_legacy_messages
+from core.kafka07.messages import parse_legacy_messages
 from tests.broker_process import BrokerProcess
-from tests.core.listeners.legacy.old_client import fetch, offsets
+from tests.core.kafka07.old_client import fetch, offsets
 
 ROUNDS = 4
 TOPICS = {

@@ -18,8 +18,8 @@ import pytest
 from core.broker.broker import DATABASE, Broker
 from core.clock import ManualClock
 from core.config import Config
-from core.coordinator.offsets import Commit
 from core.errors import StartupError
+from core.groups.offsets import Commit
 from core.log.checkpoint import CLEAN_SHUTDOWN, CLEANER_OFFSETS, LEADER_EPOCHS, RECOVERY_POINTS
 from core.records.batch import build_batch, read_header
 from core.records.record import NewRecord

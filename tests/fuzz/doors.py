@@ -18,7 +18,7 @@ import time
 import zlib
 from pathlib import Path
 
-import app.control  # noqa: F401 (else the first request that needs it would wait for it, half a second)
+import app.fastapi_app  # noqa: F401 (else the first request that needs it would wait for it, half a second)
 from core.config import Config, Endpoint
 from core.protocol.messages.metadata import MetadataRequest
 from tests.core.log.disk import Died

@@ -17,20 +17,20 @@ from zlib import crc32
 from crc32c import crc32c
 
 from app.errors import Problem
-from app.native.cursor import CursorError, CursorWriter, Position, read_cursor
 from app.native.produce_body import ProduceBody
+from app.native.streams.cursor import CursorError, CursorWriter, Position, read_cursor
 from core.errors import BrokerError
+from core.kafka07.messages import encode_legacy_message, parse_legacy_messages
+from core.line_protocol.codec import LineError
+from core.line_protocol.codec import parse as parse_line
 from core.log.checkpoint import decode_epochs, decode_offsets, encode_epochs, encode_offsets
 from core.protocol import consumer_protocol
 from core.protocol.apis import APIS
 from core.protocol.codec import decode_request, encode_request
 from core.protocol.header import decode_request_header, encode_request_header
 from core.protocol.primitives import ProtocolError
-from core.protocol.text import LineError
-from core.protocol.text import parse as parse_line
 from core.records.batch import batches, build_batch, check_crc, read_records
 from core.records.conversion import up_convert
-from core.records.legacy_messages import encode_legacy_message, parse_legacy_messages
 from core.records.message_set import encode_plain, wrap
 from core.records.record import NewRecord
 from core.records.validation import validate_produce

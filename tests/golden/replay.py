@@ -16,7 +16,7 @@ from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.errors import BrokerError
-from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.listener import KafkaDoor
 from core.protocol.codec import decode_response
 from core.protocol.primitives import ProtocolError
 from core.records.message_set import parse_message_set

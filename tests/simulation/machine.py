@@ -14,8 +14,8 @@ import pytest
 
 import core.broker.broker
 import core.listeners.acceptor
+from app.http.server import server_of
 from app.main import Application, create_app
-from app.serving import server_of
 from core.broker.broker import DATABASE
 from core.broker.flusher import FlushThreads, Work
 from core.clock import Clock

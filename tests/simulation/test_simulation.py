@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import core.broker.broker as broker_module
-from core.broker import group_store
 from core.broker.flusher import Flusher
 from core.broker.state import BrokerState
-from core.coordinator.group import Group
 from core.errors import ErrorCode
+from core.groups import store as group_store
+from core.groups.group import Group
 from core.log.producer_state import ProducerStates
 from tests.simulation.run import Outcome, simulate
 

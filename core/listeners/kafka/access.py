@@ -25,7 +25,7 @@ from core.protocol.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 _NO_AUTHORIZER = "No authorizer is configured on this broker: it has no access rules."
 _NO_USERS = "This broker authenticates no users and keeps no SCRAM credentials."

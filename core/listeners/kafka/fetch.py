@@ -15,7 +15,7 @@ from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 _READ_COMMITTED = 1
 _CONSUMERS = (-1, -2)  # replica ids of ordinary consumers, and of debugging ones

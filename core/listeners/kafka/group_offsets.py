@@ -7,8 +7,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from core.broker.groups import NO_OFFSET, Commit
 from core.errors import BrokerError, ErrorCode
+from core.groups.groups import NO_OFFSET, Commit
 from core.listeners.kafka.handler import Handler, table
 from core.protocol import traits
 from core.protocol.messages.offset_commit import (
@@ -36,7 +36,7 @@ from core.protocol.messages.offset_fetch import (
 from core.protocol.primitives import NIL
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 # (partition, offset, leader epoch, metadata, error), in the order of both kinds of answer.
 _Row = tuple[int, int, int, str, int]

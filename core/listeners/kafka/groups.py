@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from core.broker.groups import GroupView, JoinReply, JoinRequest, Leaver, SyncRequest
 from core.errors import BrokerError, ErrorCode
+from core.groups.groups import GroupView, JoinReply, JoinRequest, Leaver, SyncRequest
 from core.listeners.kafka.handler import Handler, table
 from core.protocol import traits
 from core.protocol.messages.delete_groups import (
@@ -32,7 +32,7 @@ from core.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, L
 from core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 log = logging.getLogger(__name__)
 # Letters of a member's reason to leave that are logged: Kafka's clients send up to 255.

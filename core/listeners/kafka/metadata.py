@@ -40,7 +40,7 @@ from core.protocol.traits import metadata_empty_means_all, metadata_may_leave_na
 
 if TYPE_CHECKING:
     from core.broker.broker import Broker
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from core.broker.breath import Breath
+from core.broker.time_slice import Breath
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.delete_records import (
@@ -32,7 +32,7 @@ from core.protocol.traits import list_offsets_knows, list_offsets_old_style
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 
 # Partitions that are asked for in one request and looked up in one go, at 20 to 50 µs each where a time is sought.

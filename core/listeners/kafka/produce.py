@@ -27,7 +27,7 @@ from core.records.header import MAGIC
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 Waiting = tuple[asyncio.Future[None], PartitionProduceResponse]
 

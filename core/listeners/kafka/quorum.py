@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.broker.replicas import METADATA
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.describe_quorum import (
@@ -21,9 +20,10 @@ from core.protocol.messages.describe_quorum import (
     Node,
     ReplicaState,
 )
+from core.replication.replicas import METADATA
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 _KEY = 55
 _LISTENER = "PLAINTEXT"

@@ -20,7 +20,7 @@ from core.protocol.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 _IP = "ip"
 _ENTITIES = ("user", "client-id", _IP)

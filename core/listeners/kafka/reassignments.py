@@ -32,7 +32,7 @@ from core.protocol.messages.list_partition_reassignments import (
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 
 def list_partition_reassignments(

@@ -16,7 +16,7 @@ from core.protocol.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 
 async def replica_fetch(session: KafkaSession, replica: int, request: FetchRequest) -> FetchResponse:

@@ -15,7 +15,7 @@ from core.protocol.messages.elect_leaders import (
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 _PREFERRED, _UNCLEAN = 0, 1
 

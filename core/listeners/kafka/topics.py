@@ -45,7 +45,7 @@ from core.protocol.primitives import NIL
 from core.types import TopicPartition
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 _Name = TypeVar("_Name", bound=Hashable)
 

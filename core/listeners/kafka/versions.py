@@ -16,7 +16,7 @@ from core.protocol.traits import api_versions_names_software
 from core.types import ApiSupport
 
 if TYPE_CHECKING:
-    from core.listeners.kafka.door import KafkaSession
+    from core.listeners.kafka.listener import KafkaSession
 
 # KIP-511: what may stand in the name and version of a client's software, before it reaches a log.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.docs import routes
-from app.openapi import document
+from app.openapi.document import document
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

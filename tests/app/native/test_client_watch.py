@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.http.request import InFlight, Request
 from app.native.client_watch import ClientWatch
-from app.requests import InFlight, Request
 from core.config import Config
 
 pytestmark = pytest.mark.asyncio

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.main import Application
-from core.broker.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
+from core.groups.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 G = "/api/v1/groups"

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from app.main import Application
 from core.errors import BrokerError, ErrorCode
-from tests.app.native.asgi_stream import Stream, streaming
-from tests.app.native.test_merged import NUMBERS, page
+from tests.app.http.test_protocol import running
+from tests.app.native.streams.asgi_stream import Stream, streaming
+from tests.app.native.streams.test_events import fresh
+from tests.app.native.streams.test_merged import NUMBERS, page
 from tests.app.native.test_records import Check, T, make
-from tests.app.native.test_streams import fresh
-from tests.app.test_http_protocol import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CONFIG = {

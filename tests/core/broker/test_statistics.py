@@ -9,7 +9,7 @@ from core.broker.broker import Broker
 from core.broker.statistics import GroupLag, TopicTotals, holdings
 from core.clock import Clock
 from core.config import Config
-from core.coordinator.offsets import Commit
+from core.groups.offsets import Commit
 from core.records.record import NewRecord
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from core.clock import ManualClock
 from core.config import Config
-from core.log.context import LogContext
 from core.log.recovery import LastKnown, open_log
 from core.log.replica_log import ReplicaLog
 from core.log.segment import Segment
+from core.log.shared import LogContext
 from core.records.batch import batches, build_batch, decode_all, read_header
 from core.records.record import NewRecord, Record
 from core.topic_config import TopicConfig

@@ -12,8 +12,8 @@ import pytest
 from core.clock import ManualClock
 from core.config import Config
 from core.log.background import REMOVALS_PER_CHORE, Background, Removal
-from core.log.context import LogContext
 from core.log.log import Log
+from core.log.shared import LogContext
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from tests.core.log.disk import Disk

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.log.context import LogContext, Trash
 from core.log.log import Log
+from core.log.shared import LogContext, Trash
 from core.topic_config import TopicConfig
 from tests.core.log.home import CONFIG, Home
 from tests.core.log.shelf import Shelf, append, flush, read_all, records

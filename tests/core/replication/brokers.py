@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from core.broker.broker import Broker
-from core.broker.replicas import METADATA
 from core.config import Config, Endpoint, Peer
 from core.errors import BrokerError
+from core.replication.replicas import METADATA
 from core.server import Server
 from core.types import TopicPartition
 from tests.ports import free_ports

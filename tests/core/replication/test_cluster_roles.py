@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from core.broker.broker import Broker
-from core.broker.replicas import METADATA
 from core.errors import BrokerError, ErrorCode
 from core.records.record import NewRecord
+from core.replication.replicas import METADATA
 from core.types import TopicPartition
 from tests.core.replication.brokers import Brokers, until
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from core.broker.broker import Broker
-from core.broker.groups import Commit
-from core.broker.replicas import METADATA
 from core.errors import ErrorCode
+from core.groups.groups import Commit
 from core.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from core.records.record import NewRecord
+from core.replication.replicas import METADATA
 from core.types import TopicPartition
 from tests.core.replication.brokers import Brokers, until
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from core.broker.broker import Broker
-from core.broker.groups import Commit
-from core.broker.idempotency import KeyedRequest
-from core.broker.replicas import METADATA
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
+from core.groups.groups import Commit
+from core.idempotency.idempotency import KeyedRequest
 from core.metadata.changelog import (
     apply_changes,
     decode_changes,
@@ -25,6 +24,7 @@ from core.metadata.changelog import (
 from core.metadata.store import Store
 from core.metadata.topics import load_settings, put_setting
 from core.records.record import NewRecord
+from core.replication.replicas import METADATA
 from core.types import TopicPartition
 from tests.core.replication.brokers import Brokers, until
 from tests.core.replication.test_cluster_roles import content, refused

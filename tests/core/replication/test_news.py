@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from core.broker.broker import Broker
-from core.broker.replicas import METADATA
 from core.broker.state import TopicInfo
+from core.replication.replicas import METADATA
 from tests.core.replication.brokers import Brokers, until
 from tests.core.replication.test_cluster_roles import ends, write
 

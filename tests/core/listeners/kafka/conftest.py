@@ -14,7 +14,7 @@ from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.listeners.connection import Deferred
-from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.listener import KafkaDoor
 from core.protocol.apis import APIS
 from core.protocol.codec import decode_response, encode_request
 from core.protocol.header import decode_response_header, encode_request_header

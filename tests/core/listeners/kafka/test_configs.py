@@ -16,7 +16,7 @@ from core.broker.fixed_configs import FIXED
 from core.clock import ManualClock
 from core.config import Config, Endpoint, Peer
 from core.errors import BrokerError, ErrorCode
-from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.listener import KafkaDoor
 from core.protocol.messages import alter_configs as alter
 from core.protocol.messages import incremental_alter_configs as incremental
 from core.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

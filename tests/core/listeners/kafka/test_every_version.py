@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from core.broker.broker import Broker
-from core.broker.groups import Commit
 from core.errors import ErrorCode
+from core.groups.groups import Commit
 from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.dispatch import HANDLERS
 from core.protocol.apis import APIS

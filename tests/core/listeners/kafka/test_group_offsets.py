@@ -12,7 +12,7 @@ import pytest
 from core.broker.broker import Broker
 from core.config import Config
 from core.errors import ErrorCode
-from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.listener import KafkaDoor
 from core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -13,7 +13,7 @@ from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config
 from core.errors import ErrorCode
-from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.listener import KafkaDoor
 from core.protocol.apis import APIS
 from core.protocol.messages.delete_groups import DeleteGroupsRequest
 from core.protocol.messages.describe_groups import DescribeGroupsRequest

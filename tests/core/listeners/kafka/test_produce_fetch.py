@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import ErrorCode
 from core.listeners.connection import RefusedError
-from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.listener import KafkaDoor
 from core.listeners.kafka.produce import WhenDurable
 from core.log import files
 from core.protocol.codec import decode_response, encode_request

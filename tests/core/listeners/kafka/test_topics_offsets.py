@@ -15,7 +15,7 @@ from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.errors import ErrorCode
 from core.listeners.kafka.dispatch import HANDLERS
-from core.listeners.kafka.door import KafkaDoor
+from core.listeners.kafka.listener import KafkaDoor
 from core.protocol.apis import APIS
 from core.protocol.codec import decode_response
 from core.protocol.messages import alter_configs as alter

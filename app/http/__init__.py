@@ -1,0 +1,1 @@
+"""HTTP below the surfaces: connections, requests, the router, origins, metrics."""

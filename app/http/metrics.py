@@ -1,0 +1,114 @@
+"""What the HTTP door counts: requests by method, route and status, and the one line of each in the access log.
+
+The keys are templates of routes and numbers of ours, never what a client has sent, so there are only so many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import NamedTuple, Protocol
+
+from app.http.request import Request
+from core.clock import Clock
+from core.counters import Meter, Meters
+
+# Where the front door puts the counts of refusals, for whoever refuses below it.
+REFUSALS = "sluice.refusals"
+# The route of a request that none takes, and the method of one that HTTP does not know.
+NO_ROUTE = "none"
+OTHER_METHOD = "other"
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# Stands for the status of a request whose client went away before the answer (nginx's number).
+CLIENT_GONE = 499
+
+
+class Visit(NamedTuple):
+    """One answered request, as the access log shows it. Sizes are those of the bodies, in bytes."""
+
+    time_ms: int
+    request_id: bytes
+    client: str
+    method: str
+    path: str
+    status: int
+    seconds: float
+    bytes_in: int
+    bytes_out: int
+    user_agent: bytes
+
+
+class Visits(Protocol):
+    """Where the lines of the access log go."""
+
+    dropped: int
+
+    def write(self, visit: Visit) -> None:
+        """Take a line; never waits."""
+        ...
+
+
+class Traffic:
+    """The counters of one HTTP door."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.meters: Meters[tuple[str, str, int]] = Meters()
+        # Refusals by the type of their problem, or by the v2 code: names and numbers of ours.
+        self.refusals: Counter[str] = Counter()
+        self.in_progress = 0
+        self.visits: Visits | None = None
+        self._clock = clock
+        self.now = clock.monotonic
+
+    def done(self, request: Request, request_id: bytes, started: float, status: int, sent: int) -> None:
+        """Count a request that is over: when it came, its status, and the bytes of the answer's body."""
+        seconds = self.now() - started
+        scope = request.scope
+        method = scope["method"]
+        if method not in METHODS:
+            method = OTHER_METHOD
+        self.meters[method, request.route, status].note(seconds, request.received, sent)
+        if self.visits is not None:
+            client = scope.get("client")
+            self.visits.write(
+                Visit(
+                    self._clock.wall_ms(),
+                    request_id,
+                    client[0] if client else "",
+                    scope["method"],
+                    scope["path"],
+                    status,
+                    seconds,
+                    request.received,
+                    sent,
+                    request.headers.get(b"user-agent", b""),
+                )
+            )
+
+
+class LoopDelay:
+    """How late the event loop runs what is due: a timer that looks how late it comes."""
+
+    INTERVAL = 0.25
+
+    def __init__(self, clock: Clock) -> None:
+        self.meter = Meter()
+        self._now = clock.monotonic
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin; on the loop that is to be watched."""
+        loop = asyncio.get_running_loop()
+        self._due = self._now() + self.INTERVAL
+        self._timer = loop.call_later(self.INTERVAL, self._look)
+
+    def stop(self) -> None:
+        """End."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self.meter.note(max(0.0, self._now() - self._due))
+        self.start()

@@ -1,0 +1,1 @@
+"""Merged reads of many topics and Server-Sent Events."""

@@ -1,0 +1,358 @@
+"""GET /topics/{topic}/records: the records of all partitions, as pages, as server-sent events, as NDJSON.
+
+The three forms take the same parameters and give the same cursors; `Accept` chooses. A page is stateless: what
+it needs to go on stands in its `next_cursor`. Partitions are read in turn, so that a busy one starves none;
+within each partition the order is that of its offsets, between partitions there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from app.errors import Problem, field_error, slug_of
+from app.formats import Reader
+from app.http.request import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
+from app.http.router import LeanRoute
+from app.http.waiting import check_share, counted
+from app.native.accept import choose
+from app.native.client_watch import ClientWatch
+from app.native.records import MAX_OFFSET, parse_moment
+from app.native.streams.cursor import Cursor, CursorError, Position, read_cursor
+from app.native.streams.events import Listener, Streams, behind_fault, fault_problem, offset_at
+from app.native.streams.fanout import RANGE_RECORDS, Fanout, Feed, ReadFaultError
+from app.native.streams.filters import PARAMETERS as FILTER_PARAMETERS
+from app.native.streams.filters import read_filter
+from app.native.streams.forms import NDJSON, SSE, StreamForm
+from core.broker.broker import Broker
+from core.broker.state import TopicInfo
+from core.config import Config
+from core.errors import ErrorCode
+from core.types import LogOffsets, TopicPartition
+
+JSON = b"application/json"
+# Under these names NDJSON goes as well.
+OTHER_NAMES = (b"application/ndjson", b"application/jsonl")
+FORMS: dict[bytes, StreamForm] = {
+    SSE.media_type: SSE,
+    NDJSON.media_type: NDJSON,
+    **dict.fromkeys(OTHER_NAMES, NDJSON),
+}
+OFFERED = (JSON, *FORMS)
+PARAMETERS = (
+    "cursor", "from", "offsets", "partitions", "wait_ms", "limit", "max_bytes", "encoding", "last_event_id",
+    *FILTER_PARAMETERS,
+)  # fmt: skip
+# What a page may say, and a stream not; what makes no sense for a stream of events that connects again by itself.
+_NOT_IN = {JSON: ("last_event_id",), SSE.media_type: ("limit", "max_bytes", "wait_ms")}
+_NOT_IN_LINES = ("max_bytes",)
+# A search by time reads the disk; between so many the loop serves others.
+_SEARCHES = 8
+_NO_CACHE = ((b"cache-control", b"no-store"), (b"vary", b"accept"))
+# A proxy that collects answers before it passes them on (nginx does) would hold a stream back for ever.
+_STREAM_HEADERS = (*_NO_CACHE, (b"x-accel-buffering", b"no"))
+
+
+_STANDS = {"cursor": "the cursor stands at", "offsets": "what was asked for is"}
+
+
+class Gap(NamedTuple):
+    """Records that a cursor stands for and that are not there: what is told, and where to go on behind it."""
+
+    problem: Problem
+    behind: Position
+
+
+class MergedRoutes:
+    """The handler, over one broker."""
+
+    def __init__(self, config: Config, broker: Callable[[], Broker]) -> None:
+        self._config = config
+        self._broker = broker
+        self._fanout = Fanout(config, broker)
+        self.streams = Streams(config, broker, self._fanout)
+        self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
+
+    def routes(self) -> list[LeanRoute]:
+        """What the front door asks before FastAPI."""
+        return [LeanRoute("GET", ("topics", None, "records"), self.read)]
+
+    async def read(self, request: Request, segments: list[str]) -> Answer | Streamed:
+        """GET /topics/{topic}/records."""
+        media_type = choose(request.headers.get(b"accept", b""), OFFERED)
+        query = request.query(PARAMETERS)
+        for name in _NOT_IN.get(media_type, _NOT_IN_LINES):
+            if name in query:
+                raise invalid_parameter(name, f"{name} has no meaning in {media_type.decode()}.")
+        info = self._broker().topic(segments[1])
+        cursor, resumed = self._cursor(request, query, info, media_type != JSON)
+        feed = self._feed(query, info, cursor)
+        position = cursor.position if cursor is not None else await self._beginning(feed, query)
+        gap = self._gap(feed, position, "offsets" if "offsets" in query and cursor is None else "cursor")
+        if gap is not None:
+            # A browser shows its page no refusal of a reconnect: there the stream itself tells of a gap.
+            if not resumed:
+                raise gap.problem
+            position = gap.behind
+        if media_type == JSON:
+            return await self._page(request, query, feed, position)
+        limit, wait_ms = None, None
+        if "limit" in query:
+            limit = whole_number("limit", query["limit"], 1, 2**53)
+        if "wait_ms" in query:
+            wait_ms = whole_number("wait_ms", query["wait_ms"], 0, self._config.max_wait_ms)
+        self.streams.check_room(request)
+        form = FORMS[media_type]
+        listener = Listener(self.streams, request, feed, form, position, limit=limit, wait_ms=wait_ms)
+        listener.problem = None if gap is None else gap.problem
+        return Streamed(200, media_type, _STREAM_HEADERS, listener.run)
+
+    # --- where to begin ------------------------------------------------------------------------------------
+
+    def _cursor(
+        self, request: Request, query: Mapping[str, str], info: TopicInfo, stream: bool
+    ) -> tuple[Cursor | None, bool]:
+        """The cursor to go on from, and whether it is a reconnect's. The newest wins: the header is the browser's
+        own, what stands in the URL it repeats for ever."""
+        name, text = "cursor", query.get("cursor")
+        for other in ("from", "offsets"):
+            if text is not None and other in query:
+                raise invalid_parameter(other, f"Give a cursor or {other}, not both.")
+        if stream:
+            if "last_event_id" in query:
+                name, text = "last_event_id", query["last_event_id"]
+            if given := request.headers.get(b"last-event-id"):
+                name, text = "Last-Event-ID", given.decode("latin-1")
+        if not text:
+            if name == "cursor" and text is not None:
+                raise invalid_parameter(name, "The cursor is empty; leave it out to begin anew.")
+            return None, False
+        try:
+            cursor = read_cursor(text, info.topic_id, self._config.max_partitions_per_topic)
+        except CursorError as error:
+            raise invalid_parameter(name, f"{name} cannot be taken: {error}.") from None
+        if cursor.partitions is None and len(cursor.position.offsets) > info.partitions:
+            raise invalid_parameter(name, f"{name} names more partitions than the topic has.")
+        return cursor, name != "cursor"
+
+    def _feed(self, query: Mapping[str, str], info: TopicInfo, cursor: Cursor | None) -> Feed:
+        encoding = query.get("encoding", "auto")
+        if encoding not in self._readers:
+            names = ", ".join(Reader.NAMES)
+            raise invalid_parameter("encoding", f"encoding must be one of {names}, not {encoding[:40]!r}.")
+        partitions = None if cursor is None else cursor.partitions
+        if "partitions" in query:
+            wanted = read_partitions(query["partitions"], self._config.max_partitions_per_topic)
+            if cursor is not None and wanted != partitions:
+                raise invalid_parameter(
+                    "partitions", "The cursor was made for other partitions; leave `partitions` out to go on."
+                )
+            partitions = wanted
+        for partition in partitions or ():
+            # Refuses one that is not there.
+            self._broker().bounds(info.name, (partition,))
+        return Feed(info, partitions, self._readers[encoding], encoding, read_filter(query))
+
+    async def _beginning(self, feed: Feed, query: Mapping[str, str]) -> Position:
+        """Where to begin: in the partitions that `offsets` names there, in the others at `from`."""
+        position = await self._from(feed, query)
+        if "offsets" not in query:
+            return position
+        starts = list(position.offsets)
+        index_of = {feed.number(index): index for index in range(len(starts))}
+        wanted = read_offsets(query["offsets"], self._config.max_partitions_per_topic)
+        for partition, offset in wanted.items():
+            if partition not in index_of:
+                # Refuses one that is not there; else it was left out of `partitions`.
+                self._broker().bounds(feed.topic, (partition,))
+                raise invalid_parameter("offsets", f"Partition {partition} is not among `partitions`.")
+            starts[index_of[partition]] = offset
+        return Position(tuple(starts))
+
+    async def _from(self, feed: Feed, query: Mapping[str, str]) -> Position:
+        """The position that `from` means; the earliest when it is not there."""
+        text = query.get("from", "earliest")
+        broker = self._broker()
+        bounds = self._bounds(feed)
+        if text == "earliest":
+            return Position(tuple([one.log_start_offset for one in bounds]))
+        ends = [one.high_watermark for one in bounds]
+        if text == "latest":
+            return Position(tuple(ends))
+        if text[:1].isalpha():
+            raise invalid_parameter("from", f"from must be earliest, latest or a time, not {text[:40]!r}.")
+        moment = parse_moment("from", text)
+        offsets = []
+        for index, end in enumerate(ends):
+            if index % _SEARCHES == _SEARCHES - 1:
+                await asyncio.sleep(0)
+            found = broker.offset_for_time(TopicPartition(feed.topic, feed.number(index)), moment).offset
+            offsets.append(found if found >= 0 else end)
+        return Position(tuple(offsets))
+
+    def _bounds(self, feed: Feed) -> list[LogOffsets]:
+        info = self._fanout.info(feed)
+        partitions = range(info.partitions) if feed.partitions is None else feed.partitions
+        return self._broker().bounds(feed.topic, partitions)
+
+    def _gap(self, feed: Feed, position: Position, parameter: str) -> Gap | None:
+        """What is wrong when partitions do not have what a position asks for: 410 below, 416 above."""
+        bounds = self._bounds(feed)
+        outside = [
+            (index, offset_at(position, index), start, end)
+            for index, (start, end, _) in enumerate(bounds)
+            if not start <= offset_at(position, index) <= end
+        ]
+        if not outside:
+            return None
+        corrected = list(position.offsets) + [0] * (len(bounds) - len(position.offsets))
+        for index, offset, start, end in outside:
+            corrected[index] = start if offset < start else end
+        behind = Position(tuple(corrected))
+        gone = any(offset < start for _, offset, start, _ in outside)
+        first = outside[0]
+        code = ErrorCode.OFFSET_OUT_OF_RANGE
+        where: list[dict[str, Any]] = [
+            {
+                "partition": feed.number(index),
+                "offset": offset,
+                "log_start_offset": start,
+                "high_watermark": end,
+            }
+            for index, offset, start, end in outside[:100]
+        ]
+        problem = Problem(
+            slug_of(code),
+            f"Partition {feed.number(first[0])} has offsets from {first[2]} up to {first[3]}; {_STANDS[parameter]} "
+            f"{first[1]}. Go on with the cursor in this document; what lies between is "
+            + ("no longer there." if gone else "not there."),
+            status=410 if gone else 416,
+            code=code,
+            errors=[
+                field_error("This partition does not have that offset.", parameter=parameter, **w)
+                for w in where
+            ],
+            extra={**where[0], "next_cursor": feed.writer.text(behind).decode()},
+        )
+        return Gap(problem, behind)
+
+    # --- pages ---------------------------------------------------------------------------------------------
+
+    async def _page(
+        self, request: Request, query: Mapping[str, str], feed: Feed, position: Position
+    ) -> Answer:
+        config = self._config
+        limit, max_bytes, wait_ms = config.http_default_limit, config.http_default_read_bytes, 0
+        if "limit" in query:
+            limit = whole_number("limit", query["limit"], 1, config.http_max_limit)
+        if "max_bytes" in query:
+            max_bytes = whole_number("max_bytes", query["max_bytes"], 1, config.http_max_read_bytes)
+        if "wait_ms" in query:
+            wait_ms = whole_number("wait_ms", query["wait_ms"], 0, config.max_wait_ms)
+        texts, position = await self._collect(feed, position, limit, max_bytes)
+        if not texts and wait_ms and self._fanout.caught_up(feed, position):
+            texts, position = await self._await_some(request, feed, position, limit, max_bytes, wait_ms)
+        body = b'{"records":[%b],"next_cursor":"%b","caught_up":%b}' % (
+            b",".join(texts),
+            feed.writer.text(position),
+            b"true" if self._fanout.caught_up(feed, position) else b"false",
+        )
+        return Answer(200, body, JSON, _NO_CACHE)
+
+    async def _collect(
+        self, feed: Feed, position: Position, limit: int, max_bytes: int
+    ) -> tuple[list[bytes], Position]:
+        """What is there, in small steps between which others are served."""
+        texts: list[bytes] = []
+        looked, left = 0, max_bytes
+        while len(texts) < limit and left > 0 and looked < self._config.http_max_scan:
+            try:
+                taken = self._fanout.take(
+                    feed,
+                    position,
+                    max_bytes=left,
+                    max_records=limit - len(texts),
+                    max_scan=RANGE_RECORDS,
+                    one_at_least=not texts,
+                )
+            except ReadFaultError as fault:
+                if texts:
+                    break
+                raise _refusal(feed, position, fault) from None
+            for part in taken.parts:
+                texts += part.found.texts[: part.used]
+                left -= part.found.size
+            looked += RANGE_RECORDS
+            if taken.behind == position or self._fanout.caught_up(feed, taken.behind):
+                position = taken.behind
+                break
+            position = taken.behind
+            if len(texts) < limit and left > 0:
+                await asyncio.sleep(0)
+        return texts, position
+
+    async def _await_some(
+        self, request: Request, feed: Feed, position: Position, limit: int, max_bytes: int, wait_ms: int
+    ) -> tuple[list[bytes], Position]:
+        """A long poll: the first records that come, or none at the deadline. Raises ClientGoneError."""
+        broker = self._broker()
+        deadline = broker.clock.monotonic() + wait_ms / 1000
+        check_share(request.scope)
+        watch = ClientWatch(request, broker)
+        texts: list[bytes] = []
+        try:
+            with counted(request.scope):
+                while not texts and (left := deadline - broker.clock.monotonic()) > 0:
+                    if self._fanout.caught_up(feed, position):
+                        woken = await broker.wait_for_topic(feed.topic, feed.partitions, left, watch)
+                        if watch.gone:
+                            raise ClientGoneError
+                        if not woken:
+                            break
+                    texts, position = await self._collect(feed, position, limit, max_bytes)
+        finally:
+            watch.close()
+        return texts, position
+
+
+def read_offsets(text: str, limit: int) -> dict[int, int]:
+    """The offsets in `0:17,2:4` by partition. Raises Problem."""
+    pairs = text.split(",")
+    if len(pairs) > limit:
+        raise invalid_parameter("offsets", f"A topic has at most {limit} partitions; these are more.")
+    found: dict[int, int] = {}
+    for pair in pairs:
+        partition, colon, offset = pair.partition(":")
+        if not colon:
+            raise invalid_parameter("offsets", f"offsets are like 0:17,2:4; {pair[:40]!r} has no colon.")
+        number = whole_number("offsets", partition, 0, 2**31 - 1)
+        if number in found:
+            raise invalid_parameter("offsets", f"Partition {number} stands there twice.")
+        found[number] = whole_number("offsets", offset, 0, MAX_OFFSET)
+    return found
+
+
+def read_partitions(text: str, limit: int) -> tuple[int, ...]:
+    """The partitions in `0,2,5-7`, each once, in order. Raises Problem."""
+    found: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.partition("-")
+        first = whole_number("partitions", low, 0, 2**31 - 1)
+        last = whole_number("partitions", high, first, 2**31 - 1) if dash else first
+        if last - first >= limit:
+            raise invalid_parameter(
+                "partitions", f"A topic has at most {limit} partitions; {part!r} is more."
+            )
+        found.update(range(first, last + 1))
+        if len(found) > limit:
+            raise invalid_parameter("partitions", f"A topic has at most {limit} partitions; these are more.")
+    return tuple(sorted(found))
+
+
+def _refusal(feed: Feed, position: Position, fault: ReadFaultError) -> Problem:
+    problem = fault_problem(feed, position, fault)
+    further = behind_fault(position, fault)
+    if further is not None:
+        problem.extra["next_cursor"] = feed.writer.text(further).decode()
+    return problem

@@ -1,0 +1,1 @@
+"""The surface of the REST Proxy, version 2."""

@@ -1,0 +1,114 @@
+"""Refusals of the v2 surface: `{error_code, message}`.
+
+`error_code` is a number of its own: the HTTP status with two more digits where v2 tells cases apart, else the
+status. Broker errors come through the same table of statuses as on the native surface; their v2 codes stand here.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.errors import Problem, Rendered, from_broker
+from app.rest_v2.schemas import ErrorMessage
+from core.errors import BrokerError, ErrorCode
+
+TOPIC_NOT_FOUND = 40401
+PARTITION_NOT_FOUND = 40402
+# Also an unknown topic on GET /topics/{topic}.
+INSTANCE_NOT_FOUND = 40403
+FORMAT_MISMATCH = 40601
+INSTANCE_EXISTS = 40902
+# Also topics, a pattern and assigned partitions beside each other.
+ILLEGAL_STATE = 40903
+UNPROCESSABLE = 422
+KEY_SCHEMA_MISSING = 42201
+VALUE_SCHEMA_MISSING = 42202
+BAD_CONSUMER_CONFIG = 42204
+KAFKA_BAD_REQUEST = 40002
+KAFKA_ERROR = 50002
+KAFKA_RETRIABLE_ERROR = 50003
+
+_C = ErrorCode
+# The codes of broker errors that do not follow from their status, see `code_of`.
+_CODES: dict[ErrorCode, int] = {
+    _C.INVALID_TOPIC_EXCEPTION: KAFKA_BAD_REQUEST,
+    _C.INVALID_RECORD: KAFKA_BAD_REQUEST,
+    _C.INVALID_CONFIG: KAFKA_BAD_REQUEST,
+    _C.INVALID_PARTITIONS: KAFKA_BAD_REQUEST,
+    _C.TOPIC_ALREADY_EXISTS: KAFKA_BAD_REQUEST,
+    _C.OFFSET_OUT_OF_RANGE: KAFKA_ERROR,
+    _C.UNKNOWN_MEMBER_ID: INSTANCE_NOT_FOUND,
+    _C.GROUP_ID_NOT_FOUND: INSTANCE_NOT_FOUND,
+    _C.ILLEGAL_GENERATION: ILLEGAL_STATE,
+    _C.REBALANCE_IN_PROGRESS: ILLEGAL_STATE,
+    _C.FENCED_INSTANCE_ID: ILLEGAL_STATE,
+    _C.NON_EMPTY_GROUP: ILLEGAL_STATE,
+    _C.THROTTLING_QUOTA_EXCEEDED: 42901,
+}
+_BY_STATUS = {401: 40101, 403: 40301, 413: 413, 422: KAFKA_BAD_REQUEST}
+
+
+class ProxyError(Exception):
+    """A refusal in v2's own words; `names` are the topic and the partition that it speaks of, if any."""
+
+    def __init__(self, status: int, error_code: int, message: str, **names: object) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_code = error_code
+        self.message = message
+        self.names = names
+
+
+def code_of(problem: Problem) -> int:
+    """The v2 code of a problem.
+
+    A broker error that has none of its own is 50003 where trying again may help, else 50002. A problem that is
+    not Kafka's is told by its status alone.
+    """
+    code = problem.code
+    if code is None:
+        return problem.status
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return PARTITION_NOT_FOUND if "partition" in problem.extra else TOPIC_NOT_FOUND
+    known = _CODES.get(code) or _BY_STATUS.get(problem.status)
+    return known or (KAFKA_RETRIABLE_ERROR if code.retriable else KAFKA_ERROR)
+
+
+def code_of_record(error: BrokerError, record_codes: tuple[int, int]) -> int:
+    """The code of one refused record among others."""
+    return record_codes[1] if error.code.retriable else record_codes[0]
+
+
+def topic_not_found(name: str, error_code: int = TOPIC_NOT_FOUND) -> ProxyError:
+    """404 for a topic that does not exist."""
+    return ProxyError(404, error_code, f"There is no topic named {name[:250]!r}.", topic=name[:250])
+
+
+def unprocessable(message: str, error_code: int = UNPROCESSABLE) -> ProxyError:
+    """422: it can be read, but not accepted."""
+    return ProxyError(422, error_code, message)
+
+
+def bad_config(message: str) -> ProxyError:
+    """422/42204: an option of a new consumer that makes no sense."""
+    return unprocessable(f"Invalid consumer configuration: {message}", BAD_CONSUMER_CONFIG)
+
+
+def illegal_state(message: str) -> ProxyError:
+    """409/40903: the instance is not in a state for it."""
+    return ProxyError(409, ILLEGAL_STATE, f"Illegal state: {message}")
+
+
+def as_problem(error: Problem | BrokerError) -> Problem:
+    """A refusal of the broker as a problem, which knows its status and headers."""
+    return error if isinstance(error, Problem) else from_broker(error)
+
+
+def body_of(error_code: int, message: str) -> bytes:
+    """The JSON of a refusal."""
+    return msgspec.json.encode(ErrorMessage(error_code, message))
+
+
+def render_before_routing(problem: Problem, instance: str) -> Rendered:
+    """What the front door refuses before this surface is asked: foreign hosts and origins, broken paths, failures."""
+    return Rendered("application/json", body_of(problem.status, problem.detail))

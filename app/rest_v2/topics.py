@@ -1,0 +1,96 @@
+"""Metadata: brokers, topics, partitions and their offsets."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from app.gateway import Gateway
+from app.http.request import Answer, Request
+from app.rest_v2.bodies import json_answer
+from app.rest_v2.errors import INSTANCE_NOT_FOUND, ProxyError, topic_not_found
+from app.rest_v2.schemas import (
+    BrokerIds,
+    Health,
+    PartitionMetadata,
+    PartitionOffsets,
+    Replica,
+    TopicMetadata,
+)
+from app.version import VERSION
+from core.broker.state import PartitionInfo
+from core.errors import BrokerError
+from core.types import TopicPartition
+
+_encode = msgspec.json.Encoder().encode
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
+
+
+def partition_number(text: str) -> int:
+    """A partition in a path. What is no number names nothing: 404, as for any path that is not there."""
+    if not _NUMBER.fullmatch(text):
+        raise ProxyError(404, 404, f"HTTP 404 Not Found: {text[:60]!r} is no partition.", partition=text[:60])
+    return int(text)
+
+
+class TopicRoutes:
+    """The handlers, over one gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._started = gateway.broker.clock.monotonic()
+
+    async def root(self, request: Request, segments: list[str]) -> Answer:
+        """GET /: an empty object, by which clients see that a proxy is there."""
+        return json_answer(request, {})
+
+    async def health(self, request: Request, segments: list[str]) -> Answer:
+        """GET /_health: uptime in seconds and version, under Karapace's names; 503 while the broker is not ready."""
+        broker = self._gateway.broker
+        uptime = int(broker.clock.monotonic() - self._started)
+        body = _encode(Health(process_uptime_sec=uptime, karapace_version=VERSION))
+        return Answer(200 if broker.ready else 503, body)
+
+    async def brokers(self, request: Request, segments: list[str]) -> Answer:
+        """GET /brokers."""
+        return json_answer(request, BrokerIds([self._gateway.config.broker_id]))
+
+    async def topics(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics: the names."""
+        return json_answer(request, [topic.name for topic in self._gateway.broker.topics()])
+
+    async def topic(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}."""
+        broker = self._gateway.broker
+        try:
+            info = broker.topic(segments[1])
+        except BrokerError:
+            raise topic_not_found(segments[1], INSTANCE_NOT_FOUND) from None
+        configs = {one.name: one.value or "" for one in broker.effective_configs(info)}
+        return json_answer(request, TopicMetadata(info.name, configs, self._partitions(info.partitions)))
+
+    async def partitions(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}/partitions."""
+        return json_answer(request, self._partitions(self._gateway.broker.topic(segments[1]).partitions))
+
+    async def partition(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}/partitions/{partition}."""
+        number = self._existing(segments).topic_partition.partition
+        return json_answer(request, self._partition(number))
+
+    async def offsets(self, request: Request, segments: list[str]) -> Answer:
+        """GET /topics/{topic}/partitions/{partition}/offsets."""
+        start, high_watermark, _ = self._existing(segments).offsets
+        return json_answer(request, PartitionOffsets(start, high_watermark))
+
+    def _existing(self, segments: list[str]) -> PartitionInfo:
+        address = TopicPartition(segments[1], partition_number(segments[3]))
+        return self._gateway.broker.partition(address)
+
+    def _partitions(self, count: int) -> list[PartitionMetadata]:
+        return [self._partition(number) for number in range(count)]
+
+    def _partition(self, number: int) -> PartitionMetadata:
+        broker_id = self._gateway.config.broker_id
+        return PartitionMetadata(number, broker_id, [Replica(broker_id, leader=True, in_sync=True)])

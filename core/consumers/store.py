@@ -1,0 +1,149 @@
+"""Managed consumers on disk: their state as effects of the metadata store.
+
+The store keeps the order of what is submitted. So a write that is waited for says that all writes before it are
+durable too, and one that nobody has to wait for is only submitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from core.clock import Clock
+from core.consumers.messages import ConsumerOptions, Range, Subscription
+from core.consumers.state import Consumer
+from core.errors import BrokerError
+from core.metadata import consumers as tables
+from core.metadata.groups import Effect, Row
+from core.metadata.store import Store
+from core.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_encode = msgspec.msgpack.Encoder().encode
+_subscription = msgspec.msgpack.Decoder(Subscription).decode
+_options = msgspec.msgpack.Decoder(ConsumerOptions).decode
+
+
+class _Paused(msgspec.Struct, array_like=True):
+    all: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+_ranges = msgspec.msgpack.Decoder(tuple[Range, ...]).decode
+_paused = msgspec.msgpack.Decoder(_Paused).decode
+
+
+class StoredConsumer(NamedTuple):
+    """A consumer as it was kept, and the wall time at which it was to expire."""
+
+    consumer: Consumer
+    deadline_ms: int
+
+
+class ConsumerStore:
+    """All managed consumers in the broker's metadata store."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def load(self) -> list[StoredConsumer]:
+        """Everything that is kept. The partitions with a position are those that were owned."""
+        rows, positions = await self._store.read(tables.load_consumers)
+        found: dict[tuple[str, str], StoredConsumer] = {}
+        for row in rows:
+            found[row[0], row[1]] = _restored(row)
+        for group_id, name, topic, partition, position in positions:
+            stored = found.get((group_id, name))
+            if stored is not None:
+                stored.consumer.positions[TopicPartition(topic, partition)] = position
+        for stored in found.values():
+            stored.consumer.assigned = tuple(sorted(stored.consumer.positions))
+        return list(found.values())
+
+    def save(self, consumer: Consumer) -> asyncio.Future[None]:
+        """Store the whole row: a new consumer, or another subscription."""
+        row = (
+            consumer.group_id,
+            consumer.name,
+            consumer.nonce,
+            _encode(consumer.subscription),
+            _encode(consumer.options),
+            consumer.created_ms,
+            *self._progress(consumer),
+        )
+        return self._submit([tables.put_consumer(row), *self._positions(consumer)], consumer)
+
+    def progress(self, consumer: Consumer, removed: Iterable[TopicPartition] = ()) -> asyncio.Future[None]:
+        """Store what polls and rebalances change; `removed` are partitions whose position is forgotten."""
+        identity = consumer.group_id, consumer.name
+        effects = [tables.put_progress(*identity, self._progress(consumer))]
+        gone = list(removed)
+        if gone:
+            effects.append(tables.remove_positions(*identity, gone))
+        return self._submit([*effects, *self._positions(consumer)], consumer)
+
+    def remove(self, consumer: Consumer) -> asyncio.Future[None]:
+        """Forget a consumer."""
+        return self._submit([tables.remove_consumer(consumer.group_id, consumer.name)], None)
+
+    def _progress(self, consumer: Consumer) -> Row:
+        left = consumer.deadline - self._clock.monotonic()
+        consumer.stored_deadline = consumer.deadline
+        return (
+            consumer.member_id,
+            consumer.generation,
+            consumer.sequence,
+            # Without tokens nobody can say that an answer before a restart arrived: it is given again.
+            _encode(() if consumer.advancing else tuple(consumer.outstanding.values())),
+            _encode(_Paused(consumer.paused_all, tuple(sorted(consumer.paused)))),
+            self._clock.wall_ms() + round(left * 1000),
+        )
+
+    def _positions(self, consumer: Consumer) -> list[Effect]:
+        rows = [
+            (consumer.group_id, consumer.name, *address, consumer.positions[address])
+            for address in consumer.unsaved
+        ]
+        return [tables.put_positions(rows)] if rows else []
+
+    def _submit(self, effects: list[Effect], consumer: Consumer | None) -> asyncio.Future[None]:
+        unsaved: dict[TopicPartition, None] = {}
+        if consumer is not None:
+            unsaved, consumer.unsaved = consumer.unsaved, {}
+        try:
+            future = self._store.submit(effects)
+        except BrokerError as error:
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+
+        def done(future: asyncio.Future[None]) -> None:
+            if not future.cancelled():
+                if future.exception() is None:
+                    return
+                log.error("managed consumer: its state could not be stored: %s", future.exception())
+            if consumer is not None:
+                # The next write carries them. A caller that goes away cancels what it waits for, and the outcome
+                # is not heard of; writing twice does no harm.
+                consumer.unsaved |= {a: None for a in unsaved if a in consumer.positions}
+
+        future.add_done_callback(done)
+        return future
+
+
+def _restored(row: Row) -> StoredConsumer:
+    group_id, name, nonce, subscription, options, created_ms, *progress = row
+    member_id, generation, sequence, outstanding, paused, deadline_ms = progress
+    consumer = Consumer(group_id, name, nonce, _subscription(subscription), _options(options), created_ms)
+    consumer.member_id = member_id
+    consumer.generation = generation
+    consumer.sequence = sequence
+    consumer.outstanding = {TopicPartition(one.topic, one.partition): one for one in _ranges(outstanding)}
+    stopped = _paused(paused)
+    consumer.paused_all, consumer.paused = stopped.all, set(stopped.partitions)
+    return StoredConsumer(consumer, deadline_ms)

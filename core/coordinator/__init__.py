@@ -1,1 +1,0 @@
-"""Consumer groups and producer ids: decisions first, persistence second, answers last."""

@@ -1,0 +1,118 @@
+"""One member of a classic group."""
+
+from __future__ import annotations
+
+from core.groups.messages import JoinedMember, JoinRequest, MemberView, StoredMember
+
+
+class Member:
+    """A member: who it is, what it offers, what it owns, and the requests of it that wait.
+
+    `deadline` (monotonic seconds) is when the member expires unless it is heard of; it is not looked at while
+    an older member waits for an answer, for then the broker keeps the member and not the reverse. `is_new`
+    holds until the first join is answered. `id_told` says whether anybody outside knows the member's id.
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline",
+        "group_instance_id",
+        "id_told",
+        "is_new",
+        "join_waiter",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout",
+        "session_timeout_ms",
+        "sync_waiter",
+    )
+
+    def __init__(self, member_id: str, request: JoinRequest, deadline: float) -> None:
+        self.member_id = member_id
+        self.group_instance_id = request.group_instance_id
+        self.client_id = request.client_id
+        self.client_host = request.client_host
+        self.assignment = b""
+        self.join_waiter: object | None = None
+        self.sync_waiter: object | None = None
+        self.is_new = True
+        self.id_told = False
+        self.deadline = deadline
+        self.update(request)
+
+    def update(self, request: JoinRequest) -> None:
+        """Take over what a join says anew: protocols and timeouts."""
+        self.protocols = request.protocols
+        self.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self.session_timeout_ms = request.session_timeout_ms
+        # In seconds, so that a heartbeat is one addition.
+        self.session_timeout = request.session_timeout_ms / 1000
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of this member waits for its answer."""
+        return self.join_waiter is not None or self.sync_waiter is not None
+
+    @property
+    def can_expire(self) -> bool:
+        """Whether the deadline counts now."""
+        return self.is_new or not self.is_waiting
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member says for `protocol`; empty if it does not support it."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
+
+    def joined(self, protocol: str | None) -> JoinedMember:
+        """The member as the leader sees it."""
+        return JoinedMember(self.member_id, self.group_instance_id, self.metadata(protocol))
+
+    def view(self, protocol: str | None) -> MemberView:
+        """The member as DescribeGroups shows it; without metadata and assignment when `protocol` is None."""
+        shown = protocol is not None
+        return MemberView(
+            self.member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            self.metadata(protocol) if shown else b"",
+            self.assignment if shown else b"",
+        )
+
+    def stored(self, group_id: str) -> StoredMember:
+        """The member as it is kept."""
+        return StoredMember(
+            group_id,
+            self.member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.protocols,
+            self.assignment,
+        )
+
+    @classmethod
+    def restored(cls, stored: StoredMember, protocol_type: str, now: float) -> Member:
+        """A member as it was kept, with a whole session ahead of it."""
+        request = JoinRequest(
+            stored.member_id,
+            protocol_type,
+            stored.protocols,
+            stored.session_timeout_ms,
+            stored.rebalance_timeout_ms,
+            stored.client_id,
+            stored.client_host,
+            stored.group_instance_id,
+        )
+        member = cls(stored.member_id, request, now + stored.session_timeout_ms / 1000)
+        member.assignment = stored.assignment
+        member.is_new = False
+        member.id_told = True
+        return member

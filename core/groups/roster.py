@@ -1,0 +1,187 @@
+"""Who is in a classic group: members, static members, pending members, the leader, what all support.
+
+The roster keeps these consistent with each other and remembers what has changed since it was last stored. It
+knows no states and no time; the rules are in `group.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from core.errors import ErrorCode
+from core.groups.member import Member
+from core.groups.messages import NO_MEMBER, JoinRequest, StoredMember
+
+
+class ProtocolCount:
+    """How many members support each protocol; one named twice by a member counts once."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, member: Member) -> None:
+        """Count the protocols of a member."""
+        for name in dict.fromkeys(name for name, _ in member.protocols):
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def remove(self, member: Member) -> None:
+        """Take the protocols of a member out again."""
+        for name in dict.fromkeys(name for name, _ in member.protocols):
+            left = self._counts[name] - 1
+            if left:
+                self._counts[name] = left
+            else:
+                del self._counts[name]
+
+    def supports_any(self, protocols: Iterable[tuple[str, bytes]], members: int) -> bool:
+        """Whether all `members` members support one of `protocols`."""
+        return any(self._counts.get(name, 0) == members for name, _ in protocols)
+
+    def elect(self, members: Iterable[Member], count: int) -> str | None:
+        """The protocol with the most votes: each member votes for the first of its list that all support.
+
+        A tie goes to the candidate that the earliest member voted for, so that the choice is repeatable.
+        None when the members have nothing in common, which `supports_any` at each join rules out.
+        """
+        votes: dict[str, int] = {}
+        for member in members:
+            for name, _ in member.protocols:
+                if self._counts[name] == count:
+                    votes[name] = votes.get(name, 0) + 1
+                    break
+        return max(votes, key=lambda name: votes[name]) if votes else None
+
+
+class Roster:
+    """The members of one group, in the order in which they came."""
+
+    __slots__ = ("_counts", "_removed", "_unsaved", "joining", "leader_id", "members", "pending", "static")
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+        # Instance id → member id, of static members.
+        self.static: dict[str, str] = {}
+        # Ids that were given out (MEMBER_ID_REQUIRED) and have not joined yet → when they are forgotten.
+        self.pending: dict[str, float] = {}
+        self.leader_id: str | None = None
+        # How many members wait for the end of the join round.
+        self.joining = 0
+        self._counts = ProtocolCount()
+        self._unsaved: dict[str, None] = {}
+        self._removed: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether the join round need not wait for anybody."""
+        return self.joining == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout(self) -> float:
+        """How long a round may take, in seconds: as long as the most patient member asks for."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0) / 1000
+
+    def validate(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """NONE if this member may speak; else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID (KIP-345)."""
+        if group_instance_id is not None:
+            holder = self.static.get(group_instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports(self, request: JoinRequest) -> bool:
+        """Whether all members support one of the protocols of a join."""
+        return self._counts.supports_any(request.protocols, len(self.members))
+
+    def elect_protocol(self) -> str | None:
+        """The protocol that the members vote for; None without members."""
+        return self._counts.elect(self.members.values(), len(self.members))
+
+    def add(self, member: Member) -> None:
+        """A member comes. The first one leads."""
+        self.pending.pop(member.member_id, None)
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static[member.group_instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self._counts.add(member)
+        self.mark(member)
+
+    def update(self, member: Member, request: JoinRequest) -> None:
+        """A member offers other protocols or timeouts."""
+        self._counts.remove(member)
+        member.update(request)
+        self._counts.add(member)
+        self.mark(member)
+
+    def remove(self, member_id: str) -> Member:
+        """A member goes. If it led, the one that came first of the others leads; those who wait first."""
+        member = self.members.pop(member_id)
+        self._counts.remove(member)
+        if member.join_waiter is not None:
+            self.joining -= 1
+        if member.group_instance_id is not None and self.static.get(member.group_instance_id) == member_id:
+            del self.static[member.group_instance_id]
+        self._forget(member)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def replace(self, old: Member, new: Member) -> None:
+        """A static member goes on under another id, and leads if it led. Nobody of `old` may wait any more."""
+        led = self.leader_id == old.member_id
+        self.remove(old.member_id)
+        self.add(new)
+        if led:
+            self.leader_id = new.member_id
+
+    def elect_joined_leader(self) -> bool:
+        """See that the leader is one who has joined this round; False if nobody has."""
+        leader = self.members.get(self.leader_id or NO_MEMBER)
+        if leader is None or leader.join_waiter is None:
+            joined = next((m for m in self.members.values() if m.join_waiter is not None), None)
+            if joined is None:
+                return False
+            self.leader_id = joined.member_id
+        return True
+
+    # --- what has to be stored -------------------------------------------------------------------------------
+
+    def mark(self, member: Member) -> None:
+        """The member has changed and must be stored with the group's next change."""
+        self._unsaved[member.member_id] = None
+
+    def mark_all(self) -> None:
+        """Nothing that was handed out is known to be stored."""
+        for member in self.members.values():
+            self.mark(member)
+
+    def take_changes(self, group_id: str) -> tuple[tuple[StoredMember, ...], tuple[str, ...]]:
+        """Members to store and member ids to remove since the last call.
+
+        A member whose first join has not been answered is held back: after a restart nobody would speak for it.
+        """
+        saved = []
+        held_back: dict[str, None] = {}
+        for member_id in self._unsaved:
+            member = self.members[member_id]
+            if member.is_new:
+                held_back[member_id] = None
+            else:
+                saved.append(member.stored(group_id))
+        removed = tuple(self._removed)
+        self._unsaved = held_back
+        self._removed = {}
+        return tuple(saved), removed
+
+    def _forget(self, member: Member) -> None:
+        self._unsaved.pop(member.member_id, None)
+        if not member.is_new:
+            self._removed[member.member_id] = None

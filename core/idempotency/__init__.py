@@ -1,0 +1,1 @@
+"""Idempotency-Key: a write that is repeated with its key is not made twice."""

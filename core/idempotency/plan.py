@@ -1,0 +1,147 @@
+"""What a write under an idempotency key is going to append, and where: decided once, before the first append.
+
+A plan is stored with its key. The same body and the same plan give the same batches, whenever they are built: the
+partitions of the records follow from the number of partitions and the turn that the plan holds, their times from
+its time, and how they are cut into batches stands in it. Each batch has a producer id of its own, so that no
+batch that is refused leaves a gap before the next, and each is the newest of its producer in its partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from core.broker.records import RecordVerbs
+from core.errors import BrokerError, ErrorCode
+from core.idempotency.producer_pool import LentProducer
+from core.records.header import HEADER, MAGIC, BatchHeader
+from core.records.record import NewRecord
+
+EPOCH = 0
+# Batches that one request may write to one partition; each borrows a producer id.
+MAX_BATCHES = 250
+
+
+class Place(NamedTuple):
+    """Where a batch is: the offset of its first record, and the time of its append, −1 with CreateTime."""
+
+    base_offset: int
+    append_time: int
+
+
+class Part(msgspec.Struct, array_like=True, frozen=True):
+    """One batch of a plan: its partition, how many records, and the numbers by which the log knows it."""
+
+    partition: int
+    count: int
+    producer_id: int
+    base_sequence: int
+
+    @property
+    def header(self) -> BatchHeader:
+        """As much of the batch's header as the log needs to know whether it has it."""
+        empty = BatchHeader(*HEADER.unpack(bytes(HEADER.size)))
+        return empty._replace(
+            magic=MAGIC,
+            last_offset_delta=self.count - 1,
+            producer_id=self.producer_id,
+            producer_epoch=EPOCH,
+            base_sequence=self.base_sequence,
+            record_count=self.count,
+        )
+
+
+class Plan(msgspec.Struct, array_like=True, frozen=True):
+    """All batches, and what decides which record is in which. `now_ms` is the time of records without one."""
+
+    topic_id: bytes
+    partitions: int
+    sticky: int
+    now_ms: int
+    parts: tuple[Part, ...]
+
+
+Places = list[Place | None]
+_encode = msgspec.msgpack.Encoder().encode
+_decode_plan = msgspec.msgpack.Decoder(Plan).decode
+_decode_places = msgspec.msgpack.Decoder(list[Place | None]).decode
+
+
+def encode(value: Plan | Places) -> bytes:
+    """A plan, or places, as they are stored."""
+    return _encode(value)
+
+
+def decode_plan(data: bytes) -> Plan:
+    """A stored plan."""
+    return _decode_plan(data)
+
+
+def decode_places(data: bytes, plan: Plan) -> Places:
+    """Stored places, one for each part; None where nothing is known."""
+    return _decode_places(data) if data else [None] * len(plan.parts)
+
+
+class Draft(NamedTuple):
+    """A plan without producers: the partition and the number of records of each batch."""
+
+    partitions: int
+    sticky: int
+    now_ms: int
+    cuts: list[tuple[int, int]]
+
+    @property
+    def producers_needed(self) -> int:
+        """As many as the partition with the most batches has."""
+        counts: dict[int, int] = {}
+        for partition, _ in self.cuts:
+            counts[partition] = counts.get(partition, 0) + 1
+        return max(counts.values())
+
+
+def draft(broker: RecordVerbs, topic: str, records: Sequence[NewRecord]) -> Draft:
+    """What writing these records comes to. Raises RECORD_LIST_TOO_LARGE, and INVALID_RECORD as `produce`."""
+    info = broker.topic(topic)
+    now, limit = broker.clock.wall_ms(), info.config.max_message_bytes
+    sticky = broker.next_in_turn(topic, info.partitions)
+    cuts: list[tuple[int, int]] = []
+    for partition, indexes in broker.by_partition(topic, info.partitions, records, sticky=sticky).items():
+        chunks = broker.batches_below(limit, records, indexes, now)
+        if len(chunks) > MAX_BATCHES:
+            raise BrokerError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"These records are {len(chunks)} batches of one partition; with an idempotency key "
+                f"{MAX_BATCHES} is the limit.",
+                limit=MAX_BATCHES,
+                unit="batches",
+            )
+        cuts += [(partition, len(chunk)) for chunk, _ in chunks]
+    return Draft(info.partitions, sticky, now, cuts)
+
+
+def make_plan(topic_id: UUID, drafted: Draft, producers: Sequence[LentProducer]) -> Plan:
+    """The plan of a draft: the n-th batch of each partition belongs to the n-th producer."""
+    turn: dict[int, int] = {}
+    parts = []
+    for partition, count in drafted.cuts:
+        number = turn.get(partition, 0)
+        turn[partition] = number + 1
+        producer = producers[number]
+        sequence = producer.sequence(topic_id, partition)
+        parts.append(Part(partition, count, producer.producer_id, sequence))
+    return Plan(topic_id.bytes, drafted.partitions, drafted.sticky, drafted.now_ms, tuple(parts))
+
+
+def indexes_of(
+    broker: RecordVerbs, topic: str, plan: Plan, records: Sequence[NewRecord]
+) -> Iterator[tuple[Part, Sequence[int]]]:
+    """Each part with the indexes of its records. The records must be those that the plan was made for."""
+    groups = broker.by_partition(topic, plan.partitions, records, sticky=plan.sticky)
+    taken: dict[int, int] = {}
+    for part in plan.parts:
+        start = taken.get(part.partition, 0)
+        taken[part.partition] = start + part.count
+        yield part, groups[part.partition][start : start + part.count]

@@ -1,0 +1,178 @@
+"""The Kafka 0.7 door: five requests, byte addresses, and no answer to a PRODUCE.
+
+A producer of 0.7 is told nothing but by its connection: whatever is wrong with what it sends closes it, with one
+line in our log, as Kafka 0.7.2 did. Readers get the error codes of 0.7. Every listener speaks one message format,
+magic 1 or 0, because a client of one does not understand the other; what it is sent may be in either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from core.broker.broker import Broker
+from core.config import Endpoint
+from core.errors import BrokerError, ErrorCode
+from core.kafka07.codec import (
+    FetchAnswer,
+    FetchPart,
+    LegacyError,
+    LegacyRequest,
+    OffsetsQuestion,
+    ProducePart,
+    RequestType,
+    decode_request,
+    encode_fetch_answer,
+    encode_multifetch_answer,
+    encode_offsets_answer,
+)
+from core.kafka07.requests import LegacyTopics
+from core.listeners.connection import Answer, RefusedError
+from core.protocol.primitives import ProtocolError
+from core.records.message_set import MessageGroup
+from core.types import FileSlice
+
+_CODES = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: LegacyError.OFFSET_OUT_OF_RANGE,
+    ErrorCode.CORRUPT_MESSAGE: LegacyError.INVALID_MESSAGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: LegacyError.WRONG_PARTITION,
+    ErrorCode.INVALID_FETCH_SIZE: LegacyError.INVALID_FETCH_SIZE,
+}
+
+
+class LegacyDoor:
+    """What all connections of one 0.7 listener share."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.endpoint = Endpoint("kafka07", "127.0.0.1", 0)
+        self.topics = LegacyTopics(broker, 1)
+
+    def bound(self, endpoint: Endpoint) -> None:
+        """See `Door.bound`."""
+        self.endpoint = endpoint
+        self.topics = LegacyTopics(self.broker, int(endpoint.option("magic")))
+
+    def session(self) -> LegacySession:
+        """See `Door.session`."""
+        return LegacySession(self)
+
+
+class LegacySession:
+    """One connection. It remembers nothing from one request to the next."""
+
+    def __init__(self, door: LegacyDoor) -> None:
+        self._topics = door.topics
+        self._fetch_limit = door.broker.config.legacy_fetch_max_bytes
+        self._counters = door.broker.counters
+        self._now = door.broker.clock.monotonic
+
+    def connected(self, peer_host: str, local_host: str) -> None:
+        """See `Session.connected`."""
+
+    def close(self) -> None:
+        """See `Session.close`."""
+
+    def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
+        """See `Session.handle`."""
+        started, received = self._now(), len(frame) + 4
+        try:
+            request = decode_request(frame)
+        except ProtocolError as error:
+            raise RefusedError(f"malformed request: {error}") from None
+        if request.offsets is not None:
+            later = self._offsets(request.offsets)
+        elif request.fetches or request.type is RequestType.MULTIFETCH:
+            later = self._fetch(request)
+        else:
+            unfinished = self._produce(request.produces)
+            if unfinished is None:
+                self._counters.legacy[request.type.name].note(self._now() - started, received)
+                return None
+            later = unfinished
+        return self._counted(request.type.name, started, received, later)
+
+    async def _counted(
+        self, name: str, started: float, received: int, later: Coroutine[Any, Any, Answer]
+    ) -> Answer:
+        answer = await later
+        sent = sum(len(piece) for piece in answer or () if not isinstance(piece, FileSlice))
+        self._counters.legacy[name].note(self._now() - started, received, sent)
+        return answer
+
+    def _code(self, error: BrokerError, request: RequestType) -> LegacyError:
+        code = _CODES.get(error.code, LegacyError.UNKNOWN)
+        self._counters.legacy_errors[request.name, code.name] += 1
+        return code
+
+    # --- produce -------------------------------------------------------------------------------------------
+
+    def _produce(self, parts: Sequence[ProducePart]) -> Coroutine[Any, Any, Answer] | None:
+        """Append every part, if all of them are whole; in place where nothing must be waited for."""
+        topics = self._topics
+        try:
+            targets = [topics.target(part.topic, part.partition) for part in parts]
+            groups = [topics.parse(part.messages) for part in parts]
+            if None in targets or None in groups:
+                copies = [part._replace(messages=memoryview(bytes(part.messages))) for part in parts]
+                return self._produce_later(copies, groups)
+            for part, target, group in zip(parts, targets, groups, strict=True):
+                assert target is not None and group is not None
+                topics.append(target, group, len(part.messages))
+        except BrokerError as error:
+            raise RefusedError(f"a produce request failed: {error.message}") from None
+        return None
+
+    async def _produce_later(
+        self, parts: Sequence[ProducePart], parsed: Sequence[list[MessageGroup] | None]
+    ) -> Answer:
+        try:
+            await self._topics.to_the_end(self._append_later(parts, parsed))
+        except BrokerError as error:
+            raise RefusedError(f"a produce request failed: {error.message}") from None
+        return None
+
+    async def _append_later(
+        self, parts: Sequence[ProducePart], parsed: Sequence[list[MessageGroup] | None]
+    ) -> None:
+        topics = self._topics
+        groups = [
+            await topics.parse_later(part.messages) if group is None else group
+            for part, group in zip(parts, parsed, strict=True)
+        ]
+        for part, group in zip(parts, groups, strict=True):
+            if not group:
+                continue
+            target = topics.target(part.topic, part.partition)
+            if target is None:
+                await topics.create(part.topic)
+                target = topics.target(part.topic, part.partition)
+            assert target is not None
+            await topics.append_later(target, group, len(part.messages))
+
+    # --- fetch and offsets ---------------------------------------------------------------------------------
+
+    async def _fetch(self, request: LegacyRequest) -> Answer:
+        if request.type is RequestType.FETCH:
+            one = await self._part(request.type, request.fetches[0], self._fetch_limit)
+            return list(encode_fetch_answer(one))
+        answers = []
+        left = self._fetch_limit
+        for part in request.fetches:
+            # Beyond the limit parts are empty, as at the end of a log: their clients come again.
+            answer = await self._part(request.type, part, left) if left else FetchAnswer(LegacyError.NONE)
+            answers.append(answer)
+            left = max(left - len(answer.messages), 0)
+        return list(encode_multifetch_answer(answers))
+
+    async def _part(self, kind: RequestType, part: FetchPart, limit: int) -> FetchAnswer:
+        try:
+            return FetchAnswer(LegacyError.NONE, await self._topics.fetch(*part, limit))
+        except BrokerError as error:
+            return FetchAnswer(self._code(error, kind))
+
+    async def _offsets(self, question: OffsetsQuestion) -> Answer:
+        try:
+            return list(encode_offsets_answer(LegacyError.NONE, await self._topics.offsets(*question)))
+        except BrokerError as error:
+            return list(encode_offsets_answer(self._code(error, RequestType.OFFSETS), ()))

@@ -1,1 +1,0 @@
-"""The Kafka 0.7 door."""

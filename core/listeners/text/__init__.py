@@ -1,1 +1,0 @@
-"""The line protocol over TCP."""

@@ -1,0 +1,211 @@
+"""core.consumers.reading: where consumers begin, sweeps, the same batch once more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import crc32c
+import pytest
+
+from core.broker.broker import Broker
+from core.clock import ManualClock
+from core.config import Config
+from core.consumers.messages import ConsumerOptions, Range, Subscription
+from core.consumers.reading import ConsumerReading, Found, size_of
+from core.consumers.state import Consumer
+from core.errors import BrokerError, ErrorCode
+from core.groups.groups import Commit
+from core.records.batch import build_batch
+from core.records.record import NewRecord, Record
+from core.types import TopicPartition as Tp
+
+P0, P1 = Tp("t", 0), Tp("t", 1)
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    opened = Broker(Config(data_dir=tmp_path), ManualClock())
+    await opened.open()
+    await opened.create_topic("t", partitions=2)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def reading(broker: Broker) -> ConsumerReading:
+    return ConsumerReading(broker, broker.groups)
+
+
+def consumer(*assigned: Tp, start: str | int = "earliest") -> Consumer:
+    made = Consumer("g", "c", "abcd", Subscription(("t",)), ConsumerOptions(start=start), 0)
+    made.assigned = assigned or (P0,)
+    return made
+
+
+async def fill(broker: Broker, count: int, partition: int = 0, size: int = 10) -> None:
+    records = [NewRecord(value=b"x" * size, timestamp=1000 * i) for i in range(count)]
+    await broker.produce("t", records, partition=partition, acks=1)
+
+
+def found(result: Found) -> dict[int, list[int]]:
+    return {address.partition: [r.offset for r in records] for address, records in result.records}
+
+
+@pytest.mark.parametrize(
+    ("start", "position"), [("earliest", 1), ("latest", 5), (3000, 3), (9_999_999, 5), ("none", None)]
+)
+async def test_without_a_commit_the_start_decides(
+    broker: Broker, reading: ConsumerReading, start: str | int, position: int | None
+) -> None:
+    await fill(broker, 5)
+    await broker.delete_records([(P0, 1)])
+    assert reading.place(consumer(start=start), P0) == position
+    await broker.groups.commit("g", [Commit("t", 0, 2)])
+    assert reading.place(consumer(start=start), P0) == 2
+    assert reading.place(consumer(start=start), Tp("t", 9)) is None
+
+
+async def test_without_a_position_and_a_start_the_reader_is_told(
+    broker: Broker, reading: ConsumerReading
+) -> None:
+    await fill(broker, 5)
+    lost = consumer(start="none")
+    assert reading.ready(lost, 1)
+    with pytest.raises(BrokerError) as refused:
+        reading.sweep(lost, 10, 1000)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (refused.value.details["topic"], refused.value.details["high_watermark"]) == ("t", 5)
+
+
+@pytest.mark.parametrize(("start", "after"), [("earliest", [3, 4]), ("latest", [3, 4]), ("none", None)])
+async def test_what_retention_has_taken_is_passed_over_unless_the_start_is_none(
+    broker: Broker, reading: ConsumerReading, start: str, after: list[int] | None
+) -> None:
+    await fill(broker, 5)
+    behind = consumer(start=start)
+    behind.move(P0, 1)
+    await broker.delete_records([(P0, 3)])
+    if after is None:
+        with pytest.raises(BrokerError):
+            reading.sweep(behind, 10, 1000)
+    else:
+        assert found(reading.sweep(behind, 10, 1000)) == {0: after}
+
+
+@pytest.mark.parametrize(("start", "position"), [("earliest", 0), ("latest", 5), (2000, 2)])
+async def test_a_position_behind_the_end_goes_where_the_start_says(
+    broker: Broker, reading: ConsumerReading, start: str | int, position: int
+) -> None:
+    await fill(broker, 5)
+    ahead = consumer(start=start)
+    ahead.move(P0, 77)
+    reading.ready(ahead, 1)
+    assert ahead.positions[P0] == position
+
+
+@pytest.mark.parametrize(("committed", "position"), [(3, 3), (9, 0)])
+async def test_a_position_behind_the_end_goes_back_to_what_is_committed_if_that_is_still_there(
+    broker: Broker, reading: ConsumerReading, committed: int, position: int
+) -> None:
+    await fill(broker, 5)
+    await broker.groups.commit("g", [Commit("t", 0, committed)])
+    ahead = consumer(start="earliest")
+    ahead.move(P0, 77)
+    reading.ready(ahead, 1)
+    assert ahead.positions[P0] == position
+
+
+async def test_what_is_no_more_at_the_end_of_a_log_is_not_outstanding(
+    broker: Broker, reading: ConsumerReading
+) -> None:
+    await fill(broker, 5)
+    one = consumer()
+    one.give([Range("t", 0, 3, 9), Range("t", 1, 0, 2)], advancing=False)
+    reading.trim(one)
+    assert list(one.outstanding.values()) == [Range("t", 0, 3, 5)]
+
+
+async def test_a_sweep_goes_round_and_a_batch_is_cut_by_count_and_by_bytes(
+    broker: Broker, reading: ConsumerReading
+) -> None:
+    for partition in (0, 1):
+        await fill(broker, 4, partition)
+    one = consumer(P0, P1)
+    assert found(reading.sweep(one, 6, 10_000)) == {0: [0, 1, 2, 3], 1: [0, 1]}
+    # Positions do not move with a sweep; the next one begins behind partition 1.
+    assert found(reading.sweep(one, 6, 10_000)) == {0: [0, 1, 2, 3], 1: [0, 1]}
+    size = size_of(Record(0, 0, 0, None, b"x" * 10))
+    swept = reading.sweep(one, 100, 2 * size)
+    assert found(swept) == {0: [0, 1]} and swept.ranges == (Range("t", 0, 0, 2),)
+    assert found(reading.sweep(one, 100, 2 * size + 1)) == {1: [0, 1]}
+    assert found(reading.sweep(one, 100, 1)) == {0: [0]}
+
+
+async def test_paused_partitions_are_left_out(broker: Broker, reading: ConsumerReading) -> None:
+    for partition in (0, 1):
+        await fill(broker, 1, partition)
+    one = consumer(P0, P1)
+    one.paused = {P0}
+    assert found(reading.sweep(one, 9, 1000)) == {1: [0]}
+    one.paused_all = True
+    assert not reading.ready(one, 1) and found(reading.sweep(one, 9, 1000)) == {}
+
+
+async def test_ready_counts_bytes_over_all_partitions(broker: Broker, reading: ConsumerReading) -> None:
+    one = consumer(P0, P1)
+    assert not reading.ready(one, 1)
+    for partition in (0, 1):
+        await fill(broker, 1, partition, size=500)
+    assert reading.ready(one, 1) and reading.ready(one, 1000) and not reading.ready(one, 2000)
+
+
+async def test_a_damaged_batch_is_told_when_nothing_else_can_be_read(
+    broker: Broker, reading: ConsumerReading
+) -> None:
+    batch = build_batch([NewRecord(value=b"x" * 50)], now_ms=0)
+    batch[61:70] = b"\xff" * 9
+    batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    broker.append(P0, memoryview(batch))
+    await fill(broker, 1, 0)
+    await fill(broker, 1, 1)
+    one = consumer(P0, P1)
+    assert found(reading.sweep(one, 9, 1000)) == {1: [0]}
+    one.move(P1, 1)
+    with pytest.raises(BrokerError) as refused:
+        reading.sweep(one, 9, 1000)
+    details = refused.value.details
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert (details["topic"], details["partition"], details["next_offset"]) == ("t", 0, 1)
+    one.move(P0, 1)
+    assert found(reading.sweep(one, 9, 1000)) == {0: [1]}
+
+
+async def test_again_gives_the_same_records_over_many_reads_less_what_is_gone(
+    broker: Broker, reading: ConsumerReading
+) -> None:
+    for _ in range(5):
+        await fill(broker, 4)
+    one = consumer(P0, P1)
+    one.give([Range("t", 0, 2, 18), Range("t", 1, 0, 5)], advancing=False)
+    again = [(address, [r.offset for r in records]) for address, records in reading.again(one)]
+    assert again == [(P0, list(range(2, 18)))]
+    await broker.delete_records([(P0, 10)])
+    assert [r.offset for _, records in reading.again(one) for r in records] == list(range(10, 18))
+    await broker.delete_topic("t")
+    assert reading.again(one) == []
+
+
+async def test_offsets_without_records_are_passed_over(broker: Broker, reading: ConsumerReading) -> None:
+    await broker.create_topic("c", configs={"cleanup.policy": "compact"})
+    one = consumer(Tp("c", 0))
+    one.move(Tp("c", 0), 0)
+    log = broker.log(Tp("c", 0))
+    batch = build_batch([NewRecord(key=b"k", value=b"v")], now_ms=0)
+    batch[21:23] = (0b11_0000).to_bytes(2, "big")  # transactional and control
+    batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    from core.records.batch import read_header
+
+    log.append(memoryview(batch), [read_header(bytes(batch))], leader_epoch=0)
+    assert reading.ready(one, 1) and found(reading.sweep(one, 9, 1000)) == {}
+    assert one.positions[Tp("c", 0)] == 1 and not reading.ready(one, 1)
