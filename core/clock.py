@@ -6,6 +6,7 @@ a `Clock`, so that a test can hand in a `ManualClock` and run hours in microseco
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 import uuid
@@ -65,3 +66,23 @@ class ManualClock(Clock):
     def jump_wall(self, seconds: float) -> None:
         """Step the wall clock only; deadlines must not notice."""
         self._wall_ms += seconds * 1000
+
+
+# Seconds of a slice: other requests wait for so long.
+SLICE_SECONDS = 0.003
+
+
+class TimeSlice:
+    """Long work on the event loop, cut into slices between which other tasks get a turn."""
+
+    __slots__ = ("_end", "_now")
+
+    def __init__(self, clock: Clock) -> None:
+        self._now = clock.monotonic
+        self._end = self._now() + SLICE_SECONDS
+
+    async def give_way(self) -> None:
+        """Let other tasks run if this slice is over. Call it between two pieces of work."""
+        if self._now() >= self._end:
+            await asyncio.sleep(0)
+            self._end = self._now() + SLICE_SECONDS

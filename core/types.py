@@ -93,3 +93,14 @@ class ApiSupport(NamedTuple):
     api_name: str
     versions: tuple[int, ...]
     deprecated_versions: tuple[int, ...]
+
+
+class ProducerState(NamedTuple):
+    """An idempotent producer, as DescribeProducers shows it. Offsets and numbers are −1 if there is none."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int

@@ -25,7 +25,7 @@ class ClientWatch:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             self.gone = True
-            self._broker.wake(self)
+            self._broker.changes.wake(self)
 
     def close(self) -> None:
         """Stop watching."""

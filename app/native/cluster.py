@@ -51,10 +51,10 @@ async def get_overview(gateway: GatewayDep, broker: BrokerDep) -> Overview:
 @router.get("/cluster", operation_id="getCluster")
 async def get_cluster(request: Request, gateway: GatewayDep, broker: BrokerDep) -> Cluster:
     """The cluster's id, its brokers, how much it holds."""
-    topics = broker.topics(include_internal=True)
+    topics = broker.topics.list(include_internal=True)
     return Cluster(
         cluster_id=broker.cluster_id,
-        controller_id=broker.metadata_leader,
+        controller_id=broker.roles.metadata_leader,
         brokers=_brokers(gateway, broker, request),
         topics=len(topics),
         partitions=sum(topic.partitions for topic in topics),
@@ -95,7 +95,7 @@ def _brokers(gateway: Gateway, broker: Broker, request: Request) -> list[BrokerD
             kafka=str(endpoint).partition("://")[2],
             listeners=[str(endpoint)],
         )
-        for peer, endpoint in broker.peers()
+        for peer, endpoint in broker.roles.peers()
     ]
     return sorted([_this_broker(gateway, request), *peers], key=lambda one: one.broker_id)
 

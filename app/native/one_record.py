@@ -82,7 +82,7 @@ class OneRecord:
     def _find(self, address: TopicPartition, offset: int) -> Record:
         """The record at an offset. Raises Problem: 404 not yet, 410 no more."""
         try:
-            result = self._broker().read_now(address, offset, max_bytes=1, max_records=1)
+            result = self._broker().records.read_now(address, offset, max_bytes=1, max_records=1)
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise

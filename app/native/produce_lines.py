@@ -71,7 +71,7 @@ class ProduceLines:
             raise BrokerError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{limit} streams are open already.", limit=limit
             )
-        await self._broker().topic_or_create(topic)
+        await self._broker().topics.get_or_create(topic)
         stream = _Lines(self, request, topic, acks)
         if b"expect" in request.headers:
             # Once the answer has begun, it is too late for "100 Continue"; reading sends it.
@@ -155,10 +155,10 @@ class _Lines:
             self._receiving = asyncio.ensure_future(self._request.receive())
         waiting = self._receiving
         if not waiting.done():
-            waiting.add_done_callback(lambda _: self._broker.wake(self))
+            waiting.add_done_callback(lambda _: self._broker.changes.wake(self))
             # No partition is waited for: only the piece, the drain, or a client that has fallen asleep.
             seconds = self._config.idle_timeout_ms / 1000
-            await self._broker.wait_for_topic(self._topic, (), seconds, self)
+            await self._broker.changes.wait_for(self._topic, (), seconds, self)
         if not waiting.done():
             if not self._broker.ready:
                 return None
@@ -198,7 +198,9 @@ class _Lines:
         """Append the records among the items; the answers to all, in order."""
         records = [item for item in items if isinstance(item, NewRecord)]
         try:
-            results = await self._broker.produce(self._topic, records, acks=self._acks) if records else []
+            results = (
+                await self._broker.records.produce(self._topic, records, acks=self._acks) if records else []
+            )
             written = iter([written_record(result) for result in results])
         except BrokerError as error:
             # The whole group is refused, say because the topic has gone.

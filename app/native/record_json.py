@@ -11,9 +11,9 @@ from msgspec import UNSET
 from app.errors import STATUS_OF
 from app.formats import Reader
 from app.native.record_schemas import HeaderRead, RecordError, RecordPage, RecordRead, RecordWritten
-from core.broker.records import ProduceResult, ReadResult
 from core.records.record import LOG_APPEND_TIME, NO_TIMESTAMP, Record
 from core.types import TopicPartition
+from core.vocabulary.records import ProduceResult, ReadResult
 
 _encode = msgspec.json.Encoder().encode
 # The first and last second that a datetime can hold.

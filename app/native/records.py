@@ -25,11 +25,11 @@ from app.native.produce_lines import ProduceLines, wants_lines
 from app.native.record_json import iso_time, record_page, written_record
 from app.native.record_schemas import RecordsWritten
 from core.broker.broker import Broker
-from core.broker.records import ProduceResult, ReadResult
 from core.config import Config
 from core.errors import BrokerError
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.records import ProduceResult, ReadResult
 
 MAX_OFFSET = 2**63 - 1
 MAX_PARTITION = 2**31 - 1
@@ -83,7 +83,7 @@ class RecordRoutes:
             records = [self._raw_record(request, query, body)]
         if IDEMPOTENCY_KEY in request.headers:
             return await self._keyed.produce(request, topic, records, acks, body)
-        results = await self._broker().produce(topic, records, acks=acks)
+        results = await self._broker().records.produce(topic, records, acks=acks)
         return _written(topic, results)
 
     def _raw_record(self, request: Request, query: Mapping[str, str], body: bytes) -> NewRecord:
@@ -144,12 +144,14 @@ class RecordRoutes:
         if "timestamp" in query:
             if "offset" in query:
                 raise invalid_parameter("timestamp", "Give an offset or a timestamp, not both.")
-            found = broker.offset_for_time(address, parse_moment("timestamp", query["timestamp"])).offset
-            return found if found >= 0 else broker.partition(address).offsets.high_watermark
+            found = broker.partitions.offset_for_time(
+                address, parse_moment("timestamp", query["timestamp"])
+            ).offset
+            return found if found >= 0 else broker.partitions.info(address).offsets.high_watermark
         if text == "earliest":
-            return broker.partition(address).offsets.log_start_offset
+            return broker.partitions.info(address).offsets.log_start_offset
         if text == "latest":
-            return broker.partition(address).offsets.high_watermark
+            return broker.partitions.info(address).offsets.high_watermark
         if text[:1].isalpha():
             raise invalid_parameter(
                 "offset", f"offset must be a number, earliest or latest, not {text[:40]!r}."
@@ -169,13 +171,13 @@ class RecordRoutes:
         """What is there; where nothing is, what comes within `wait_ms`, or until the client goes."""
         broker = self._broker()
         try:
-            result = await broker.read(address, offset, max_bytes=max_bytes, max_records=limit)
+            result = await broker.records.read(address, offset, max_bytes=max_bytes, max_records=limit)
             if result.records or not wait_ms:
                 return result
             check_share(request.scope)
             return await while_connected(
                 request,
-                broker.read(address, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms),
+                broker.records.read(address, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms),
             )
         except BrokerError as error:
             raise from_broker(error, offset=offset) from None

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field, StrictBool
 from app.dependencies import BrokerDep
 from app.native.schemas import Shape
 from app.native.topics import TopicName
-from core.broker.state import PartitionInfo
 from core.types import TopicPartition
+from core.vocabulary.partition import PartitionInfo
 
 router = APIRouter(tags=["cluster"])
 
@@ -83,7 +83,7 @@ async def get_partition_role(
     broker: BrokerDep, topic: TopicName, partition: PartitionNumber
 ) -> PartitionRole:
     """Who leads the partition, who copies it, and what is committed."""
-    return _shown(broker.partition(TopicPartition(topic, partition)))
+    return _shown(broker.partitions.info(TopicPartition(topic, partition)))
 
 
 @router.post("/topics/{topic}/partitions/{partition}:role", operation_id="setPartitionRole")
@@ -92,16 +92,16 @@ async def set_partition_role(
 ) -> PartitionRole:
     """Let this broker lead the partition, or stop leading it."""
     address = TopicPartition(topic, partition)
-    return _shown(await broker.set_partition_role(address, wanted.role, unclean=wanted.unclean))
+    return _shown(await broker.roles.set(address, wanted.role, unclean=wanted.unclean))
 
 
 @router.post("/cluster:lead", operation_id="leadEverything")
 async def lead_everything(broker: BrokerDep, wanted: LeadWanted) -> Led:
     """Let this broker lead all that it holds a copy of, metadata included."""
-    done = await broker.lead_everything(unclean=wanted.unclean)
+    done = await broker.roles.lead_everything(unclean=wanted.unclean)
     refused = [
         RoleRefused(topic=tp.topic, partition=tp.partition, detail=error.message)
         for tp, error in sorted(done.items())
         if error is not None
     ]
-    return Led(leads=sum(copy.replica.leads for copy in broker.replicas), refused=refused)
+    return Led(leads=broker.roles.leads(), refused=refused)

@@ -33,9 +33,9 @@ from app.native.schemas import (
     Truncation,
 )
 from core.broker.broker import Broker
-from core.broker.state import TopicInfo
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
+from core.vocabulary.topic import TopicInfo
 
 router = APIRouter(prefix="/topics", tags=["topics"])
 
@@ -80,7 +80,7 @@ async def list_topics(
         raise invalid_parameter(
             "page_size", f"page_size must be from 1 to {config.http_max_page_size}, not {size}."
         )
-    topics = broker.topics(prefix, include_internal)
+    topics = broker.topics.list(prefix, include_internal)
     if page_token is not None:
         after = read_page_token(page_token)
         topics = [topic for topic in topics if topic.name > after]
@@ -118,7 +118,7 @@ async def create_topic(
         info = _find(broker, topic)
         if info is None:
             try:
-                info = await broker.create_topic(
+                info = await broker.topics.create(
                     topic,
                     partitions=wanted.partitions,
                     replication_factor=-1 if wanted.replication_factor is None else wanted.replication_factor,
@@ -144,7 +144,7 @@ async def create_topic(
 @router.get("/{topic}", operation_id="getTopic")
 async def get_topic(broker: BrokerDep, response: Response, topic: TopicName) -> TopicDetail:
     """A topic with the bounds and size of each partition and all settings. The ETag names its version."""
-    return _detail(broker, broker.topic(topic), response)
+    return _detail(broker, broker.topics.get(topic), response)
 
 
 @router.patch("/{topic}", operation_id="changeTopic")
@@ -160,20 +160,20 @@ async def change_topic(
     """Grow a topic, or change its settings: a merge patch, all of it or nothing."""
     configs = _texts(change.configs or {})
     async with gateway.topic_changes:
-        info = broker.topic(topic)
+        info = broker.topics.get(topic)
         _check_match(info, if_match)
         grow = change.partitions is not None and change.partitions != info.partitions
         # Everything is checked before anything is done.
-        changed = await broker.alter_configs(topic, configs, validate_only=True)
+        changed = await broker.topics.alter_configs(topic, configs, validate_only=True)
         if grow:
-            await broker.create_partitions(topic, change.partitions or 0, validate_only=True)
+            await broker.topics.create_partitions(topic, change.partitions or 0, validate_only=True)
         if validate_only:
             return _planned(changed, change.partitions)
         if configs:
-            await broker.alter_configs(topic, configs)
+            await broker.topics.alter_configs(topic, configs)
         if grow:
-            await broker.create_partitions(topic, change.partitions or 0)
-        return _detail(broker, broker.topic(topic), response)
+            await broker.topics.create_partitions(topic, change.partitions or 0)
+        return _detail(broker, broker.topics.get(topic), response)
 
 
 @router.delete("/{topic}", operation_id="deleteTopic", status_code=204)
@@ -182,8 +182,8 @@ async def delete_topic(
 ) -> None:
     """Delete a topic with all its records."""
     async with gateway.topic_changes:
-        _check_match(broker.topic(topic), if_match)
-        await broker.delete_topic(topic)
+        _check_match(broker.topics.get(topic), if_match)
+        await broker.topics.delete(topic)
 
 
 @router.post("/{topic}:truncate", operation_id="truncateTopic")
@@ -194,11 +194,11 @@ async def truncate_topic(
     dry_run: Annotated[bool, Query(description="Say what would be deleted, and delete nothing.")] = False,
 ) -> Truncated:
     """Delete the records below an offset, for good. Everything is checked before anything is deleted."""
-    broker.topic(topic)
+    broker.topics.get(topic)
     dry = dry_run or truncation.dry_run
     targets = {}
     for index, one in enumerate(truncation.partitions):
-        bounds = broker.partition(TopicPartition(topic, one.partition)).offsets
+        bounds = broker.partitions.info(TopicPartition(topic, one.partition)).offsets
         before = bounds.high_watermark if one.before_offset is None else one.before_offset
         pointer = f"#/partitions/{index}"
         if one.partition in targets:
@@ -220,7 +220,7 @@ async def truncate_topic(
     ]
     if not dry:
         asked = [(TopicPartition(topic, partition), before) for partition, (_, before) in targets.items()]
-        starts = await broker.delete_records(asked)
+        starts = await broker.partitions.delete_records(asked)
     done = []
     for (partition, (bounds, _)), start in zip(targets.items(), starts, strict=True):
         if isinstance(start, BrokerError):
@@ -251,13 +251,13 @@ async def get_topic_offsets(
     ] = "latest",
 ) -> TopicOffsets:
     """The offset at one moment, for all partitions: of the first record that is not older."""
-    info = broker.topic(topic)
+    info = broker.topics.get(topic)
     moment = _NAMED_TIMES.get(at)
     if moment is None:
         moment = parse_moment("at", at)
     partitions = []
     for partition in range(info.partitions):
-        found = broker.offset_for_time(TopicPartition(topic, partition), moment)
+        found = broker.partitions.offset_for_time(TopicPartition(topic, partition), moment)
         partitions.append(
             PartitionOffset(
                 partition=partition,
@@ -274,7 +274,7 @@ async def get_topic_offsets(
 
 def _find(broker: Broker, name: str) -> TopicInfo | None:
     try:
-        return broker.topic(name)
+        return broker.topics.get(name)
     except BrokerError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
@@ -301,7 +301,7 @@ def _detail(broker: Broker, info: TopicInfo, response: Response) -> TopicDetail:
     response.headers["etag"] = _etag(info)
     partitions = []
     for partition in range(info.partitions):
-        found = broker.partition(TopicPartition(info.name, partition))
+        found = broker.partitions.info(TopicPartition(info.name, partition))
         partitions.append(
             PartitionDetail(
                 partition=partition,
@@ -317,7 +317,7 @@ def _detail(broker: Broker, info: TopicInfo, response: Response) -> TopicDetail:
             type=one.type,
             doc=one.doc,
         )
-        for one in broker.describe_configs(info.name)
+        for one in broker.topics.describe_configs(info.name)
     }
     return TopicDetail(**_summary_members(info), partition_details=partitions, effective_configs=configs)
 

@@ -218,7 +218,7 @@ class ConsumerRoutes:
         if subscription.pattern is None:
             return json_answer(request, Topics(list(subscription.topics)))
         pattern = compile_pattern(subscription.pattern, self._instances.config.max_pattern_bytes)
-        topics = (topic.name for topic in self._instances.broker().topics())
+        topics = (topic.name for topic in self._instances.broker().topics.list())
         return json_answer(request, Topics([name for name in topics if matches(pattern, name)]))
 
     async def unsubscribe(self, request: Request, segments: list[str]) -> Answer:

@@ -135,7 +135,7 @@ class OffsetRoutes:
 
     def _within(self, seek: Seek, reset: int | str) -> Seek:
         address = TopicPartition(seek.topic, seek.partition)
-        start, high_watermark, _ = self._instances.broker().partition(address).offsets
+        start, high_watermark, _ = self._instances.broker().partitions.info(address).offsets
         if isinstance(seek.to, str) or seek.time_ms is not None or start <= seek.to <= high_watermark:
             return seek
         return seek._replace(to=reset)

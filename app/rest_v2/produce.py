@@ -37,11 +37,11 @@ from app.rest_v2.media import FORMATS, accept_of, embedded_format
 from app.rest_v2.schemas import PartitionOffset, ProduceRequest, ProduceResponse, ProxyHeader
 from app.rest_v2.topics import partition_number
 from core.broker.broker import Broker
-from core.broker.records import ProduceResult
 from core.config import Config
 from core.errors import ErrorCode
 from core.records.record import Headers, NewRecord
 from core.types import TopicPartition
+from core.vocabulary.records import ProduceResult
 
 _decoder = decoder_of(ProduceRequest)
 _encode = msgspec.json.Encoder().encode
@@ -65,7 +65,7 @@ class ProduceRoutes:
     async def to_topic(self, request: Request, segments: list[str]) -> Answer:
         """POST /topics/{topic}."""
         media_type, records = await self._read(request, segments[1])
-        return self._answer(await self._broker().produce(segments[1], records), media_type)
+        return self._answer(await self._broker().records.produce(segments[1], records), media_type)
 
     async def to_partition(self, request: Request, segments: list[str]) -> Answer:
         """POST /topics/{topic}/partitions/{partition}."""
@@ -74,9 +74,11 @@ class ProduceRoutes:
         if any(r.partition is not None and r.partition != partition for r in records):
             raise unprocessable("A record names another partition than the path.")
         broker = self._broker()
-        await broker.topic_or_create(segments[1])
-        broker.partition(TopicPartition(segments[1], partition))
-        return self._answer(await broker.produce(segments[1], records, partition=partition), media_type)
+        await broker.topics.get_or_create(segments[1])
+        broker.partitions.info(TopicPartition(segments[1], partition))
+        return self._answer(
+            await broker.records.produce(segments[1], records, partition=partition), media_type
+        )
 
     # --- the body ------------------------------------------------------------------------------------------
 
@@ -106,9 +108,9 @@ class ProduceRoutes:
     def _require(self, topic: str, partition: int | None) -> None:
         """Raise UNKNOWN_TOPIC_OR_PARTITION unless the topic, and the partition if one is given, exists."""
         if partition is None:
-            self._broker().topic(topic)
+            self._broker().topics.get(topic)
         else:
-            self._broker().partition(TopicPartition(topic, partition))
+            self._broker().partitions.info(TopicPartition(topic, partition))
 
     def _media_types(self, request: Request) -> tuple[bytes, str]:
         """The media type to answer with, and the embedded format of the records. Raises Problem (406, 415)."""

@@ -147,7 +147,7 @@ class PartitionReadRoutes:
         address = TopicPartition(segments[1], partition_number(segments[3]))
         broker = self._broker()
         # An unknown topic is told before what is wrong with the media type.
-        start = broker.partition(address).offsets.log_start_offset
+        start = broker.partitions.info(address).offsets.log_start_offset
         accept = accept_of(request.headers.get(b"accept", b""))
         format_name = accept.format(self._dialect.json_format)
         query = query_of(request)
@@ -156,14 +156,14 @@ class PartitionReadRoutes:
         wait_ms = number_in(query, "timeout", 0, config.max_wait_ms)
         offset = _offset(query.get("offset", ""), start)
         try:
-            result = await broker.read(
+            result = await broker.records.read(
                 address, offset, max_bytes=max_bytes, max_records=config.http_max_limit
             )
             if not result.records and wait_ms:
                 check_share(request.scope)
                 result = await while_connected(
                     request,
-                    broker.read(
+                    broker.records.read(
                         address,
                         offset,
                         max_bytes=max_bytes,

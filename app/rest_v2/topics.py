@@ -19,9 +19,9 @@ from app.rest_v2.schemas import (
     TopicMetadata,
 )
 from app.version import VERSION
-from core.broker.state import PartitionInfo
 from core.errors import BrokerError
 from core.types import TopicPartition
+from core.vocabulary.partition import PartitionInfo
 
 _encode = msgspec.json.Encoder().encode
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
@@ -58,21 +58,21 @@ class TopicRoutes:
 
     async def topics(self, request: Request, segments: list[str]) -> Answer:
         """GET /topics: the names."""
-        return json_answer(request, [topic.name for topic in self._gateway.broker.topics()])
+        return json_answer(request, [topic.name for topic in self._gateway.broker.topics.list()])
 
     async def topic(self, request: Request, segments: list[str]) -> Answer:
         """GET /topics/{topic}."""
         broker = self._gateway.broker
         try:
-            info = broker.topic(segments[1])
+            info = broker.topics.get(segments[1])
         except BrokerError:
             raise topic_not_found(segments[1], INSTANCE_NOT_FOUND) from None
-        configs = {one.name: one.value or "" for one in broker.effective_configs(info)}
+        configs = {one.name: one.value or "" for one in broker.topics.effective_configs(info)}
         return json_answer(request, TopicMetadata(info.name, configs, self._partitions(info.partitions)))
 
     async def partitions(self, request: Request, segments: list[str]) -> Answer:
         """GET /topics/{topic}/partitions."""
-        return json_answer(request, self._partitions(self._gateway.broker.topic(segments[1]).partitions))
+        return json_answer(request, self._partitions(self._gateway.broker.topics.get(segments[1]).partitions))
 
     async def partition(self, request: Request, segments: list[str]) -> Answer:
         """GET /topics/{topic}/partitions/{partition}."""
@@ -86,7 +86,7 @@ class TopicRoutes:
 
     def _existing(self, segments: list[str]) -> PartitionInfo:
         address = TopicPartition(segments[1], partition_number(segments[3]))
-        return self._gateway.broker.partition(address)
+        return self._gateway.broker.partitions.info(address)
 
     def _partitions(self, count: int) -> list[PartitionMetadata]:
         return [self._partition(number) for number in range(count)]

@@ -15,19 +15,19 @@ cluster every broker has them. None of the settings is a secret, so none is sens
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from core.broker.fixed_configs import FIXED, WHOLE_UNITS
+from core.broker.topic_table import TopicTable
 from core.config import Config, Endpoint
 from core.errors import BrokerError, ErrorCode
+from core.log.manager import LogManager
 from core.metadata.broker_configs import put_broker_configs
-from core.metadata.store import CARRY_OVER
-from core.topic_config import DEFINITIONS, Definition, described, parse_topic_config
-
-if TYPE_CHECKING:
-    from core.broker.state import BrokerState
+from core.metadata.store import CARRY_OVER, Store
+from core.replication.controller import Controller
+from core.topic_config import DEFINITIONS, LONG_MAX, Definition, TopicConfig, described, parse_topic_config
+from core.vocabulary.topic import ConfigEntry, Synonym, TopicInfo
 
 log = logging.getLogger(__name__)
 
@@ -53,36 +53,145 @@ DYNAMIC: dict[str, Definition] = {
 """The settings of the broker that can be changed at run time, by name."""
 
 
-class Synonym(NamedTuple):
-    """A value that a setting has at one level, under the name that it has there."""
+# Times that Kafka has in milliseconds without a default, and in another setting with one: its name and default.
+WHOLE_UNITS: dict[str, tuple[str, str]] = {
+    "log.retention.ms": ("log.retention.hours", "168"),
+    "log.roll.ms": ("log.roll.hours", "168"),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours", "0"),
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", str(LONG_MAX)),
+}
+
+
+class Fixed(NamedTuple):
+    """One setting: its name, type, meaning, and its value as text. `given`: it always comes from the start."""
 
     name: str
-    value: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One setting of a topic or of the broker as it is in force.
-
-    `source` is "topic" or one of the levels. `synonyms` are all values that it has, the one in force first.
-    """
-
-    name: str
-    value: str | None
-    source: str
     type: str
     doc: str
-    synonyms: tuple[Synonym, ...] = ()
-    read_only: bool = False
+    value: Callable[[Config], str]
+    given: bool = False
+
+
+FIXED: tuple[Fixed, ...] = (
+    Fixed("advertised.listeners", "STRING", "The address that clients are told.", lambda c: "", given=True),
+    Fixed(
+        "auto.create.topics.enable", "BOOLEAN", "Whether a topic is created when a client asks for it.",
+        lambda c: str(c.auto_create_topics).lower(),
+    ),
+    Fixed("broker.id", "INT", "The number of this broker.", lambda c: str(c.broker_id), given=True),
+    Fixed(
+        "connections.max.idle.ms", "LONG", "How long a connection may be silent.",
+        lambda c: str(c.idle_timeout_ms),
+    ),
+    Fixed(
+        "default.replication.factor", "INT", "Replicas of a topic whose creator names no number.",
+        lambda c: str(c.default_replication_factor),
+    ),
+    Fixed("delete.topic.enable", "BOOLEAN", "Whether topics can be deleted.", lambda c: "true"),
+    Fixed("fetch.max.bytes", "INT", "Record bytes in one answer at most.", lambda c: str(c.fetch_max_bytes)),
+    Fixed(
+        "group.initial.rebalance.delay.ms", "INT", "How long an empty group waits for more members.",
+        lambda c: str(c.group_initial_rebalance_delay_ms),
+    ),
+    Fixed(
+        "group.max.session.timeout.ms", "INT", "The longest session timeout.",
+        lambda c: str(c.group_max_session_timeout_ms),
+    ),
+    Fixed("group.max.size", "INT", "Members of one group at most.", lambda c: str(c.group_max_size)),
+    Fixed(
+        "group.min.session.timeout.ms", "INT", "The shortest session timeout.",
+        lambda c: str(c.group_min_session_timeout_ms),
+    ),
+    Fixed(
+        "listener.security.protocol.map", "STRING", "The security protocol of each listener name.",
+        lambda c: "PLAINTEXT:PLAINTEXT",
+    ),
+    Fixed("listeners", "STRING", "The addresses of the Kafka listeners.", lambda c: "", given=True),
+    Fixed(
+        "log.cleaner.backoff.ms", "LONG", "How often logs are looked at for compaction.",
+        lambda c: str(c.compaction_interval_ms),
+    ),
+    Fixed("log.cleaner.enable", "BOOLEAN", "Whether logs are compacted.", lambda c: "true"),
+    Fixed("log.dirs", "STRING", "The data directory.", lambda c: str(c.data_dir.absolute()), given=True),
+    Fixed(
+        "log.flush.offset.checkpoint.interval.ms", "INT", "How often recovery points are written.",
+        lambda c: str(c.checkpoint_interval_ms),
+    ),
+    Fixed(
+        "log.retention.check.interval.ms", "LONG", "How often logs are looked at for retention.",
+        lambda c: str(c.retention_check_interval_ms),
+    ),
+    Fixed("log.retention.hours", "INT", "The default of retention.ms, in hours.", lambda c: "168"),
+    Fixed("log.roll.hours", "INT", "The default of segment.ms, in hours.", lambda c: "168"),
+    Fixed(
+        "max.connections", "INT", "Connections of one listener at most.", lambda c: str(c.max_connections)
+    ),
+    Fixed(
+        "max.incremental.fetch.session.cache.slots", "INT", "Fetch sessions at most.",
+        lambda c: str(c.max_fetch_sessions),
+    ),
+    Fixed("node.id", "INT", "The number of this broker.", lambda c: str(c.broker_id), given=True),
+    Fixed(
+        "num.partitions", "INT", "Partitions of a topic whose creator names no number.",
+        lambda c: str(c.default_partitions),
+    ),
+    Fixed(
+        "offset.metadata.max.bytes", "INT", "Metadata of one committed offset at most.",
+        lambda c: str(c.offset_metadata_max_bytes),
+    ),
+    Fixed(
+        "offsets.retention.check.interval.ms", "LONG", "How often committed offsets are looked at.",
+        lambda c: str(c.offsets_retention_check_interval_ms),
+    ),
+    Fixed(
+        "offsets.retention.minutes", "INT", "How long the offsets of an empty group are kept.",
+        lambda c: str(c.offsets_retention_ms // 60_000),
+    ),
+    Fixed("process.roles", "LIST", "What this process does.", lambda c: "broker,controller", given=True),
+    Fixed(
+        "replica.fetch.backoff.ms", "INT", "How long a follower waits after an error.",
+        lambda c: str(c.replica_retry_ms),
+    ),
+    Fixed(
+        "replica.fetch.max.bytes", "INT", "Record bytes of one partition in a follower's fetch.",
+        lambda c: str(c.replica_fetch_partition_max_bytes),
+    ),
+    Fixed(
+        "replica.fetch.response.max.bytes", "INT", "Record bytes in a follower's fetch.",
+        lambda c: str(c.replica_fetch_max_bytes),
+    ),
+    Fixed(
+        "replica.fetch.wait.max.ms", "INT", "How long a follower's fetch waits.",
+        lambda c: str(c.replica_fetch_wait_ms),
+    ),
+    Fixed(
+        "replica.lag.time.max.ms", "LONG", "After how long a follower that lags leaves the in-sync set.",
+        lambda c: str(c.replica_lag_time_max_ms),
+    ),
+    Fixed(
+        "socket.request.max.bytes", "INT", "The largest request.", lambda c: str(c.max_frame_bytes)
+    ),
+)  # fmt: skip
+"""The settings that need a restart: DescribeConfigs shows them as read-only. A name that is not here has none."""
 
 
 class BrokerConfigs:
-    """The settings of this broker. Touched on the event loop only."""
+    """The settings of this broker, as `broker.broker_configs`. Touched on the event loop only."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self._static = _static_values(state.config)
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        logs: LogManager,
+        topics: TopicTable,
+        controller: Controller,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._logs = logs
+        self._topics = topics
+        self._controller = controller
+        self._static = _static_values(config)
         # By broker, `CLUSTER` being all of them: the values that were set at run time.
         self._dynamic: dict[str, dict[str, str]] = {}
         self.topic_defaults: dict[str, str] = {}
@@ -104,9 +213,20 @@ class BrokerConfigs:
         """Return all settings of a topic that sets `overrides` itself, by name."""
         return [self._entry(one, overrides.get(one.name)) for one in described(overrides)]
 
+    def topic_config(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """Return the settings of a stored topic with the broker's defaults.
+
+        If the defaults of today contradict what the topic has set itself, the topic's settings hold alone.
+        """
+        try:
+            return parse_topic_config(overrides, self.topic_defaults)
+        except BrokerError as error:
+            log.warning("topic %s: the broker's defaults do not hold for it: %s", name, error.message)
+            return parse_topic_config(overrides)
+
     def of_broker(self, endpoints: Sequence[Endpoint], advertised: Endpoint) -> list[ConfigEntry]:
         """Return all settings of this broker, by name. `endpoints` are those of its Kafka listeners."""
-        config = self._state.config
+        config = self._config
         addresses = {
             "listeners": ",".join(f"PLAINTEXT://{_address(one)}" for one in endpoints),
             "advertised.listeners": f"PLAINTEXT://{_address(advertised)}",
@@ -134,7 +254,7 @@ class BrokerConfigs:
     def _chain(self, one: Definition) -> list[Synonym]:
         """The values of a setting at the levels above the default, the one in force first."""
         name = one.broker or one.name
-        own = str(self._state.config.broker_id)
+        own = str(self._config.broker_id)
         levels = (
             ("dynamic_broker", self._dynamic.get(own, {})),
             ("dynamic_default", self._dynamic.get(CLUSTER, {})),
@@ -184,8 +304,7 @@ class BrokerConfigs:
         Raises INVALID_REQUEST for a broker or a setting that there is not, or that needs a restart, and for a value
         out of bounds; NOT_CONTROLLER.
         """
-        state = self._state
-        state.require_metadata()
+        self._controller.require()
         self._check_broker(broker)
         fixed = sorted(name for name, value in changes.items() if value is not None and name not in DYNAMIC)
         if fixed:
@@ -203,13 +322,13 @@ class BrokerConfigs:
                     values[name] = value
             defaults = self._defaults(changed)
             parse_topic_config({}, defaults)
-            for overrides in {tuple(topic.overrides.items()) for topic in state.topics_of_all()}:
+            for overrides in {tuple(topic.overrides.items()) for topic in self._topics.all()}:
                 parse_topic_config(dict(overrides), defaults)
         except BrokerError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, error.message) from None
         if validate_only or values == self._dynamic.get(broker, {}):
             return
-        await state.store.submit([put_broker_configs(broker, changes), CARRY_OVER])
+        await self._store.submit([put_broker_configs(broker, changes), CARRY_OVER])
         # What others have changed meanwhile stays.
         latest = {name: dict(held) for name, held in self._dynamic.items()}
         held = latest.setdefault(broker, {})
@@ -219,7 +338,7 @@ class BrokerConfigs:
         self._take(latest)
 
     def _check_broker(self, broker: str) -> None:
-        config = self._state.config
+        config = self._config
         known = [str(config.broker_id), *(str(peer.broker_id) for peer in config.peers)]
         if broker == CLUSTER or broker in known:
             return
@@ -232,12 +351,28 @@ class BrokerConfigs:
     def _take(self, dynamic: dict[str, dict[str, str]]) -> None:
         self._dynamic = {broker: values for broker, values in dynamic.items() if values}
         self.topic_defaults = self._defaults(self._dynamic)
-        self._state.logs.producer_id_expiration_ms = self.number(PRODUCER_ID_EXPIRATION)
-        self._state.configs_changed()
+        self._logs.producer_id_expiration_ms = self.number(PRODUCER_ID_EXPIRATION)
+        self._apply()
+
+    def _apply(self) -> None:
+        """Give the defaults to the topics that do not set their own."""
+        changed: list[TopicInfo] = []
+        # Most topics set nothing or the same; they share what was parsed once.
+        parsed: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+        for info in self._topics.all():
+            key = tuple(sorted(info.overrides.items()))
+            config = parsed.get(key)
+            if config is None:
+                config = parsed[key] = self.topic_config(info.name, info.overrides)
+            if config != info.config:
+                changed.append(replace(info, config=config))
+        if changed:
+            self._logs.update_configs({info.name: info.config for info in changed})
+        self._topics.replace(changed)
 
     def _defaults(self, dynamic: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         """The defaults of topics, under the names of topic settings."""
-        own = str(self._state.config.broker_id)
+        own = str(self._config.broker_id)
         merged = {**self._static, **dynamic.get(CLUSTER, {}), **dynamic.get(own, {})}
         names = ((one.name, one.broker or one.name) for one in DEFINITIONS.values())
         return {name: merged[broker] for name, broker in names if broker in merged}

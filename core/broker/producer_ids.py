@@ -9,15 +9,24 @@ durable write per `BLOCK_SIZE` producers is what Kafka pays too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+from core.clock import Clock
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
+from core.metadata.store import Store
+from core.metadata.topics import put_setting
 
 # Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE. 2^63 ids last for 2^53 restarts at this size.
 BLOCK_SIZE = 1000
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
+# The settings that hold the first id which is not reserved: of a broker alone, and of each broker of a cluster.
+_PRODUCER_ID = "producer.id.next"
+_OWN_PRODUCER_ID = "local.producer.id.next"
+# In a cluster the bits above these are the broker id.
+_PRODUCER_ID_BITS = 48
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -25,6 +34,36 @@ class ProducerIdAndEpoch(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+
+
+class ReservedIds:
+    """The blocks of ids that the store has noted as reserved. Call `load` before `reserve`."""
+
+    def __init__(self, config: Config, clock: Clock, store: Store) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._next = 0
+
+    def load(self, settings: Mapping[str, str]) -> None:
+        """Go on where the last run ended.
+
+        In a cluster each broker has ids of its own. One that has lost its database begins at a number that it cannot
+        have reached before: the time.
+        """
+        if not self._config.peers:
+            self._next = int(settings.get(_PRODUCER_ID, "0"))
+            return
+        first = (self._config.broker_id << _PRODUCER_ID_BITS) + self._clock.wall_ms()
+        self._next = int(settings.get(_OWN_PRODUCER_ID, str(first)))
+
+    async def reserve(self, count: int) -> int:
+        """Reserve `count` ids durably and return the first of them. Raises KAFKA_STORAGE_ERROR."""
+        first = self._next
+        self._next = first + count
+        name = _OWN_PRODUCER_ID if self._config.peers else _PRODUCER_ID
+        await self._store.submit([put_setting(name, str(first + count))], local=bool(self._config.peers))
+        return first
 
 
 class ProducerIds:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import msgspec
-
-from core.broker.batches import BatchVerbs, Fetched, FetchRead
+from core.broker.open_batches import OpenedBatches
+from core.broker.partitions import Partitions
+from core.broker.topics import Topics
+from core.clock import Clock
 from core.errors import BrokerError, ErrorCode
 from core.records.batch import batches, build_batch
 from core.records.header import HEADER_SIZE, BatchHeader
-from core.records.partitioner import partition_for_key
+from core.records.partitioner import StickyPartitions, partition_for_key
 from core.records.record import NewRecord, Record
-from core.types import LogOffsets, TopicPartition
+from core.types import TopicPartition
+from core.vocabulary.records import UNDONE, Fetched, FetchRead, ProduceResult, ReadResult, refuse_batch
 
 logger = logging.getLogger(__name__)
 
@@ -24,28 +25,22 @@ _RECORD_OVERHEAD = 40
 _FIRST_OR_ANY = {0, None}
 
 
-class ProduceResult(msgspec.Struct, gc=False):
-    """What became of one record. `timestamp` is the broker's with LogAppendTime, else the record's own.
+class Records:
+    """Single records, as `broker.records`: produce builds batches of them, read opens batches."""
 
-    Never changed. There is one for each record of a request, and a struct is made in a third of a tuple's time.
-    """
-
-    partition: int
-    offset: int
-    timestamp: int
-    error: BrokerError | None = None
-
-
-class ReadResult(NamedTuple):
-    """Decoded records, the partition's bounds, and where the next read goes on."""
-
-    records: list[Record]
-    offsets: LogOffsets
-    next_offset: int
-
-
-class RecordVerbs(BatchVerbs):
-    """Everything that doors do with single records."""
+    def __init__(
+        self,
+        clock: Clock,
+        topics: Topics,
+        partitions: Partitions,
+        open_batches: OpenedBatches,
+        sticky: StickyPartitions,
+    ) -> None:
+        self._clock = clock
+        self._topics = topics
+        self._partitions = partitions
+        self._open_batches = open_batches
+        self._sticky = sticky
 
     # --- produce -------------------------------------------------------------------------------------------
 
@@ -65,18 +60,18 @@ class RecordVerbs(BatchVerbs):
         is created where the settings allow it. `timeout_ms` is for acks=all, as in `durable`. Raises
         UNKNOWN_TOPIC_OR_PARTITION when the topic may not be created.
         """
-        info = self._topics.get(topic) or await self.topic_or_create(topic)
+        info = self._topics.find(topic) or await self._topics.get_or_create(topic)
         if partition is not None:
-            self.log(TopicPartition(topic, partition))
+            self._partitions.log(TopicPartition(topic, partition))
         results: list[ProduceResult] = [UNDONE] * len(records)
         waits: list[tuple[asyncio.Future[None], Sequence[int]]] = []
-        now = self.clock.wall_ms()
+        now = self._clock.wall_ms()
         for number, indexes in self.by_partition(topic, info.partitions, records, partition).items():
-            address = TopicPartition(topic, number)
+            tp = TopicPartition(topic, number)
             for chunk, batch in self.batches_below(info.config.max_message_bytes, records, indexes, now):
                 try:
-                    self._append_batch(address, records, chunk, batch, acks, now, results)
-                    waiting = self.durable(address, acks, timeout_ms)
+                    self._append_batch(tp, records, chunk, batch, acks, now, results)
+                    waiting = self._partitions.durable(tp, acks, timeout_ms)
                 except BrokerError as error:
                     refuse_batch(results, chunk, number, error)
                     continue
@@ -145,7 +140,7 @@ class RecordVerbs(BatchVerbs):
 
     def _append_batch(
         self,
-        address: TopicPartition,
+        tp: TopicPartition,
         records: Sequence[NewRecord],
         indexes: Sequence[int],
         batch: bytearray,
@@ -153,8 +148,8 @@ class RecordVerbs(BatchVerbs):
         now: int,
         results: list[ProduceResult],
     ) -> None:
-        done = self.append(address, memoryview(batch), acks=acks, built=True)
-        partition, first, append_time = address.partition, done.base_offset, done.log_append_time
+        done = self._partitions.append(tp, memoryview(batch), acks=acks, built=True)
+        partition, first, append_time = tp.partition, done.base_offset, done.log_append_time
         if append_time >= 0:
             made = [ProduceResult(partition, first + i, append_time) for i in range(len(indexes))]
         else:
@@ -173,7 +168,7 @@ class RecordVerbs(BatchVerbs):
 
     async def read(
         self,
-        topic_partition: TopicPartition,
+        tp: TopicPartition,
         offset: int,
         *,
         max_bytes: int,
@@ -185,22 +180,22 @@ class RecordVerbs(BatchVerbs):
 
         Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION, CORRUPT_MESSAGE.
         """
-        read = FetchRead(topic_partition, offset, max_bytes)
-        (one,) = await self.fetch([read], max_bytes=max_bytes, min_bytes=min_bytes, wait_ms=wait_ms)
+        read = FetchRead(tp, offset, max_bytes)
+        (one,) = await self._partitions.fetch(
+            [read], max_bytes=max_bytes, min_bytes=min_bytes, wait_ms=wait_ms
+        )
         return self._decoded(one, offset, max_records)
 
-    def read_now(
-        self, topic_partition: TopicPartition, offset: int, *, max_bytes: int, max_records: int
-    ) -> ReadResult:
+    def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
         """`read` of what is there, without waiting."""
-        ((one,), _, _) = self.fetch_now([FetchRead(topic_partition, offset, max_bytes)], max_bytes=max_bytes)
+        ((one,), _, _) = self._partitions.fetch_now([FetchRead(tp, offset, max_bytes)], max_bytes=max_bytes)
         return self._decoded(one, offset, max_records)
 
     def _decoded(self, one: Fetched, offset: int, max_records: int) -> ReadResult:
         if one.error is not None:
             raise one.error
         assert one.read is not None
-        topic_partition = one.topic_partition
+        tp = one.topic_partition
         records: list[Record] = []
         next_offset = offset
         if one.read.slice is not None:
@@ -212,12 +207,12 @@ class RecordVerbs(BatchVerbs):
                 if header.is_control:
                     continue
                 room = max_records - len(records)
-                wanted = self._decode(data, position, header, offset, room + 1, topic_partition)
+                wanted = self._decode(data, position, header, offset, room + 1, tp)
                 if wanted is None:
                     if records:
                         next_offset = header.base_offset
                         break
-                    raise _unreadable(header, topic_partition)
+                    raise _unreadable(header, tp)
                 if len(wanted) > room:
                     next_offset = wanted[room].offset
                     records += wanted[:room]
@@ -232,27 +227,22 @@ class RecordVerbs(BatchVerbs):
         header: BatchHeader,
         offset: int,
         limit: int,
-        topic_partition: TopicPartition,
+        tp: TopicPartition,
     ) -> list[Record] | None:
         """The first `limit` records of one batch from `offset` on; None if the batch is broken inside."""
-        whose = self.topic(topic_partition.topic).topic_id.int, topic_partition.partition
+        whose = self._topics.get(tp.topic).topic_id.int, tp.partition
         try:
-            return self.opened.read(whose, data, position, header, offset, limit)
+            return self._open_batches.read(whose, data, position, header, offset, limit)
         except BrokerError as error:
-            logger.warning(
-                "%s: the batch at offset %d: %s", topic_partition, header.base_offset, error.message
-            )
+            logger.warning("%s: the batch at offset %d: %s", tp, header.base_offset, error.message)
             return None
 
 
-UNDONE = ProduceResult(-1, -1, -1)
-
-
-def _unreadable(header: BatchHeader, topic_partition: TopicPartition) -> BrokerError:
+def _unreadable(header: BatchHeader, tp: TopicPartition) -> BrokerError:
     """A client with a right checksum can store garbage inside a batch; its reader is told where to go on."""
     return BrokerError(
         ErrorCode.CORRUPT_MESSAGE,
-        f"The batch at offset {header.base_offset} of {topic_partition} cannot be read; go on at offset "
+        f"The batch at offset {header.base_offset} of {tp} cannot be read; go on at offset "
         f"{header.next_offset}.",
         next_offset=header.next_offset,
     )
@@ -263,19 +253,3 @@ def _record_size(record: NewRecord) -> int:
     for name, value in record.headers:
         size += len(name) * 4 + len(value or b"") + 10
     return size
-
-
-def refuse_batch(
-    results: list[ProduceResult], chunk: Sequence[int], partition: int, error: BrokerError
-) -> None:
-    """The records that are at fault get the reason; those that only shared their batch are told so."""
-    at_fault = dict(error.details.get("record_errors") or ())  # type: ignore[call-overload]
-    for position, index in enumerate(chunk):
-        reason = error
-        if at_fault and position in at_fault:
-            reason = BrokerError(error.code, at_fault[position])
-        elif at_fault:
-            reason = BrokerError(
-                error.code, "Another record of the same batch was refused; send this one again."
-            )
-        results[index] = ProduceResult(partition, -1, -1, reason)

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from core.broker.broker import Broker
-from core.broker.state import TopicInfo
-from core.broker.time_slice import Breath
+from core.clock import TimeSlice
 from core.types import TopicPartition
+from core.vocabulary.topic import TopicInfo
 
 # A longer name is no label for anybody.
 _MAX_LABEL = 249
@@ -56,14 +56,14 @@ async def holdings(broker: Broker, max_topics: int, max_lags: int) -> Holdings:
     if task is not None:
         await asyncio.get_running_loop().run_in_executor(None, task.run)
         broker.logs.finish_sizes(task)
-    breath = Breath(broker.clock)
-    topics = broker.topics(include_internal=True)
+    time_slice = TimeSlice(broker.clock)
+    topics = broker.topics.list(include_internal=True)
     partitions = sum(topic.partitions for topic in topics)
     topics.sort(key=lambda topic: (topic.created_ms, topic.name))
     totals = []
     for topic in topics[:max_topics]:
         totals.append(_totals(broker, topic))
-        await breath.take()
+        await time_slice.give_way()
     coordinator = broker.groups.coordinator
     lags: list[GroupLag] = []
     left_out = groups = 0
@@ -74,7 +74,7 @@ async def holdings(broker: Broker, max_topics: int, max_lags: int) -> Holdings:
                 lags.append(lag)
             else:
                 left_out += 1
-        await breath.take()
+        await time_slice.give_way()
     return Holdings(
         totals, max(0, len(topics) - max_topics), partitions, broker.logs.open_count, groups, lags, left_out
     )

@@ -10,57 +10,93 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, ValuesView
 from dataclasses import replace
+from uuid import UUID
 
-from core.broker.broker_configs import ConfigEntry
-from core.broker.state import BrokerState, TopicInfo
+from core.broker.broker_configs import BrokerConfigs
+from core.broker.topic_table import TopicTable
+from core.clock import Clock
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.metadata.store import CARRY_OVER, Effect
-from core.metadata.topics import forget_deletions, note_deletion, put_topic, remove_topic
+from core.log.manager import LogManager
+from core.metadata.store import CARRY_OVER, Effect, Store
+from core.metadata.topics import TopicRow, forget_deletions, note_deletion, put_topic, remove_topic
+from core.purgatory import Purgatory
 from core.records.partitioner import StickyPartitions
+from core.replication.cluster import Cluster
+from core.replication.controller import Controller
+from core.replication.replicas import Replicas
 from core.topic_config import definition, parse_topic_config
 from core.types import TopicPartition
+from core.vocabulary.topic import ConfigEntry, TopicInfo, check_topic_name
 
 log = logging.getLogger(__name__)
 
-MAX_TOPIC_NAME = 249
 MIN_INSYNC = "min.insync.replicas"
 # Directories made in one turn of the event loop, at 0.1 ms each.
 _CREATED_AT_ONCE = 50
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def check_topic_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION unless `name` is legal: 1 to 249 of a–z A–Z 0–9 . _ -, not "." or ".."."""
-    if name in ("", ".", "..") or len(name) > MAX_TOPIC_NAME or not _LEGAL_NAME.fullmatch(name):
-        shown = name if len(name) <= MAX_TOPIC_NAME else name[:60] + "…"
-        raise BrokerError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Illegal topic name {shown!r}: it must have 1 to {MAX_TOPIC_NAME} characters out of a-z, A-Z, 0-9, "
-            "'.', '_' and '-', and be neither '.' nor '..'.",
-        )
+class Topics:
+    """The topics of one broker, as `broker.topics`. `deleted` is called with the name of a topic that was deleted."""
 
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        store: Store,
+        logs: LogManager,
+        table: TopicTable,
+        broker_configs: BrokerConfigs,
+        controller: Controller,
+        replicas: Replicas,
+        cluster: Cluster | None,
+        purgatory: Purgatory,
+        sticky: StickyPartitions,
+        *,
+        deleted: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._logs = logs
+        self._table = table
+        self._broker_configs = broker_configs
+        self._controller = controller
+        self._replicas = replicas
+        self._cluster = cluster
+        self._purgatory = purgatory
+        self._sticky = sticky
+        self._deleted_hook = deleted
+        # The changes under way, by topic.
+        self.changing: dict[str, asyncio.Task[None]] = {}
+        # Deleted topics whose files are out of the way, and of which the store still has a note.
+        self._deleted: set[UUID] = set()
 
-class TopicVerbs(BrokerState):
-    """Everything that doors do with topics."""
+    # --- reading -------------------------------------------------------------------------------------------
 
-    _changing: dict[str, asyncio.Task[None]]
-    _sticky: StickyPartitions
+    def find(self, name: str) -> TopicInfo | None:
+        """Return the topic of that name; None if there is none."""
+        return self._table.find(name)
 
-    def topics(self, prefix: str = "", include_internal: bool = False) -> list[TopicInfo]:
-        """The topics whose name begins with `prefix`, sorted by name."""
-        return sorted(
-            (
-                t
-                for t in self._topics.values()
-                if t.name.startswith(prefix) and (include_internal or not t.internal)
-            ),
-            key=lambda t: t.name,
-        )
+    def get(self, name: str) -> TopicInfo:
+        """Return the topic of that name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        return self._table.get(name)
 
-    async def create_topic(
+    def name_of(self, topic_id: UUID) -> str:
+        """Return the name that belongs to a topic id. Raises UNKNOWN_TOPIC_ID."""
+        return self._table.name_of(topic_id)
+
+    def all(self) -> ValuesView[TopicInfo]:
+        """Return all topics, in no order."""
+        return self._table.all()
+
+    def holds(self, topic: TopicInfo) -> bool:
+        """Whether this broker has a replica of the topic."""
+        return not topic.replicas or self._config.broker_id in topic.replicas
+
+    async def create(
         self,
         name: str,
         *,
@@ -78,23 +114,23 @@ class TopicVerbs(BrokerState):
         INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
         INVALID_CONFIG, NOT_CONTROLLER.
         """
-        self.require_metadata()
+        self._controller.require()
         check_topic_name(name)
-        if name in self._topics or name in self._changing:
+        if self._table.find(name) is not None or name in self.changing:
             raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists.", topic=name)
-        count = self.config.default_partitions if partitions in (None, -1) else int(partitions or 0)
+        count = self._config.default_partitions if partitions in (None, -1) else int(partitions or 0)
         self._check_partitions(count, 0)
         holders = self._assign(replication_factor, replicas)
         overrides = {key: value for key, value in (configs or {}).items() if value is not None}
-        if len(holders) > 1 and not {MIN_INSYNC} & {*overrides, *self.broker_configs.topic_defaults}:
+        if len(holders) > 1 and not {MIN_INSYNC} & {*overrides, *self._broker_configs.topic_defaults}:
             overrides[MIN_INSYNC] = str(len(holders) // 2 + 1)
         info = TopicInfo(
             name=name,
-            topic_id=self.clock.uuid4(),
+            topic_id=self._clock.uuid4(),
             partitions=count,
             overrides=overrides,
-            config=parse_topic_config(overrides, self.broker_configs.topic_defaults),
-            created_ms=self.clock.wall_ms(),
+            config=parse_topic_config(overrides, self._broker_configs.topic_defaults),
+            created_ms=self._clock.wall_ms(),
             version=1,
             replicas=holders,
         )
@@ -104,7 +140,7 @@ class TopicVerbs(BrokerState):
 
     def _assign(self, factor: int, replicas: Sequence[int] | None) -> tuple[int, ...]:
         """The brokers that hold a new topic; empty where there is only this one."""
-        brokers = (self.config.broker_id, *sorted(peer.broker_id for peer in self.config.peers))
+        brokers = (self._config.broker_id, *sorted(peer.broker_id for peer in self._config.peers))
         if replicas is not None:
             if (
                 replicas[:1] != [brokers[0]]
@@ -118,7 +154,7 @@ class TopicVerbs(BrokerState):
                 )
             chosen = tuple(replicas)
         else:
-            count = min(self.config.default_replication_factor, len(brokers)) if factor == -1 else factor
+            count = min(self._config.default_replication_factor, len(brokers)) if factor == -1 else factor
             if not 1 <= count <= len(brokers):
                 raise BrokerError(
                     ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -127,35 +163,36 @@ class TopicVerbs(BrokerState):
             chosen = brokers[:count]
         return chosen if len(brokers) > 1 else ()
 
-    async def topic_or_create(self, name: str) -> TopicInfo:
+    async def get_or_create(self, name: str) -> TopicInfo:
         """The topic, created with the defaults if it does not exist and auto-creation is on."""
-        found = self._topics.get(name)
+        found = self._table.find(name)
         if found is not None:
             return found
-        if not self.config.auto_create_topics or (self.metadata is not None and self.metadata.serving < 0):
-            return self.topic(name)
+        if not self._config.auto_create_topics or not self._controller.serving:
+            return self._table.get(name)
         try:
-            return await self.create_topic(name)
+            return await self.create(name)
         except BrokerError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-        running = self._changing.get(name)
+        running = self.changing.get(name)
         if running is not None:
             await asyncio.wait([running])
-        return self.topic(name)
+        return self._table.get(name)
 
-    async def delete_topic(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Delete a topic with its records. Raises UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED."""
-        self.require_metadata()
-        info = self.topic(name)
+        self._controller.require()
+        info = self._table.get(name)
         if info.internal:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {name!r} is internal to the broker.")
         await self._change(name, info, None)
+        await self._deleted_hook(name)
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> TopicInfo:
         """Grow a topic to `count` partitions. Raises INVALID_PARTITIONS when that is not more than it has."""
-        self.require_metadata()
-        info = self.topic(name)
+        self._controller.require()
+        info = self._table.get(name)
         if count <= info.partitions:
             raise BrokerError(
                 ErrorCode.INVALID_PARTITIONS,
@@ -172,8 +209,8 @@ class TopicVerbs(BrokerState):
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> TopicInfo:
         """Change settings of a topic; None puts one back to its default. Raises INVALID_CONFIG."""
-        self.require_metadata()
-        info = self.topic(name)
+        self._controller.require()
+        info = self._table.get(name)
         overrides = dict(info.overrides)
         for key, value in changes.items():
             definition(key)
@@ -184,7 +221,7 @@ class TopicVerbs(BrokerState):
         changed = replace(
             info,
             overrides=overrides,
-            config=parse_topic_config(overrides, self.broker_configs.topic_defaults),
+            config=parse_topic_config(overrides, self._broker_configs.topic_defaults),
             version=info.version + 1,
         )
         if not validate_only and overrides != info.overrides:
@@ -194,26 +231,26 @@ class TopicVerbs(BrokerState):
 
     def describe_configs(self, name: str) -> list[ConfigEntry]:
         """All settings of a topic, by name."""
-        return self.effective_configs(self.topic(name))
+        return self.effective_configs(self._table.get(name))
 
     def effective_configs(self, info: TopicInfo) -> list[ConfigEntry]:
         """All settings of a topic, by name; also of one that is not created yet."""
-        return self.broker_configs.of_topic(info.overrides)
+        return self._broker_configs.of_topic(info.overrides)
 
     def _check_partitions(self, count: int, existing: int) -> None:
-        limit = self.config.max_partitions_per_topic
+        limit = self._config.max_partitions_per_topic
         if not 1 <= count <= limit:
             raise BrokerError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"A topic has from 1 to {limit} partitions, not {count}.",
                 limit=limit,
             )
-        total = sum(t.partitions for t in self._topics.values()) - existing + count
-        if total > self.config.max_partitions:
+        total = sum(t.partitions for t in self._table.all()) - existing + count
+        if total > self._config.max_partitions:
             raise BrokerError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"The broker holds at most {self.config.max_partitions} partitions; this would make {total}.",
-                limit=self.config.max_partitions,
+                f"The broker holds at most {self._config.max_partitions} partitions; this would make {total}.",
+                limit=self._config.max_partitions,
             )
 
     async def _change(self, name: str, before: TopicInfo | None, after: TopicInfo | None) -> None:
@@ -221,15 +258,15 @@ class TopicVerbs(BrokerState):
 
         A caller that goes away does not stop a change that has begun.
         """
-        while (running := self._changing.get(name)) is not None:
+        while (running := self.changing.get(name)) is not None:
             await asyncio.wait([running])
-        if self._topics.get(name) is not before:
+        if self._table.find(name) is not before:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
                 f"Topic {name!r} was changed by somebody else meanwhile; try again.",
             )
-        task = self._changing[name] = asyncio.create_task(self._apply(before, after))
-        task.add_done_callback(lambda _: self._changing.pop(name))
+        task = self.changing[name] = asyncio.create_task(self._apply(before, after))
+        task.add_done_callback(lambda _: self.changing.pop(name))
         await asyncio.shield(task)
 
     async def _apply(self, before: TopicInfo | None, after: TopicInfo | None) -> None:
@@ -239,12 +276,12 @@ class TopicVerbs(BrokerState):
             # they are; with the next deletion it is forgotten, so that there is no second commit.
             swept = tuple(self._deleted)
             forget, note = forget_deletions(swept), note_deletion(before.topic_id)
-            await self.store.submit([remove_topic(before.name), forget, note, CARRY_OVER])
+            await self._store.submit([remove_topic(before.name), forget, note, CARRY_OVER])
             self._drop(before)
             self._deleted.difference_update(swept)
             self._deleted.add(before.topic_id)
             return
-        await self.store.submit([put_topic(after.row), CARRY_OVER])
+        await self._store.submit([put_topic(_row(after)), CARRY_OVER])
         try:
             await self._adopt(before, after)
         except BrokerError:
@@ -254,14 +291,14 @@ class TopicVerbs(BrokerState):
     async def _take_back(self, before: TopicInfo | None, after: TopicInfo) -> None:
         """The disk took a change of a topic, but not the directories: what was refused must not be there later."""
         if before is None:
-            self.replicas.remove(after.name)
-            self.logs.delete(after.name)
+            self._replicas.remove(after.name)
+            self._logs.delete(after.name)
             self._deleted.add(after.topic_id)
             undo: list[Effect] = [remove_topic(after.name), note_deletion(after.topic_id)]
         else:
-            undo = [put_topic(before.row)]
+            undo = [put_topic(_row(before))]
         try:
-            await self.store.submit([*undo, CARRY_OVER])
+            await self._store.submit([*undo, CARRY_OVER])
         except BrokerError as error:
             log.warning(
                 "topic %s is refused now, but may be there after a restart: %s", after.name, error.message
@@ -269,28 +306,85 @@ class TopicVerbs(BrokerState):
 
     def _drop(self, before: TopicInfo) -> None:
         """A topic is gone: forget it here as well."""
-        self._remove(before)
+        self._table.remove(before)
         self._sticky.forget(before.name)
-        self.replicas.remove(before.name)
-        self.logs.delete(before.name)
+        self._replicas.remove(before.name)
+        self._logs.delete(before.name)
         for partition in range(before.partitions):
-            self.purgatory.notify(TopicPartition(before.name, partition))
+            self._purgatory.notify(TopicPartition(before.name, partition))
 
     async def _adopt(self, before: TopicInfo | None, after: TopicInfo) -> None:
         """A topic is stored, new or changed: make what it needs here."""
         # The broker's defaults may have changed while it was stored.
-        after = replace(after, config=self.topic_config(after.name, after.overrides))
+        after = replace(after, config=self._broker_configs.topic_config(after.name, after.overrides))
         new = range(before.partitions if before else 0, after.partitions)
         if self.holds(after):
             for partition in new:
                 tp = TopicPartition(after.name, partition)
-                self.logs.create(tp, after.topic_id, after.config)
+                self._logs.create(tp, after.topic_id, after.config)
                 if len(after.replicas) > 1:
-                    self.replicas.add(tp, after.topic_id, after.replicas, created=True)
+                    self._replicas.add(tp, after.topic_id, after.replicas, created=True)
                 if partition % _CREATED_AT_ONCE == _CREATED_AT_ONCE - 1:
                     await asyncio.sleep(0)
         if before is not None:
-            self.logs.update_config(after.name, after.config)
-        self._put(after)
-        if self.cluster is not None:
-            self.cluster.wake()
+            self._logs.update_config(after.name, after.config)
+        self._table.put(after)
+        if self._cluster is not None:
+            self._cluster.wake()
+
+    # --- what is stored ------------------------------------------------------------------------------------
+
+    def load(self, rows: Iterable[TopicRow], deleted: set[UUID]) -> None:
+        """Take the topics from the store at the start; `deleted` are those whose files may be left."""
+        for row in rows:
+            self._table.put(self._info(row))
+        self._deleted = deleted
+
+    async def adopt(self, rows: Iterable[TopicRow]) -> None:
+        """Make the topics those that another broker has stored: drop, create and change what differs."""
+        stored = {row.name: self._info(row) for row in rows}
+        for before in tuple(self._table.all()):
+            after = stored.get(before.name)
+            if after is None or after.topic_id != before.topic_id:
+                self._drop(before)
+        for name, after in stored.items():
+            known = self._table.find(name)
+            if known != after:
+                await self._adopt(known, after)
+
+    def _info(self, row: TopicRow) -> TopicInfo:
+        return TopicInfo(
+            name=row.name,
+            topic_id=row.topic_id,
+            partitions=row.partitions,
+            overrides=row.configs,
+            config=self._broker_configs.topic_config(row.name, row.configs),
+            created_ms=row.created_ms,
+            version=row.version,
+            replicas=row.replicas,
+        )
+
+    # Last, because annotations after it would mean this method.
+    def list(self, prefix: str = "", include_internal: bool = False) -> list[TopicInfo]:
+        """Return the topics whose name begins with `prefix`, sorted by name."""
+        return sorted(
+            (
+                t
+                for t in self._table.all()
+                if t.name.startswith(prefix) and (include_internal or not t.internal)
+            ),
+            key=lambda t: t.name,
+        )
+
+
+def _row(info: TopicInfo) -> TopicRow:
+    """Return the topic as it is stored."""
+    return TopicRow(
+        info.name,
+        info.topic_id,
+        info.partitions,
+        info.overrides,
+        info.created_ms,
+        info.version,
+        info.replicas,
+    )

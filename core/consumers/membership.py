@@ -26,12 +26,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from core.broker.records import RecordVerbs
 from core.consumers.messages import Subscription
 from core.consumers.state import Consumer
 from core.consumers.store import ConsumerStore
 from core.consumers.topic_pattern import compile_pattern, matches
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.assignor import decode
 from core.groups.groups import Groups, JoinRequest, Leaver, SyncRequest
 from core.groups.http_members import offers
@@ -61,7 +61,7 @@ class Membership:
 
     def __init__(
         self,
-        broker: RecordVerbs,
+        broker: Logs,
         groups: Groups,
         store: ConsumerStore,
         place: Callable[[Consumer, TopicPartition], int | None],
@@ -88,13 +88,13 @@ class Membership:
         """The topics that a subscription means now."""
         if subscription.pattern is None:
             return subscription.topics
-        if self._matched_at != self._broker.metadata_version:
-            self._matched_at = self._broker.metadata_version
+        if self._matched_at != self._broker.changes.version:
+            self._matched_at = self._broker.changes.version
             self._matched.clear()
         found = self._matched.get(subscription.pattern)
         if found is None:
             compiled = compile_pattern(subscription.pattern, self._broker.config.max_pattern_bytes)
-            found = tuple(topic.name for topic in self._broker.topics() if matches(compiled, topic.name))
+            found = tuple(topic.name for topic in self._broker.topics.list() if matches(compiled, topic.name))
             self._matched[subscription.pattern] = found
         return found
 

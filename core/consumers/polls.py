@@ -319,9 +319,9 @@ class ConsumerPolls(ConsumerTable):
         self._purgatory.notify(consumer)
 
     def _target(self, address: TopicPartition, seek: Seek) -> int:
-        bounds = self._broker.log(address).offsets
+        bounds = self._broker.partitions.offsets(address)
         if seek.time_ms is not None:
-            found = self._broker.offset_for_time(address, seek.time_ms).offset
+            found = self._broker.partitions.offset_for_time(address, seek.time_ms).offset
             return found if found >= 0 else bounds.high_watermark
         if isinstance(seek.to, str):
             return {EARLIEST: bounds.log_start_offset, LATEST: bounds.high_watermark}[seek.to]
@@ -399,7 +399,7 @@ class ConsumerPolls(ConsumerTable):
             errors = await self._commit_to_group(consumer, commits)
             for commit, error in zip(commits, errors, strict=True):
                 if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    self._broker.partition(TopicPartition(commit.topic, commit.partition))
+                    self._broker.partitions.info(TopicPartition(commit.topic, commit.partition))
                 if error:
                     raise self._groups.refusal(error, group_id, consumer.member_id)
             return [PartitionCommit(c.topic, c.partition, c.offset, c.metadata or "") for c in commits]

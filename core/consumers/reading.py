@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from core.broker.batches import FetchRead
-from core.broker.records import RecordVerbs
 from core.consumers.messages import LATEST, NONE, Range
 from core.consumers.state import Consumer
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.groups import Groups
 from core.records.record import Record
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.records import FetchRead
 
 # What a record counts for beside its key, value and headers, against the bytes of a batch.
 _RECORD_BYTES = 20
@@ -34,7 +34,7 @@ class Found(NamedTuple):
 class ConsumerReading:
     """Reads for managed consumers."""
 
-    def __init__(self, broker: RecordVerbs, groups: Groups) -> None:
+    def __init__(self, broker: Logs, groups: Groups) -> None:
         self._broker = broker
         self._groups = groups
 
@@ -46,7 +46,7 @@ class ConsumerReading:
         None where the partition does not exist (any more), and with `none`, for which there is no beginning.
         """
         try:
-            bounds = self._broker.log(address).offsets
+            bounds = self._broker.partitions.offsets(address)
             committed = self._groups.committed(consumer.group_id, *address)
             if committed is not None:
                 return committed.offset
@@ -57,7 +57,7 @@ class ConsumerReading:
     def _start(self, consumer: Consumer, address: TopicPartition, bounds: LogOffsets) -> int | None:
         start = consumer.options.start
         if isinstance(start, int):
-            found = self._broker.offset_for_time(address, start).offset
+            found = self._broker.partitions.offset_for_time(address, start).offset
             return found if found >= 0 else bounds.high_watermark
         if start == NONE:
             return None
@@ -99,7 +99,7 @@ class ConsumerReading:
             if consumer.is_paused(address):
                 continue
             try:
-                bounds = self._broker.log(address).offsets
+                bounds = self._broker.partitions.offsets(address)
                 position = self._position(consumer, address, bounds)
             except BrokerError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -112,7 +112,7 @@ class ConsumerReading:
         if not reads:
             return False
         # Nothing is read here. Were `min_bytes` the limit, a batch above it would hide behind a small one.
-        _, size, refused = self._broker.fetch_now(reads, max_bytes=most)
+        _, size, refused = self._broker.partitions.fetch_now(reads, max_bytes=most)
         return refused or size >= min_bytes
 
     def sweep(self, consumer: Consumer, limit: int, max_bytes: int) -> Found:
@@ -159,10 +159,10 @@ class ConsumerReading:
         self, consumer: Consumer, address: TopicPartition, limit: int, max_bytes: int
     ) -> tuple[int, list[Record], int]:
         """The position, what comes from there on, and the offset behind it."""
-        bounds = self._broker.log(address).offsets
+        bounds = self._broker.partitions.offsets(address)
         position = self._position(consumer, address, bounds)
         while position < bounds.high_watermark:
-            result = self._broker.read_now(address, position, max_bytes=max_bytes, max_records=limit)
+            result = self._broker.records.read_now(address, position, max_bytes=max_bytes, max_records=limit)
             if result.records:
                 return position, result.records, result.next_offset
             if result.next_offset <= position:
@@ -178,7 +178,7 @@ class ConsumerReading:
         """
         for address, one in list(consumer.outstanding.items()):
             try:
-                end = self._broker.log(address).offsets.high_watermark
+                end = self._broker.partitions.offsets(address).high_watermark
             except BrokerError:
                 continue
             if one.next_offset > end:
@@ -190,7 +190,7 @@ class ConsumerReading:
         for address, one in consumer.outstanding.items():
             found: list[Record] = []
             try:
-                bounds = self._broker.log(address).offsets
+                bounds = self._broker.partitions.offsets(address)
             except BrokerError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     continue
@@ -198,7 +198,7 @@ class ConsumerReading:
             offset = max(one.first, bounds.log_start_offset)
             end = min(one.next_offset, bounds.high_watermark)
             while offset < end:
-                result = self._broker.read_now(
+                result = self._broker.records.read_now(
                     address,
                     offset,
                     max_bytes=self._broker.config.fetch_max_bytes,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from core.broker.records import RecordVerbs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.assignor import decode, encode
 from core.groups.coordinator import GroupCoordinator
 from core.groups.http_members import GroupMembers
@@ -34,6 +34,7 @@ from core.groups.offsets import NO_OFFSET, Commit, CommittedOffset, Cut
 from core.groups.positions import GroupPositions
 from core.groups.store import MetadataGroupStore
 from core.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from core.metadata.store import Store
 from core.types import TopicPartition
 
 __all__ = [
@@ -101,12 +102,11 @@ _REGISTER = "\0"
 class Groups:
     """All groups of a broker, for every door."""
 
-    def __init__(self, broker: RecordVerbs) -> None:
+    def __init__(self, broker: Logs, store: Store) -> None:
         self._broker = broker
-        self._topic = broker.topic
+        self._topic = broker.topics.get
         loop = asyncio.get_running_loop()
-        store = MetadataGroupStore(broker.store)
-        self.coordinator = GroupCoordinator(broker.config, broker.clock, loop, store)
+        self.coordinator = GroupCoordinator(broker.config, broker.clock, loop, MetadataGroupStore(store))
         self.positions = GroupPositions(broker, self)
         # Nothing is to be added to these.
         self.join = self.coordinator.join

@@ -14,8 +14,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from core.broker.records import RecordVerbs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.assignor import STRATEGIES, assign
 from core.groups.messages import (
     NO_MEMBER,
@@ -65,7 +65,7 @@ def offers(topics: Iterable[str], assignor: str = "") -> tuple[tuple[str, bytes]
 class GroupMembers:
     """Joins, syncs, heartbeats and leaves of members that speak HTTP, as `broker.groups.members`."""
 
-    def __init__(self, broker: RecordVerbs, groups: Groups) -> None:
+    def __init__(self, broker: Logs, groups: Groups) -> None:
         self._broker = broker
         self._groups = groups
         # Joins that wait, and those whose answer has not been fetched yet.
@@ -179,7 +179,7 @@ class GroupMembers:
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 if there is no such topic."""
         try:
-            return self._broker.topic(topic).partitions
+            return self._broker.topics.get(topic).partitions
         except BrokerError:
             return 0
 

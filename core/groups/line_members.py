@@ -22,8 +22,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from core.broker.records import RecordVerbs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.assignor import decode, encode
 from core.groups.group import Group
 from core.groups.http_members import offers
@@ -70,7 +70,7 @@ class _Round(NamedTuple):
 class LineMembers:
     """All members of this kind. Errors are raised as BrokerError."""
 
-    def __init__(self, broker: RecordVerbs, groups: Groups) -> None:
+    def __init__(self, broker: Logs, groups: Groups) -> None:
         self._broker = broker
         self._groups = groups
         self._monotonic = broker.clock.monotonic
@@ -113,7 +113,7 @@ class LineMembers:
                     f"The name of a {what} has 1 to {MAX_NAME} printable characters.",
                 )
         self._groups.coordinator.require_name(group_id)
-        await self._broker.topic_or_create(topic)
+        await self._broker.topics.get_or_create(topic)
         member = self._member(group_id, member_id)
         if member is not None and not _is_line(member):
             raise BrokerError(
@@ -206,7 +206,7 @@ class LineMembers:
             _check_names(group_id, member_id)
         owned = [TopicPartition(topic, partition) for mine in members.values() for partition in mine]
         for address in owned:
-            self._broker.partition(address)
+            self._broker.partitions.info(address)
         if len(set(owned)) < len(owned):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"Two members of group {group_id!r} own the same partition."

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from core.broker.batches import EARLIEST, LATEST
-from core.broker.records import RecordVerbs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.messages import NO_GENERATION, NO_MEMBER, State
 from core.groups.offsets import Commit
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.partition import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from core.groups.groups import Groups
@@ -64,7 +64,7 @@ class Reset(NamedTuple):
 class GroupPositions:
     """The positions of all groups, as `broker.groups.positions`."""
 
-    def __init__(self, broker: RecordVerbs, groups: Groups) -> None:
+    def __init__(self, broker: Logs, groups: Groups) -> None:
         self._broker = broker
         self._groups = groups
 
@@ -97,7 +97,7 @@ class GroupPositions:
         """
         longest = self._broker.config.offset_metadata_max_bytes
         for commit in commits:
-            self._broker.partition(TopicPartition(commit.topic, commit.partition))
+            self._broker.partitions.info(TopicPartition(commit.topic, commit.partition))
             if len(commit.metadata or "") > longest:
                 raise BrokerError(
                     ErrorCode.OFFSET_METADATA_TOO_LARGE,
@@ -132,7 +132,9 @@ class GroupPositions:
         committed = {TopicPartition(t, p): c.offset for t, p, c in self._groups.all_committed(group_id)}
         names = list(dict.fromkeys(topics))
         if names:
-            wanted = [TopicPartition(t, p) for t in names for p in range(self._broker.topic(t).partitions)]
+            wanted = [
+                TopicPartition(t, p) for t in names for p in range(self._broker.topics.get(t).partitions)
+            ]
         else:
             self._require(group_id)
             wanted = [address for address in sorted(committed) if self._bounds(address) is not None]
@@ -166,13 +168,13 @@ class GroupPositions:
             raise self._groups.refusal(refused, group_id)
 
     def _aim(self, address: TopicPartition, target: Target, before: int) -> int:
-        bounds = self._broker.partition(address).offsets
+        bounds = self._broker.partitions.info(address).offsets
         if target.earliest:
-            return self._broker.offset_for_time(address, EARLIEST).offset
+            return self._broker.partitions.offset_for_time(address, EARLIEST).offset
         if target.latest:
-            return self._broker.offset_for_time(address, LATEST).offset
+            return self._broker.partitions.offset_for_time(address, LATEST).offset
         if target.time is not None:
-            found = self._broker.offset_for_time(address, target.time).offset
+            found = self._broker.partitions.offset_for_time(address, target.time).offset
             # Later than all records: what comes from now on.
             return found if found >= 0 else bounds.high_watermark
         wanted = target.offset if target.offset is not None else before + (target.shift or 0)
@@ -180,7 +182,7 @@ class GroupPositions:
 
     def _bounds(self, address: TopicPartition) -> LogOffsets | None:
         try:
-            return self._broker.partition(address).offsets
+            return self._broker.partitions.info(address).offsets
         except BrokerError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise

@@ -36,8 +36,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from core.broker.records import UNDONE, ProduceResult, RecordVerbs, refuse_batch
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.idempotency.plan import (
     EPOCH,
     Part,
@@ -51,7 +51,8 @@ from core.idempotency.plan import (
     indexes_of,
     make_plan,
 )
-from core.idempotency.producer_pool import LentProducer, ProducerPool
+from core.idempotency.producer_pool import LentProducer, NewProducerIds, ProducerPool
+from core.log.replica_log import ReplicaLog
 from core.log.retention import SettledTime
 from core.metadata.idempotency import (
     ROW_BYTES,
@@ -65,10 +66,11 @@ from core.metadata.idempotency import (
     remove_oldest,
     totals,
 )
-from core.metadata.store import Effect
+from core.metadata.store import Effect, Store
 from core.records.batch import build_batch
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.records import UNDONE, ProduceResult, refuse_batch
 
 logger = logging.getLogger(__name__)
 
@@ -141,9 +143,17 @@ class _Run(NamedTuple):
 class IdempotencyKeys:
     """The keys of one broker."""
 
-    def __init__(self, broker: RecordVerbs) -> None:
+    def __init__(
+        self,
+        broker: Logs,
+        store: Store,
+        producer_ids: NewProducerIds,
+        log: Callable[[TopicPartition], ReplicaLog],
+    ) -> None:
         self._broker = broker
-        self._pool = ProducerPool(broker.producer_ids, broker.config.idempotency_max_producers)
+        self._database = store
+        self._log = log
+        self._pool = ProducerPool(producer_ids, broker.config.idempotency_max_producers)
         # A clock that jumps a day ahead must not forget all keys at once.
         self._time = SettledTime(broker.clock)
         # Digest → fingerprint of the requests that are under way.
@@ -162,14 +172,14 @@ class IdempotencyKeys:
     async def open(self) -> None:
         """Find out what became of the writes that the last run did not finish."""
         found = []
-        for digest, plan_data, places_data in await self._broker.store.read(load_open):
+        for digest, plan_data, places_data in await self._database.read(load_open):
             plan = decode_plan(plan_data)
             places = decode_places(places_data, plan)
             await self._find_after_crash(plan, places)
             if any(places) or places_data:
                 found.append((digest, encode(places)))
         if found:
-            await self._broker.store.submit([put_places(found)])
+            await self._database.submit([put_places(found)])
             logger.info("%d unfinished writes with an idempotency key were found in the logs", len(found))
 
     async def expire(self) -> None:
@@ -183,7 +193,7 @@ class IdempotencyKeys:
             self._expiring = False
 
     async def _expire(self) -> None:
-        store, config = self._broker.store, self._broker.config
+        store, config = self._database, self._broker.config
         now = self._time.now_ms()
         expired = now - config.idempotency_ttl_ms
         while removed := await store.read(remove_oldest(before_ms=expired, expired_ms=expired)):
@@ -229,7 +239,7 @@ class IdempotencyKeys:
 
         Raises CONCURRENT_TRANSACTIONS while another request with the key is under way, INVALID_REQUEST (details:
         reason "key-reused") if the key names another request, THROTTLING_QUOTA_EXCEEDED, KAFKA_STORAGE_ERROR if
-        the key cannot be stored (nothing is appended then), and what `Broker.produce` raises.
+        the key cannot be stored (nothing is appended then), and what `Records.produce` raises.
         """
         digest = request.digest
         running = self._running.get(digest)
@@ -257,7 +267,7 @@ class IdempotencyKeys:
         if (row := await self._of_missing_topic(digest, topic)) is not None and row.answer is not None:
             _check_fingerprint(row.fingerprint, request)
             return KeyedAnswer(row.answer, [], True)
-        info = await broker.topic_or_create(topic)
+        info = await broker.topics.get_or_create(topic)
         drafted = draft(broker, topic, records)
         producers = await self._pool.borrow(drafted.producers_needed)
         plan = make_plan(info.topic_id, drafted, producers)
@@ -281,23 +291,23 @@ class IdempotencyKeys:
             self._look_for(topic, plan, places)
             return await self._carry_out(work, plan, places, [])
         # The plan was for a topic that is deleted; another one has its name now.
-        await broker.store.submit([remove(digest)])
+        await self._database.submit([remove(digest)])
         return await self._produce(digest, request, topic, records, acks, render)
 
     async def _of_missing_topic(self, digest: bytes, topic: str) -> KeyRow | None:
         """The row of a key if its topic is not there: it shall not be created for what was answered before."""
         try:
-            self._broker.topic(topic)
+            self._broker.topics.get(topic)
         except BrokerError:
             expired = self._time.now_ms() - self._broker.config.idempotency_ttl_ms
-            return await self._broker.store.read(find(digest, expired_ms=expired))
+            return await self._database.read(find(digest, expired_ms=expired))
         return None
 
     async def _bind(self, digest: bytes, fingerprint: bytes, plan: Plan) -> KeyRow | None:
         now = self._time.now_ms()
         expired = now - self._broker.config.idempotency_ttl_ms
         query = bind(digest, fingerprint, encode(plan), now_ms=now, expired_ms=expired)
-        return await self._broker.store.read(query)
+        return await self._database.read(query)
 
     # --- a plan --------------------------------------------------------------------------------------------
 
@@ -356,7 +366,7 @@ class IdempotencyKeys:
                 self._pool.give_back(lent)
 
         try:
-            self._broker.store.submit([effect]).add_done_callback(stored)
+            self._database.submit([effect]).add_done_callback(stored)
         except BrokerError as error:
             logger.warning("an idempotency key stays open: %s", error.message)
             self._pool.retire(lent)
@@ -374,7 +384,7 @@ class IdempotencyKeys:
                 if place is None:
                     place = places[number] = self._append_part(address, plan, part, work, indexes)
                     appended = True
-                waiting = broker.durable(address, work.acks)
+                waiting = broker.partitions.durable(address, work.acks)
             except BrokerError as error:
                 refuse_batch(results, indexes, part.partition, error)
                 settled = settled and error.code not in _PASSING
@@ -382,7 +392,7 @@ class IdempotencyKeys:
             _fill(results, part, place, plan.now_ms, records, indexes)
             if waiting is not None:
                 waits.append((waiting, number, indexes))
-            elif work.acks != -1 and (later := broker.durable(address, -1)) is not None:
+            elif work.acks != -1 and (later := broker.partitions.durable(address, -1)) is not None:
                 undurable.append(later)
         for waiting, number, indexes in waits:
             try:
@@ -404,7 +414,7 @@ class IdempotencyKeys:
             producer_epoch=EPOCH,
             base_sequence=part.base_sequence,
         )
-        done = self._broker.append(address, memoryview(batch), acks=work.acks)
+        done = self._broker.partitions.append(address, memoryview(batch), acks=work.acks)
         return Place(done.base_offset, done.log_append_time)
 
     def _look_for(self, topic: str, plan: Plan, places: Places) -> set[int]:
@@ -414,7 +424,7 @@ class IdempotencyKeys:
             if places[number] is not None:
                 continue
             try:
-                log = self._broker.log(TopicPartition(topic, part.partition))
+                log = self._log(TopicPartition(topic, part.partition))
                 known = log.producers.check(part.header)
             except BrokerError:
                 continue
@@ -430,13 +440,15 @@ class IdempotencyKeys:
         Where this broker does not hold the log, nothing is found, and what is known stays.
         """
         try:
-            topic = self._broker.topic_name(UUID(bytes=plan.topic_id))
+            topic = self._broker.topics.name_of(UUID(bytes=plan.topic_id))
         except BrokerError:
             return
         self._forget_lost(topic, plan, places)
         for partition in self._look_for(topic, plan, places):
             try:
-                if (waiting := self._broker.durable(TopicPartition(topic, partition), -1)) is not None:
+                if (
+                    waiting := self._broker.partitions.durable(TopicPartition(topic, partition), -1)
+                ) is not None:
                     await waiting
             except BrokerError:
                 for number, part in enumerate(plan.parts):
@@ -450,7 +462,7 @@ class IdempotencyKeys:
             if place is None:
                 continue
             with contextlib.suppress(BrokerError):
-                end = self._broker.log(TopicPartition(topic, part.partition)).offsets.log_end_offset
+                end = self._log(TopicPartition(topic, part.partition)).offsets.log_end_offset
                 if place.base_offset + part.count > end:
                     places[number] = None
 

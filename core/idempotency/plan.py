@@ -14,8 +14,8 @@ from uuid import UUID
 
 import msgspec
 
-from core.broker.records import RecordVerbs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.idempotency.producer_pool import LentProducer
 from core.records.header import HEADER, MAGIC, BatchHeader
 from core.records.record import NewRecord
@@ -102,14 +102,16 @@ class Draft(NamedTuple):
         return max(counts.values())
 
 
-def draft(broker: RecordVerbs, topic: str, records: Sequence[NewRecord]) -> Draft:
+def draft(broker: Logs, topic: str, records: Sequence[NewRecord]) -> Draft:
     """What writing these records comes to. Raises RECORD_LIST_TOO_LARGE, and INVALID_RECORD as `produce`."""
-    info = broker.topic(topic)
+    info = broker.topics.get(topic)
     now, limit = broker.clock.wall_ms(), info.config.max_message_bytes
-    sticky = broker.next_in_turn(topic, info.partitions)
+    sticky = broker.records.next_in_turn(topic, info.partitions)
     cuts: list[tuple[int, int]] = []
-    for partition, indexes in broker.by_partition(topic, info.partitions, records, sticky=sticky).items():
-        chunks = broker.batches_below(limit, records, indexes, now)
+    for partition, indexes in broker.records.by_partition(
+        topic, info.partitions, records, sticky=sticky
+    ).items():
+        chunks = broker.records.batches_below(limit, records, indexes, now)
         if len(chunks) > MAX_BATCHES:
             raise BrokerError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -136,10 +138,10 @@ def make_plan(topic_id: UUID, drafted: Draft, producers: Sequence[LentProducer])
 
 
 def indexes_of(
-    broker: RecordVerbs, topic: str, plan: Plan, records: Sequence[NewRecord]
+    broker: Logs, topic: str, plan: Plan, records: Sequence[NewRecord]
 ) -> Iterator[tuple[Part, Sequence[int]]]:
     """Each part with the indexes of its records. The records must be those that the plan was made for."""
-    groups = broker.by_partition(topic, plan.partitions, records, sticky=plan.sticky)
+    groups = broker.records.by_partition(topic, plan.partitions, records, sticky=plan.sticky)
     taken: dict[int, int] = {}
     for part in plan.parts:
         start = taken.get(part.partition, 0)

@@ -9,15 +9,23 @@ gives none back.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 from uuid import UUID
 
-from core.broker.producer_ids import ProducerIds
 from core.errors import BrokerError, ErrorCode
 
 # Partitions whose next sequence number one id keeps in memory; beyond it a new id is taken.
 MAX_PARTITIONS = 1_000
 # Sequence numbers go on from 0 after 2^31 − 1; an id retires well before.
 MAX_SEQUENCE = 2**30
+
+
+class NewProducerIds(Protocol):
+    """The source of producer ids."""
+
+    async def next(self) -> int:
+        """Return a producer id that was never given before."""
+        ...
 
 
 class LentProducer:
@@ -46,7 +54,7 @@ class LentProducer:
 class ProducerPool:
     """Lends producer ids, `limit` at the same time. Those that were lent last are lent first."""
 
-    def __init__(self, ids: ProducerIds, limit: int) -> None:
+    def __init__(self, ids: NewProducerIds, limit: int) -> None:
         self._ids = ids
         self._limit = limit
         self._idle: list[LentProducer] = []

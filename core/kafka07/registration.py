@@ -85,7 +85,7 @@ class ZooKeeperRegistry:
 
     async def start(self) -> None:
         """Begin; returns at once, whether ZooKeeper is there or not."""
-        self.broker.topic_listeners.append(self._wake.set)
+        self.broker.changes.listeners.append(self._wake.set)
         log.info("registering in ZooKeeper at %s", self.broker.config.zookeeper)
         await self._session.start()
         self._task = asyncio.create_task(self._run())
@@ -95,7 +95,7 @@ class ZooKeeperRegistry:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-            self.broker.topic_listeners.remove(self._wake.set)
+            self.broker.changes.listeners.remove(self._wake.set)
         await self._session.stop()
         self.registration = Registration()
 
@@ -162,13 +162,13 @@ class ZooKeeperRegistry:
             # Somebody has deleted it, or a session was lost unseen: everything is looked at again.
             self._published.clear()
             self._published_version = -1
-        version = self.broker.metadata_version
+        version = self.broker.changes.version
         if version == self._published_version:
             return
         if self._id.path not in self._published:
             await self._put(self._id, lambda value: same_address(value, self._id.value))
         broker_id = self.broker.config.broker_id
-        wanted = dict(topic_node(broker_id, t.name, t.partitions) for t in self.broker.topics())
+        wanted = dict(topic_node(broker_id, t.name, t.partitions) for t in self.broker.topics.list())
         for path in [p for p in self._published if p not in wanted and p != self._id.path]:
             await self._session.remove(path)
             del self._published[path]

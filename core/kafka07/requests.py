@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from core.broker.topics import check_topic_name
 from core.errors import BrokerError, ErrorCode
 from core.kafka07.messages import parse_legacy_messages
 from core.kafka07.tasks import Locating, Measuring, Reading
@@ -24,6 +23,7 @@ from core.records.message_set import MessageGroup
 from core.records.validation import ProduceBatches
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
+from core.vocabulary.topic import check_topic_name
 
 if TYPE_CHECKING:
     from core.broker.broker import Broker
@@ -85,16 +85,16 @@ class LegacyTopics:
 
     async def create(self, topic: str) -> None:
         """Let a topic come into being, with the broker's default number of partitions, if that is allowed."""
-        await self._broker.topic_or_create(topic)
+        await self._broker.topics.get_or_create(topic)
 
     def append(self, target: TopicPartition, groups: list[MessageGroup], size: int) -> None:
         """Append parsed messages; `size` is what they took on the wire. Raises BrokerError."""
-        config = self._broker.log(target).config
+        config = self._broker.partitions.log(target).config
         self.appended(target, batches_of(groups, size, config, now_ms=self._broker.clock.wall_ms()))
 
     async def append_later(self, target: TopicPartition, groups: list[MessageGroup], size: int) -> None:
         """Like `append`, with the batches made in a thread."""
-        config: TopicConfig = self._broker.log(target).config
+        config: TopicConfig = self._broker.partitions.log(target).config
         build = partial(batches_of, groups, size, config, now_ms=self._broker.clock.wall_ms())
         async with self._slots:
             checked = await asyncio.get_running_loop().run_in_executor(None, build)
@@ -102,20 +102,20 @@ class LegacyTopics:
 
     def appended(self, target: TopicPartition, checked: ProduceBatches) -> None:
         """Append batches. Nobody waits for the disk: 0.7 has no answer to a PRODUCE."""
-        self._broker.append_checked(target, checked)
-        waiting = self._broker.durable(target, 1)
+        self._broker.partitions.append_checked(target, checked)
+        waiting = self._broker.partitions.durable(target, 1)
         if waiting is not None:
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for the work; it goes on if the waiting is cancelled. A producer of 0.7 sends and hangs up."""
         task = asyncio.get_running_loop().create_task(work)
-        self._broker.unattended.add(task)
+        self._broker.partitions.unattended.add(task)
         task.add_done_callback(self._ended)
         await asyncio.shield(task)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._broker.unattended.discard(task)
+        self._broker.partitions.unattended.discard(task)
         if not task.cancelled():
             task.exception()  # whoever still waits has it
 
@@ -194,14 +194,14 @@ class LegacyTopics:
 
     def _find(self, topic: str) -> object | None:
         try:
-            return self._broker.topic(topic)
+            return self._broker.topics.get(topic)
         except BrokerError:
             return None
 
     def _partitions(self, topic: str) -> int:
         """How many partitions a topic has, or would have."""
         try:
-            return self._broker.topic(topic).partitions
+            return self._broker.topics.get(topic).partitions
         except BrokerError:
             return self._config.default_partitions
 
@@ -221,7 +221,7 @@ class LegacyTopics:
     async def _view(self, target: TopicPartition) -> AddressView:
         while True:
             try:
-                return self._broker.logs.legacy.of(self._broker.led_log(target), self.magic)
+                return self._broker.logs.legacy.of(self._broker.partitions.led_log(target), self.magic)
             except BlockingIOError:
                 await asyncio.sleep(_HELD_SECONDS)
             except OSError as error:

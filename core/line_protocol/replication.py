@@ -20,14 +20,14 @@ def replica_fetch(session: TextSession, command: text.ReplicaFetch) -> str:
     """A follower has everything below an offset."""
     broker = session.broker
     address = TopicPartition(command.topic, command.partition)
-    order = broker.partition(address).order
+    order = broker.partitions.info(address).order
     if not 1 <= command.replica_id < len(order):
         allowed = f"from 1 to {len(order) - 1}" if len(order) > 1 else "none, for there is no follower"
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
             f"The replica ids of the followers of {address} are {allowed}; 0 is the leader.",
         )
-    info = broker.report_progress(address, order[command.replica_id], command.offset)
+    info = broker.roles.report_progress(address, order[command.replica_id], command.offset)
     isr = sorted(order.index(replica) for replica in info.isr)
     return text.replica_fetched(
         command.replica_id, command.offset, info.offsets.high_watermark, isr, info.under_replicated
@@ -37,5 +37,5 @@ def replica_fetch(session: TextSession, command: text.ReplicaFetch) -> str:
 async def set_partition_role(session: TextSession, command: text.SetPartitionRole) -> str:
     """Lead a partition here, or follow."""
     address = TopicPartition(command.topic, command.partition)
-    info = await session.broker.set_partition_role(address, command.role)
+    info = await session.broker.roles.set(address, command.role)
     return text.role_set(command.topic, command.partition, info.role, info.offsets.high_watermark)

@@ -23,14 +23,14 @@ from core.log import files
 from core.log.epochs import LeaderEpochs
 from core.log.flush import FlushTask, Unflushed
 from core.log.numbering import assign_all, note_all
-from core.log.producer_state import ProducerState, ProducerStates, RememberedBatch, Snapshots
+from core.log.producer_state import ProducerStates, RememberedBatch, Snapshots
 from core.log.segment import DELETED_SUFFIX, INT32_MAX, SWAP_SUFFIX, Segment
 from core.log.segments import Segments
 from core.log.shared import LogContext
 from core.records.batch import assign
 from core.records.header import BatchHeader
 from core.topic_config import TopicConfig
-from core.types import AppendResult, LogOffsets, LogRead, TimestampOffset, TopicPartition
+from core.types import AppendResult, LogOffsets, LogRead, ProducerState, TimestampOffset, TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -28,6 +28,7 @@ import crc32c
 from core.errors import BrokerError, ErrorCode
 from core.log import files
 from core.records.header import BatchHeader
+from core.types import ProducerState
 
 REMEMBERED_BATCHES = 5
 SNAPSHOT_VERSION = 1
@@ -55,17 +56,6 @@ class RememberedBatch(NamedTuple):
     def base_sequence(self) -> int:
         """The sequence number of the first record."""
         return (self.last_sequence - self.offset_delta) & INT32_MAX
-
-
-class ProducerState(NamedTuple):
-    """What DescribeProducers tells of one producer. Offsets and numbers are −1 where there is none."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_timestamp: int
-    coordinator_epoch: int
-    current_txn_start_offset: int
 
 
 class _Producer:

@@ -22,14 +22,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from core.config import Endpoint, Peer
+from core.changes import TopicChanges
+from core.clock import Clock
+from core.config import Config, Endpoint, Peer
 from core.errors import BrokerError, ErrorCode
+from core.log.manager import LogManager
 from core.log.replica_log import ReplicaLog
+from core.metadata.store import Store
 from core.metadata.topics import put_setting
-from core.replication.copies import Copy
+from core.replication.copies import Copy, Flushing
 from core.replication.epochs import leader_of, next_epoch
 from core.replication.follower import Follower
 from core.replication.peer import PeerConnection, PeerError
@@ -44,13 +48,9 @@ from core.replication.peer_protocol import (
     encode,
 )
 from core.replication.replica import Remembered, Standing, better_than, needed_answers
-from core.replication.replicas import METADATA
+from core.replication.replicas import Replicas
 from core.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from core.broker.state import BrokerState
+from core.vocabulary.replicas import METADATA
 
 logger = logging.getLogger(__name__)
 
@@ -66,38 +66,51 @@ _AT_ONCE = 50
 
 
 class Cluster:
-    """The peers of one broker. `start` it once the logs are open; everything runs on the event loop."""
+    """The peers of one broker. `open` and `start` it once the logs are open; everything runs on the event loop.
+
+    `before_cut` and `role_changed` are about the metadata partition: it will be cut at an offset; its role or its
+    high watermark has changed. `before_lead` is about any partition: this broker is about to lead it, and its log
+    ends at the offset.
+    """
 
     def __init__(
         self,
-        state: BrokerState,
+        config: Config,
+        clock: Clock,
+        store: Store,
+        logs: LogManager,
+        replicas: Replicas,
+        flusher: Flushing,
+        changes: TopicChanges,
         *,
         before_cut: Callable[[int], Awaitable[None]],
         before_lead: Callable[[TopicPartition, int], Awaitable[None]],
         role_changed: Callable[[], None],
-        settings: Mapping[str, str],
     ) -> None:
-        self._state = state
-        self._config = state.config
-        self._replicas = state.replicas
-        # About the metadata partition: it will be cut; its role or high watermark has changed.
-        self._before_cut, self._role_changed = before_cut, role_changed
-        # Of any partition: this broker is about to lead it, with a log that ends there.
-        self._before_lead = before_lead
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._logs = logs
+        self._replicas = replicas
+        self._flusher = flusher
+        self._changes = changes
+        self._before_cut, self._before_lead, self._role_changed = before_cut, before_lead, role_changed
         self.peers: dict[int, Peer] = {peer.broker_id: peer for peer in self._config.peers}
         self._connections = {i: PeerConnection(peer, self._config) for i, peer in self.peers.items()}
-        self._followers = {
-            i: Follower(peer, self._config, state.clock, self) for i, peer in self.peers.items()
-        }
+        self._followers = {i: Follower(peer, self._config, clock, self) for i, peer in self.peers.items()}
         self._news = {i: asyncio.Event() for i in self.peers}
         # Per partition and peer: when it answered a question last, and what.
         self._heard: dict[Copy, dict[int, tuple[float, State]]] = {}
         self._promoting: set[Copy] = set()
         # "host port" that each peer wants its clients to use; without it, they use the address of `--peer`.
-        self._advertised = {i: settings.get(f"{_ADVERTISED}{i}", "") for i in self.peers}
+        self._advertised = dict.fromkeys(self.peers, "")
         # Peers that have been told this broker's own address since it was started.
         self._introduced: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self, settings: Mapping[str, str]) -> None:
+        """Take the addresses that the peers had in the last run."""
+        self._advertised = {i: settings.get(f"{_ADVERTISED}{i}", "") for i in self.peers}
 
     def start(self) -> None:
         """Begin to talk to the peers."""
@@ -124,7 +137,7 @@ class Cluster:
     def changed(self, copy: Copy) -> None:
         """The role of a partition has changed here: tell everybody whom it concerns."""
         self._replicas.note(copy)
-        self._state.metadata_version += 1
+        self._changes.answers_changed()
         self._heard.pop(copy, None)
         if copy.topic_partition == METADATA:
             self._role_changed()
@@ -154,9 +167,9 @@ class Cluster:
         told = f"{host} {port}" if host else ""
         if self._advertised[peer] != told:
             self._advertised[peer] = told
-            self._state.metadata_version += 1
+            self._changes.answers_changed()
             logger.info("broker %d advertises %s", peer, self.address(peer))
-            await self._state.store.submit([put_setting(f"{_ADVERTISED}{peer}", told)], local=True)
+            await self._store.submit([put_setting(f"{_ADVERTISED}{peer}", told)], local=True)
 
     # --- what followers need (Keeper) ------------------------------------------------------------------------
 
@@ -166,7 +179,7 @@ class Cluster:
 
     async def flush(self, log: ReplicaLog) -> None:
         """See `Keeper.flush`."""
-        waiting = self._state.flusher.durable(log, log.offsets.log_end_offset)
+        waiting = self._flusher.durable(log, log.offsets.log_end_offset)
         if waiting is not None:
             await waiting
 
@@ -176,7 +189,7 @@ class Cluster:
             await self._before_cut(offset)
         log = copy.log
         log.begin_cut(offset)
-        task = self._state.logs.begin_checkpoint()
+        task = self._logs.begin_checkpoint()
         try:
             await asyncio.get_running_loop().run_in_executor(None, task.run)
         except OSError as error:
@@ -204,8 +217,8 @@ class Cluster:
             self._heard.pop(copy, None)
 
     async def _save(self) -> None:
-        assert self._replicas.memory is not None
-        await self._replicas.memory.save()
+        assert self._replicas.promises is not None
+        await self._replicas.promises.save()
 
     # --- being asked -----------------------------------------------------------------------------------------
 
@@ -230,7 +243,7 @@ class Cluster:
     def _grant(self, kind: Kind, copy: Copy, item: Item) -> bool:
         replica = copy.replica
         if kind is Kind.PAUSE and replica.leads:
-            replica.paused_until = self._state.clock.monotonic() + PAUSE_SECONDS
+            replica.paused_until = self._clock.monotonic() + PAUSE_SECONDS
         elif kind is Kind.VOTE:
             if replica.promise(item.epoch):
                 logger.info("%s: epoch %d is promised", copy.topic_partition, item.epoch)
@@ -305,7 +318,7 @@ class Cluster:
     async def _tell(self, peer: int) -> None:
         """Say which partitions this broker leads, to a replica that does not fetch them, or not any more: it may know
         of a newer leader."""
-        now = self._state.clock.monotonic()
+        now = self._clock.monotonic()
         news = [
             (copy, copy.replica.epoch, copy.replica.start)
             for copy in self._replicas
@@ -327,7 +340,7 @@ class Cluster:
         ]
         for start in range(0, len(open_), MAX_ITEMS):
             found = await self._ask(peer, Kind.ASK, open_[start : start + MAX_ITEMS])
-            now = self._state.clock.monotonic()
+            now = self._clock.monotonic()
             followed = False
             for copy, state in found.items():
                 replica = copy.replica
@@ -431,12 +444,12 @@ class Cluster:
         self._check(copy, granted, granted, unclean)
         end = copy.log.offsets.log_end_offset
         await self._before_lead(copy.topic_partition, end)
-        assert self._replicas.memory is not None
-        self._replicas.memory.note(copy.topic_partition, copy.topic_id, Remembered(epoch, epoch, end))
+        assert self._replicas.promises is not None
+        self._replicas.promises.note(copy.topic_partition, copy.topic_id, Remembered(epoch, epoch, end))
         await self._save()
         if replica.epoch != epoch:
             raise self._refused(copy, f"epoch {replica.epoch} was taken meanwhile")
-        replica.lead(end, self._state.clock.monotonic())
+        replica.lead(end, self._clock.monotonic())
         self.changed(copy)
         self._replicas.appended(copy)
 
@@ -460,8 +473,8 @@ class Cluster:
         leader = next((s for s in states.values() if s.leads and s.epoch == replica.epoch), None)
         if leader is None or not replica.follows:
             return
-        deadline = self._state.clock.monotonic() + PAUSE_SECONDS / 2
-        while self._state.clock.monotonic() < deadline:
+        deadline = self._clock.monotonic() + PAUSE_SECONDS / 2
+        while self._clock.monotonic() < deadline:
             if copy.log.offsets.log_end_offset >= leader.end and replica.complete == replica.epoch:
                 return
             await asyncio.sleep(_CAUGHT_UP_POLL)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Protocol
 from uuid import UUID
 
 from core.log.replica_log import ReplicaLog
 from core.replication.replica import Replica
 from core.types import TopicPartition
+
+
+class Flushing(Protocol):
+    """What fsyncs logs for the replicas of a broker."""
+
+    def durable(self, log: ReplicaLog, offset: int) -> asyncio.Future[None] | None:
+        """Return a future that is done once everything below `offset` is on the disk; None if it is already.
+
+        The future fails with KAFKA_STORAGE_ERROR.
+        """
+        ...
 
 
 class Copy:

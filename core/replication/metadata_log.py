@@ -17,8 +17,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from core.changes import TopicChanges
+from core.clock import Clock
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.metadata.changelog import (
     APPLIED,
@@ -30,13 +33,12 @@ from core.metadata.changelog import (
 )
 from core.metadata.store import Store, not_controller
 from core.metadata.topics import load_settings, own_topics, put_setting
+from core.purgatory import Purgatory
 from core.records.batch import batches, build_batch, read_header, read_records
 from core.records.record import NewRecord
-from core.replication.copies import Copy
-from core.replication.replicas import METADATA, Replicas
-
-if TYPE_CHECKING:
-    from core.broker.state import BrokerState
+from core.replication.copies import Copy, Flushing
+from core.replication.replicas import Replicas
+from core.vocabulary.replicas import METADATA
 
 logger = logging.getLogger(__name__)
 
@@ -52,22 +54,35 @@ _WHOLE_PREFIX = b"\x92\xa0"
 
 
 class MetadataLog:
-    """The metadata partition of one broker, and who keeps the store."""
+    """The metadata partition of one broker, and which broker keeps the store. Call `open` before `run`.
+
+    `begin` loads groups, consumers and keys when this broker comes to keep them, `end` forgets them; `topics_changed`
+    takes over the topics that another broker has stored.
+    """
 
     def __init__(
         self,
-        state: BrokerState,
-        copy: Copy,
+        config: Config,
+        clock: Clock,
+        store: Store,
+        replicas: Replicas,
+        flusher: Flushing,
+        purgatory: Purgatory,
+        changes: TopicChanges,
         *,
         begin: Callable[[], Awaitable[None]],
         end: Callable[[], Awaitable[None]],
         topics_changed: Callable[[], Awaitable[None]],
     ) -> None:
-        self._state = state
-        self._copy = copy
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._replicas = replicas
+        self._flusher = flusher
+        self._purgatory = purgatory
+        self._changes = changes
         self._begin, self._end, self._topics_changed = begin, end, topics_changed
-        self._store: Store = state.store
-        self._replicas: Replicas = state.replicas
+        self._partition: Copy | None = None
         # The epoch in which this broker serves; −1 while it does not. And that in which it may write: it does so
         # before it serves.
         self.serving = -1
@@ -80,7 +95,16 @@ class MetadataLog:
         self._closed = False
         # Where the newest whole database lies that this broker has written.
         self._last_whole = 0
-        self._store.ship_timeout = state.config.metadata_timeout_ms / 1000
+        self._store.ship_timeout = config.metadata_timeout_ms / 1000
+
+    def open(self, copy: Copy) -> None:
+        """Take the metadata partition as the last run left it."""
+        self._partition = copy
+
+    @property
+    def _copy(self) -> Copy:
+        assert self._partition is not None, "the metadata partition is not open"
+        return self._partition
 
     @property
     def epoch(self) -> int:
@@ -90,7 +114,7 @@ class MetadataLog:
     @property
     def leader(self) -> int:
         """The broker that keeps topics, groups and offsets, as far as known here; −1 if nobody does."""
-        return self._copy.replica.leader
+        return -1 if self._partition is None else self._partition.replica.leader
 
     def poke(self) -> None:
         """The role of the partition, or its high watermark, may have changed."""
@@ -122,7 +146,8 @@ class MetadataLog:
         """Serve nothing any more; what is on its way is refused."""
         self._closed = True
         self._store.ship = None
-        self._replicas.deposed(self._copy)
+        if self._partition is not None:
+            self._replicas.deposed(self._partition)
 
     async def _step(self) -> None:
         replica = self._copy.replica
@@ -133,7 +158,7 @@ class MetadataLog:
             await self._end()
             # Everything that was on its way is decided once the writer answers this.
             self._applied = await self._read_applied()
-            self._state.metadata_version += 1
+            self._changes.answers_changed()
         if self._epoch >= 0:
             return
         await self._repeat()
@@ -151,20 +176,20 @@ class MetadataLog:
             self._store.ship = None
             raise
         self.serving = epoch
-        self._state.metadata_version += 1
+        self._changes.answers_changed()
         logger.info("this broker keeps topics, groups and offsets now, in epoch %d", epoch)
 
     async def _complete(self) -> None:
         """The first leader of a cluster gives what it had alone to the others."""
         if self._copy.log.offsets.log_end_offset == 0:
-            await self._store.submit([own_topics(self._state.config.broker_id)], local=True)
+            await self._store.submit([own_topics(self._config.broker_id)], local=True)
             await self._topics_changed()
             await self._store.submit([note_whole_database])
 
     async def shorten(self) -> None:
         """Begin the history with the whole database where it has become long. To be called once in a while."""
         log = self._copy.log
-        if self._epoch < 0 or log.size < self._state.config.metadata_log_bytes:
+        if self._epoch < 0 or log.size < self._config.metadata_log_bytes:
             return
         await self._store.submit([note_whole_database])
         if self._epoch >= 0:
@@ -174,19 +199,19 @@ class MetadataLog:
 
     async def _ship(self, data: bytes) -> int:
         """Write a transaction to the partition; the number behind it, once it is committed there."""
-        copy, state = self._copy, self._state
+        copy = self._copy
         if not self._leads or self._closed or self._epoch < 0:
             raise not_controller()
         epoch = self._replicas.leading(copy, 1)
-        batch = build_batch([NewRecord(value=data)], now_ms=state.clock.wall_ms())
+        batch = build_batch([NewRecord(value=data)], now_ms=self._clock.wall_ms())
         log = copy.log
         result = log.append(batch, [read_header(batch)], leader_epoch=epoch)
         end = result.last_offset + 1
         # The array of changes has a head of one, three or five bytes, by its length.
         whole = _WHOLE_PREFIX in data[1:7]
-        waiting = self._replicas.committed(copy, end, state.flusher.durable(log, end), _FOREVER)
+        waiting = self._replicas.committed(copy, end, self._flusher.durable(log, end), _FOREVER)
         self._replicas.appended(copy)
-        state.purgatory.notify(METADATA)
+        self._purgatory.notify(METADATA)
         try:
             await waiting
         except BrokerError as error:
@@ -257,7 +282,7 @@ class MetadataLog:
         for position, header in batches(data):
             if header.last_offset < offset:
                 continue
-            limit = self._state.config.max_frame_bytes
+            limit = self._config.max_frame_bytes
             for record in read_records(data, position, header, max_bytes=limit):
                 changes = decode_changes(record.value or b"")
                 effects.append(apply_changes(changes))

@@ -20,8 +20,8 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 _VERSION = 0
 
 
-class Memory:
-    """The file of one data directory. All of it on the event loop; a thread writes the bytes."""
+class Promises:
+    """The promises of one data directory. Touched on the event loop only; a thread writes the bytes."""
 
     def __init__(self, path: str) -> None:
         self._path = path

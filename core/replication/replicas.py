@@ -11,23 +11,21 @@ A partition with one replica is not in this table, and pays one look into an emp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
+from core.changes import TopicChanges
+from core.clock import Clock
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
+from core.log.manager import LogManager
+from core.purgatory import Purgatory
 from core.replication.copies import Copy
 from core.replication.epochs import leader_of
-from core.replication.promises import Memory
+from core.replication.promises import Promises
 from core.replication.replica import Moved, Replica
 from core.types import TopicPartition
-
-if TYPE_CHECKING:
-    from core.broker.state import BrokerState
-
-# The changes of topics, groups and offsets, as a partition of its own (Kafka's name and topic id for it).
-METADATA = TopicPartition("__cluster_metadata", 0)
-METADATA_ID = UUID(int=1)
+from core.vocabulary.replicas import METADATA
 
 
 class _Ack:
@@ -43,14 +41,33 @@ class _Ack:
 
 
 class Replicas:
-    """All replicated partitions, by address and by topic id."""
+    """All replicated partitions, by topic partition and by topic id.
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    `promises` is None on a broker without peers. `metadata_moved` is called when the high watermark of the metadata
+    partition has moved.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        logs: LogManager,
+        purgatory: Purgatory,
+        changes: TopicChanges,
+        promises: Promises | None,
+        *,
+        metadata_moved: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._logs = logs
+        self._purgatory = purgatory
+        self._changes = changes
+        self.promises = promises
+        self._metadata_moved = metadata_moved
         self._copies: dict[TopicPartition, Copy] = {}
         self._by_id: dict[tuple[bytes, int], Copy] = {}
         self._acks: dict[TopicPartition, list[_Ack]] = {}
-        self.memory: Memory | None = None
 
     def __bool__(self) -> bool:
         return bool(self._copies)
@@ -59,7 +76,7 @@ class Replicas:
         return iter(list(self._copies.values()))
 
     def get(self, tp: TopicPartition) -> Copy | None:
-        """The replicated partition at this address; None if it has one replica, or does not exist."""
+        """Return the replicated partition; None if it has one replica, or does not exist."""
         return self._copies.get(tp)
 
     def by_id(self, topic_id: bytes, partition: int) -> Copy | None:
@@ -79,16 +96,15 @@ class Replicas:
     ) -> Copy:
         """Take a partition with replicas on these brokers. One that was just `created` begins at once; of another
         one it must be found out first who leads."""
-        state = self._state
-        log = state.logs.get(tp)
+        log = self._logs.get(tp)
         end = log.offsets.log_end_offset
-        remembered = self.memory.of(tp, topic_id) if self.memory is not None else None
-        config = state.config
+        remembered = self.promises.of(tp, topic_id) if self.promises is not None else None
+        config = self._config
         replica = Replica(
             config.broker_id, brokers, lag=config.replica_lag_time_max_ms / 1000, remembered=remembered
         )
         if created and remembered is None:
-            replica.created(state.clock.monotonic())
+            replica.created(self._clock.monotonic())
         else:
             replica.restored(end)
             # Where this broker has led, it asks the others first; a follower asks the leader it knows.
@@ -107,19 +123,19 @@ class Replicas:
             copy = self._copies.pop(tp)
             self._by_id.pop((copy.topic_id.bytes, tp.partition), None)
             self._fail(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} is deleted.")
-        if self.memory is not None:
-            self.memory.forget(topic)
+        if self.promises is not None:
+            self.promises.forget(topic)
 
     def note(self, copy: Copy) -> None:
-        """What the replica must not forget has changed; `memory.save` makes it durable."""
-        if self.memory is not None:
-            self.memory.note(copy.topic_partition, copy.topic_id, copy.replica.remembered)
+        """What the replica must not forget has changed; `promises.save` makes it durable."""
+        if self.promises is not None:
+            self.promises.note(copy.topic_partition, copy.topic_id, copy.replica.remembered)
 
     def needed(self, copy: Copy) -> int:
         """Replicas that must be in sync for anything to be committed; not more than there are."""
         count = len(copy.replica.replicas)
         if copy.topic_partition == METADATA:
-            return min(self._state.config.metadata_min_insync_replicas or count // 2 + 1, count)
+            return min(self._config.metadata_min_insync_replicas or count // 2 + 1, count)
         return min(copy.log.config.min_insync_replicas, count)
 
     # --- leading -------------------------------------------------------------------------------------------
@@ -127,7 +143,7 @@ class Replicas:
     def leading(self, copy: Copy, acks: int) -> int:
         """The epoch to append in. Raises NOT_LEADER_OR_FOLLOWER; with acks=all NOT_ENOUGH_REPLICAS."""
         replica = copy.replica
-        if not replica.leads or replica.paused_until > self._state.clock.monotonic():
+        if not replica.leads or replica.paused_until > self._clock.monotonic():
             raise self.not_leader(copy)
         if acks == -1:
             self._check_isr(copy, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -169,14 +185,14 @@ class Replicas:
                 broker_id,
                 end,
                 copy.log.offsets.log_end_offset,
-                self._state.clock.monotonic(),
+                self._clock.monotonic(),
                 self.needed(copy),
             ),
         )
 
     def expire(self) -> None:
         """Take slow followers out of the in-sync sets."""
-        now = self._state.clock.monotonic()
+        now = self._clock.monotonic()
         for copy in self:
             if copy.replica.source:
                 end = copy.log.offsets.log_end_offset
@@ -185,7 +201,7 @@ class Replicas:
     def took(self, copy: Copy, moved: Moved) -> None:
         """Tell those who wait what a step has changed."""
         if moved.isr:
-            self._state.metadata_version += 1
+            self._changes.answers_changed()
             try:
                 self._check_isr(copy, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             except BrokerError as error:
@@ -198,12 +214,11 @@ class Replicas:
         committed = copy.replica.high_watermark
         copy.log.visible = committed
         tp = copy.topic_partition
-        state = self._state
-        state.purgatory.notify(tp)
+        self._purgatory.notify(tp)
         if tp != METADATA:
-            state.touch(tp.topic)
-        elif state.metadata is not None:
-            state.metadata.poke()
+            self._changes.touch(tp.topic)
+        else:
+            self._metadata_moved()
         waiting = self._acks.get(tp)
         if waiting:
             for ack in [ack for ack in waiting if ack.flushed and ack.end <= committed]:
@@ -276,5 +291,5 @@ class Replicas:
         """The role of this broker has changed: nobody is answered for the epoch that is over."""
         error = self.not_leader(copy)
         self._fail(copy.topic_partition, error.code, error.message)
-        self._state.metadata_version += 1
-        self._state.purgatory.notify(copy.topic_partition)
+        self._changes.answers_changed()
+        self._purgatory.notify(copy.topic_partition)

@@ -188,14 +188,14 @@ async def test_only_so_many_topics_and_groups_are_shown_and_the_rest_is_counted(
 ) -> None:
     broker = app.server.broker
     for n in range(40):
-        await broker.create_topic(f"many-{n}")
+        await broker.topics.create(f"many-{n}")
     for n in range(15):
         await broker.groups.positions.reset(f"group-{n}", Target(earliest=True), ["many-0"])
     await broker.groups.positions.reset("long" * 100, Target(earliest=True), ["many-0"])
     samples = await read(http)
     assert sum(name == "sluice_topic_log_bytes" for name, _ in samples) == 30
-    assert value(samples, "sluice_metrics_left_out", what="topics") == len(broker.topics()) - 30
-    assert value(samples, "sluice_topics") == len(broker.topics())
+    assert value(samples, "sluice_metrics_left_out", what="topics") == len(broker.topics.list()) - 30
+    assert value(samples, "sluice_topics") == len(broker.topics.list())
     assert sum(name == "sluice_group_lag" for name, _ in samples) == 10
     assert value(samples, "sluice_metrics_left_out", what="group_topics") >= 6
     assert "longlong" not in str(samples.keys())

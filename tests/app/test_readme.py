@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.broker.broker_configs import DYNAMIC
-from core.broker.fixed_configs import FIXED
+from core.broker.broker_configs import DYNAMIC, FIXED
 from core.topic_config import DEFINITIONS, STORED_ONLY
 from tests.broker_process import ROOT, BrokerProcess
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
-from core.clock import Clock, ManualClock
+from core.clock import SLICE_SECONDS, Clock, ManualClock, TimeSlice
 
 
 def test_real_time_is_the_machines() -> None:
@@ -41,3 +42,23 @@ def test_one_seed_gives_one_run() -> None:
 def test_unseeded_ids_differ() -> None:
     clock = Clock()
     assert len({clock.uuid4() for _ in range(100)} | {Clock().uuid4() for _ in range(100)}) == 200
+
+
+async def test_other_tasks_run_once_a_time_slice_is_over() -> None:
+    clock, turns = ManualClock(), 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    time_slice = TimeSlice(clock)
+    asyncio.get_running_loop().call_soon(turn)
+    for _ in range(100):
+        await time_slice.give_way()
+    assert turns == 0
+    for expected in (1, 2, 3):
+        clock.advance(SLICE_SECONDS)
+        await time_slice.give_way()
+        await time_slice.give_way()
+        assert turns == expected

@@ -53,14 +53,14 @@ async def live(broker: Broker) -> None:
     """A little of everything, with a checkpoint on the way."""
     await broker.open()
     for (topic, _), configs in CONFIGS.items():
-        await broker.create_topic(topic, configs=configs)
-    await broker.create_topic("gone")
+        await broker.topics.create(topic, configs=configs)
+    await broker.topics.create("gone")
     append(broker, TopicPartition("gone", 0), 0)
     for address, i in itertools.product(CONFIGS, range(12)):
         append(broker, address, i)
-    await broker.delete_topic("gone")
+    await broker.topics.delete("gone")
     await broker.groups.commit(GROUP, [Commit("plain", 0, 4)])
-    await broker._checkpoint()
+    await broker.checkpoint()
     for i in range(12, 15):
         append(broker, PLAIN, i)
 
@@ -68,7 +68,7 @@ async def live(broker: Broker) -> None:
 def shown(broker: Broker) -> Any:
     """Everything that must be the same."""
     return (
-        {topic.name: (topic.topic_id, topic.partitions, topic.overrides) for topic in broker.topics()},
+        {topic.name: (topic.topic_id, topic.partitions, topic.overrides) for topic in broker.topics.list()},
         {address: [(r.offset, r.key, r.value) for r in read_all(broker.logs.get(address))] for address in CONFIGS},
         {address: broker.logs.get(address).offsets for address in CONFIGS},
         broker.groups.committed(GROUP, "plain", 0),
@@ -131,7 +131,7 @@ async def test_what_was_committed_since_the_checkpoint_goes_with_the_write_ahead
     broker = broker_over(tmp_path / "origin")
     await live(broker)
     await broker.groups.commit(GROUP, [Commit("plain", 0, 9)])
-    await broker.create_topic("new")
+    await broker.topics.create("new")
     await broker.groups.commit(GROUP, [Commit("plain", 0, 11)])
     image = Path(shutil.copytree(tmp_path / "origin", tmp_path / "image"))
     await broker.close()
@@ -140,7 +140,7 @@ async def test_what_was_committed_since_the_checkpoint_goes_with_the_write_ahead
     await broker.open()
     committed = broker.groups.committed(GROUP, "plain", 0)
     assert committed is not None and committed.offset == 9
-    assert [topic.name for topic in broker.topics()] == ["compact", "new", "plain"]
+    assert [topic.name for topic in broker.topics.list()] == ["compact", "new", "plain"]
     await broker.close()
 
 
@@ -173,19 +173,19 @@ async def test_an_old_copy_of_the_database_costs_no_records(tmp_path: Path) -> N
     """What the copy does not know is set aside, under a name that says whose it was."""
     broker = broker_over(tmp_path / "data")
     await broker.open()
-    await broker.create_topic("plain", configs=CONFIGS[PLAIN])
+    await broker.topics.create("plain", configs=CONFIGS[PLAIN])
     await broker.close()
     old = (tmp_path / "data" / DATABASE).read_bytes()
     broker = broker_over(tmp_path / "data")
     await broker.open()
-    await broker.create_topic("compact", configs=CONFIGS[COMPACT])
+    await broker.topics.create("compact", configs=CONFIGS[COMPACT])
     append(broker, COMPACT, 0)
     await broker.close()
     segment = (tmp_path / "data" / str(COMPACT) / "00000000000000000000.log").read_bytes()
     (tmp_path / "data" / DATABASE).write_bytes(old)
     broker = broker_over(tmp_path / "data")
     await broker.open()
-    assert [topic.name for topic in broker.topics()] == ["plain"]
+    assert [topic.name for topic in broker.topics.list()] == ["plain"]
     await broker.close()
     (stray,) = (tmp_path / "data").glob("compact-0.*-stray")
     assert (stray / "00000000000000000000.log").read_bytes() == segment

@@ -214,7 +214,7 @@ class Machine:
     @property
     def unsettled(self) -> bool:
         """Whether the disk has refused what the broker had to store at its start; it serves reads alone then."""
-        return self.app is not None and self.app.server.broker.unsettled
+        return self.app is not None and self.app.server.broker.unclean_start.unsettled
 
     async def start(self) -> None:
         """Start the broker. Raises StartupError."""

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import core.broker.broker as broker_module
 from core.broker.flusher import Flusher
-from core.broker.state import BrokerState
+from core.broker.unclean_start import LeaderEpochs, UncleanStart
 from core.errors import ErrorCode
 from core.groups import store as group_store
 from core.groups.group import Group
@@ -83,18 +82,18 @@ async def _nothing(*_: object) -> None:
 def test_a_group_that_read_ahead_of_the_disk_and_skips_records_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_module, "cut_back_groups", _nothing)
+    monkeypatch.setattr(UncleanStart, "cut_back_groups", _nothing)
     failure = str(first_failure().failure)
     # Either the log has grown past the committed offset, or not yet.
     assert "never saw" in failure or "fetching @" in failure
 
 
 def test_a_batch_of_lost_records_that_is_acknowledged_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "cut_back_consumers", _nothing)
+    monkeypatch.setattr(UncleanStart, "cut_back_consumers", _nothing)
     failure = str(first_failure().failure)
     assert "held0" in failure and "never saw" in failure
 
 
 def test_a_leader_epoch_that_stays_after_an_unclean_stop_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BrokerState, "raise_leader_epoch", _nothing)
+    monkeypatch.setattr(LeaderEpochs, "raise_to", _nothing)
     assert "epochs0" in str(first_failure().failure)

@@ -187,7 +187,7 @@ class Listener:
         feed = self._feed
         # What came while `caught_up` was on its way has woken nobody.
         if seconds > 0 and self._fanout.caught_up(feed, self._position):
-            await self._broker.wait_for_topic(feed.topic, feed.partitions, seconds, watch)
+            await self._broker.changes.wait_for(feed.topic, feed.partitions, seconds, watch)
         if watch.gone or not self._broker.ready:
             return True
         now = self._now()

@@ -25,11 +25,11 @@ from app.native.record_json import record_texts
 from app.native.streams.cursor import CursorWriter, Position
 from app.native.streams.filters import Filter
 from core.broker.broker import Broker
-from core.broker.state import TopicInfo
 from core.config import KIB, Config
 from core.errors import BrokerError, ErrorCode
 from core.records.record import Record
 from core.types import TopicPartition
+from core.vocabulary.topic import TopicInfo
 
 # A range is made in one slice of the event loop: at 2 µs a record, half a millisecond.
 RANGE_RECORDS = 256
@@ -195,7 +195,7 @@ class Fanout:
 
     def info(self, feed: Feed) -> TopicInfo:
         """The topic of a feed; UNKNOWN_TOPIC_OR_PARTITION once it is gone, or another one of its name."""
-        info = self._broker().topic(feed.topic)
+        info = self._broker().topics.get(feed.topic)
         if info.topic_id != feed.topic_id:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -208,13 +208,13 @@ class Fanout:
         """The high watermarks of the feed's partitions; all are looked at only after something happened."""
         broker = self._broker()
         info = self.info(feed)
-        touched = broker.touched.get(feed.topic, 0)
+        touched = broker.changes.touched.get(feed.topic, 0)
         key = (feed.topic_id.int, feed.partitions)
         found = self._ends.get(key)
         if found is not None and found[0] == touched:
             return found[1]
         partitions = range(info.partitions) if feed.partitions is None else feed.partitions
-        ends = tuple([bounds.high_watermark for bounds in broker.bounds(feed.topic, partitions)])
+        ends = tuple([bounds.high_watermark for bounds in broker.partitions.bounds(feed.topic, partitions)])
         self._ends[key] = (touched, ends)
         if len(self._ends) > _MAX_ENDS:
             self._ends.popitem(last=False)
@@ -304,7 +304,9 @@ class Fanout:
         return found
 
     def _make_range(self, feed: Feed, address: TopicPartition, offset: int, count: int, until: int) -> Range:
-        result = self._broker().read_now(address, offset, max_bytes=self._range_bytes, max_records=count)
+        result = self._broker().records.read_now(
+            address, offset, max_bytes=self._range_bytes, max_records=count
+        )
         records, next_offset = _cut(result.records, result.next_offset, until, 2 * self._range_bytes)
         scanned = len(records)
         if feed.filter is not None:

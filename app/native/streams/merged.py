@@ -26,10 +26,10 @@ from app.native.streams.filters import PARAMETERS as FILTER_PARAMETERS
 from app.native.streams.filters import read_filter
 from app.native.streams.forms import NDJSON, SSE, StreamForm
 from core.broker.broker import Broker
-from core.broker.state import TopicInfo
 from core.config import Config
 from core.errors import ErrorCode
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.topic import TopicInfo
 
 JSON = b"application/json"
 # Under these names NDJSON goes as well.
@@ -85,7 +85,7 @@ class MergedRoutes:
         for name in _NOT_IN.get(media_type, _NOT_IN_LINES):
             if name in query:
                 raise invalid_parameter(name, f"{name} has no meaning in {media_type.decode()}.")
-        info = self._broker().topic(segments[1])
+        info = self._broker().topics.get(segments[1])
         cursor, resumed = self._cursor(request, query, info, media_type != JSON)
         feed = self._feed(query, info, cursor)
         position = cursor.position if cursor is not None else await self._beginning(feed, query)
@@ -151,7 +151,7 @@ class MergedRoutes:
             partitions = wanted
         for partition in partitions or ():
             # Refuses one that is not there.
-            self._broker().bounds(info.name, (partition,))
+            self._broker().partitions.bounds(info.name, (partition,))
         return Feed(info, partitions, self._readers[encoding], encoding, read_filter(query))
 
     async def _beginning(self, feed: Feed, query: Mapping[str, str]) -> Position:
@@ -165,7 +165,7 @@ class MergedRoutes:
         for partition, offset in wanted.items():
             if partition not in index_of:
                 # Refuses one that is not there; else it was left out of `partitions`.
-                self._broker().bounds(feed.topic, (partition,))
+                self._broker().partitions.bounds(feed.topic, (partition,))
                 raise invalid_parameter("offsets", f"Partition {partition} is not among `partitions`.")
             starts[index_of[partition]] = offset
         return Position(tuple(starts))
@@ -187,14 +187,16 @@ class MergedRoutes:
         for index, end in enumerate(ends):
             if index % _SEARCHES == _SEARCHES - 1:
                 await asyncio.sleep(0)
-            found = broker.offset_for_time(TopicPartition(feed.topic, feed.number(index)), moment).offset
+            found = broker.partitions.offset_for_time(
+                TopicPartition(feed.topic, feed.number(index)), moment
+            ).offset
             offsets.append(found if found >= 0 else end)
         return Position(tuple(offsets))
 
     def _bounds(self, feed: Feed) -> list[LogOffsets]:
         info = self._fanout.info(feed)
         partitions = range(info.partitions) if feed.partitions is None else feed.partitions
-        return self._broker().bounds(feed.topic, partitions)
+        return self._broker().partitions.bounds(feed.topic, partitions)
 
     def _gap(self, feed: Feed, position: Position, parameter: str) -> Gap | None:
         """What is wrong when partitions do not have what a position asks for: 410 below, 416 above."""
@@ -305,7 +307,7 @@ class MergedRoutes:
             with counted(request.scope):
                 while not texts and (left := deadline - broker.clock.monotonic()) > 0:
                     if self._fanout.caught_up(feed, position):
-                        woken = await broker.wait_for_topic(feed.topic, feed.partitions, left, watch)
+                        woken = await broker.changes.wait_for(feed.topic, feed.partitions, left, watch)
                         if watch.gone:
                             raise ClientGoneError
                         if not woken:

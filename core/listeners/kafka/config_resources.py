@@ -33,7 +33,7 @@ def list_config_resources(
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     brokers = [str(broker_id) for broker_id, _, _ in session.brokers()]
     names = {
-        _TOPIC: [topic.name for topic in session.broker.topics(include_internal=True)],
+        _TOPIC: [topic.name for topic in session.broker.topics.list(include_internal=True)],
         _BROKER: brokers,
         _BROKER_LOGGER: brokers,
     }

@@ -18,8 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.broker.broker_configs import CLUSTER, DYNAMIC, ConfigEntry
-from core.broker.topics import check_topic_name
+from core.broker.broker_configs import CLUSTER, DYNAMIC
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.loggers import describe_loggers, set_levels
@@ -35,6 +34,7 @@ from core.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from core.topic_config import DEFINITIONS, Definition, list_items
+from core.vocabulary.topic import ConfigEntry, check_topic_name
 
 if TYPE_CHECKING:
     from core.listeners.kafka.listener import KafkaSession
@@ -76,7 +76,7 @@ def _described(
     broker = session.broker
     if kind == _TOPIC:
         check_topic_name(name)
-        return [_result(entry, request) for entry in broker.describe_configs(name)]
+        return [_result(entry, request) for entry in broker.topics.describe_configs(name)]
     if kind == _BROKER:
         configs = broker.broker_configs
         if name == CLUSTER:
@@ -141,9 +141,9 @@ def _resource(session: KafkaSession, kind: int, name: str) -> _Resource:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
 
         async def alter_topic(changes: Changes, validate_only: bool) -> None:
-            await broker.alter_configs(name, changes, validate_only=validate_only)
+            await broker.topics.alter_configs(name, changes, validate_only=validate_only)
 
-        own = broker.topic(name).overrides
+        own = broker.topics.get(name).overrides
         return _Resource(own, {**broker.broker_configs.topic_defaults, **own}, DEFINITIONS, alter_topic)
     if kind == _BROKER:
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.broker.batches import Fetched, FetchRead
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.fetch_session import FetchSession, SessionPartition, TopicKey
 from core.listeners.kafka.handler import Handler, table
@@ -13,6 +12,7 @@ from core.listeners.kafka.old_fetch import OldFormat
 from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
 from core.types import TopicPartition
+from core.vocabulary.records import Fetched, FetchRead
 
 if TYPE_CHECKING:
     from core.listeners.kafka.listener import KafkaSession
@@ -42,7 +42,7 @@ class _Fetch:
                 self.errors[position] = error
 
     def _read(self, one: SessionPartition) -> FetchRead:
-        name = self.session.broker.topic_name(one.topic) if not isinstance(one.topic, str) else one.topic
+        name = self.session.broker.topics.name_of(one.topic) if not isinstance(one.topic, str) else one.topic
         asked = one.asked
         return FetchRead(
             TopicPartition(name, asked.partition),
@@ -53,7 +53,7 @@ class _Fetch:
 
     def now(self) -> FetchResponse | Awaitable[FetchResponse] | None:
         """The answer, if there is enough to answer at once; an awaitable if it must be converted."""
-        fetched, size, refused = self.session.broker.fetch_now(
+        fetched, size, refused = self.session.broker.partitions.fetch_now(
             self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
         )
         enough = size >= self.request.min_bytes or refused or self.errors or self.request.max_wait_ms <= 0
@@ -64,7 +64,7 @@ class _Fetch:
     async def later(self) -> FetchResponse:
         """The answer, once there is enough or the client's time is over."""
         try:
-            fetched = await self.session.broker.fetch(
+            fetched = await self.session.broker.partitions.fetch(
                 self.reads,
                 max_bytes=self.request.max_bytes,
                 min_bytes=self.request.min_bytes,
@@ -74,7 +74,7 @@ class _Fetch:
         except BrokerError as error:  # too many wait: an empty answer, the client comes again
             if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
                 raise
-            fetched, _, _ = self.session.broker.fetch_now(
+            fetched, _, _ = self.session.broker.partitions.fetch_now(
                 self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
             )
         return await self.converted(fetched) if self.old_format.needed else self.answer(fetched, None)

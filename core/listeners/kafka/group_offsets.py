@@ -101,7 +101,7 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
 
 def _name(session: KafkaSession, topic_id: UUID) -> str | None:
     try:
-        return session.broker.topic_name(topic_id)
+        return session.broker.topics.name_of(topic_id)
     except BrokerError:
         return None
 
@@ -191,7 +191,7 @@ def _all(session: KafkaSession, group_id: str) -> dict[str, list[_Row]]:
 
 def _id(session: KafkaSession, name: str) -> UUID:
     try:
-        return session.broker.topic(name).topic_id
+        return session.broker.topics.get(name).topic_id
     except BrokerError:
         return NIL
 

@@ -51,7 +51,7 @@ _NOT_ASKED = -0x8000_0000
 def find_coordinator(session: KafkaSession, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """The broker that coordinates: the one that keeps the metadata."""
     error, message = ErrorCode.NONE, "NONE"
-    node = session.broker.metadata_leader
+    node = session.broker.roles.metadata_leader
     found = next((one for one in session.brokers() if one[0] == node), None)
     if found is None:
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker is known to keep the groups now."

@@ -73,9 +73,9 @@ class KafkaDoor:
 
     def cached(self, question: tuple[object, ...]) -> list[Piece] | None:
         """The answer given to the same question since the topics last changed."""
-        if self._cached_version != self.broker.metadata_version:
+        if self._cached_version != self.broker.changes.version:
             self._cached.clear()
-            self._cached_version = self.broker.metadata_version
+            self._cached_version = self.broker.changes.version
         return self._cached.get(question)
 
     def remember(self, question: tuple[object, ...], answer: list[Piece]) -> None:
@@ -129,7 +129,7 @@ class KafkaSession:
         """(id, host, port) of all brokers of the cluster, as this client should use them."""
         own = self.advertised
         found = [(self.broker.config.broker_id, own.host, own.port)]
-        found += [(peer, address.host, address.port) for peer, address in self.broker.peers()]
+        found += [(peer, address.host, address.port) for peer, address in self.broker.roles.peers()]
         return sorted(found)
 
     def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:
@@ -139,7 +139,7 @@ class KafkaSession:
         try:
             header, position = decode_request_header(frame)
             handler = HANDLERS.get(header.api_key)
-            if handler is None and header.api_key == EXCHANGE_KEY and self.broker.cluster is not None:
+            if handler is None and header.api_key == EXCHANGE_KEY and self.broker.config.peers:
                 return self._exchange(header, bytes(frame[position:]))
             if handler is None or not handler.serves(header.api_version):
                 return self._unserved(header)
@@ -211,7 +211,7 @@ class KafkaSession:
     async def _exchange(self, header: RequestHeader, data: bytes) -> Answer:
         """Answer another broker of the cluster."""
         try:
-            answer = await self.broker.exchange(data)
+            answer = await self.broker.roles.exchange(data)
         except ValueError as error:
             raise RefusedError(f"malformed question of a broker: {error}") from None
         self._count(UNKNOWN_API, len(answer) + 8)

@@ -10,9 +10,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from core.broker.roles import Placement
-from core.broker.state import TopicInfo
-from core.broker.topics import check_topic_name
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.describe_cluster import (
@@ -37,6 +34,8 @@ from core.protocol.messages.metadata import (
 )
 from core.protocol.primitives import NIL
 from core.protocol.traits import metadata_empty_means_all, metadata_may_leave_names_out
+from core.vocabulary.replicas import Placement
+from core.vocabulary.topic import TopicInfo, check_topic_name
 
 if TYPE_CHECKING:
     from core.broker.broker import Broker
@@ -60,14 +59,15 @@ def metadata(session: KafkaSession, request: MetadataRequest) -> MetadataRespons
     broker = session.broker
     wanted = request.topics
     if wanted is None or (not wanted and metadata_empty_means_all(session.version)):
-        topics = [_topic(broker, t, request) for t in broker.topics(include_internal=True)]
+        alone = broker.roles.alone
+        topics = [_topic(broker, t, request, alone) for t in broker.topics.list(include_internal=True)]
     else:
         topics = [_one(session, one, request) for one in wanted]
     session.cacheable = not any(t.error_code for t in topics)
     return MetadataResponse(
         brokers=[MetadataResponseBroker(*one) for one in session.brokers()],
         cluster_id=broker.cluster_id or None,
-        controller_id=broker.metadata_leader,
+        controller_id=broker.roles.metadata_leader,
         topics=topics,
         cluster_authorized_operations=(
             _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
@@ -81,10 +81,10 @@ def _one(
     broker, name = session.broker, wanted.name
     try:
         if wanted.topic_id != NIL:
-            name = broker.topic_name(wanted.topic_id)
+            name = broker.topics.name_of(wanted.topic_id)
         if name is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "A topic needs a name or an id.")
-        return _topic(broker, broker.topic(name), request)
+        return _topic(broker, broker.topics.get(name), request, broker.roles.alone)
     except BrokerError as error:
         code = error.code
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name is not None:
@@ -105,7 +105,7 @@ def _create(session: KafkaSession, name: str, allowed: bool) -> ErrorCode:
     if (
         not allowed
         or not broker.config.auto_create_topics
-        or broker.metadata_leader != broker.config.broker_id
+        or broker.roles.metadata_leader != broker.config.broker_id
     ):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     task = asyncio.get_running_loop().create_task(_auto_create(session, name))
@@ -116,19 +116,21 @@ def _create(session: KafkaSession, name: str, allowed: bool) -> ErrorCode:
 
 async def _auto_create(session: KafkaSession, name: str) -> None:
     try:
-        await session.broker.topic_or_create(name)
+        await session.broker.topics.get_or_create(name)
     except BrokerError as error:
         log.warning("topic %r could not be created: %s", name, error.message)
 
 
-def _topic(broker: Broker, topic: TopicInfo, request: MetadataRequest) -> MetadataResponseTopic:
-    if broker.cluster is None and not broker.replicas:
+def _topic(
+    broker: Broker, topic: TopicInfo, request: MetadataRequest, alone: Placement | None
+) -> MetadataResponseTopic:
+    if alone is not None:
         # Ten thousand of them share one list.
-        node, epoch = broker.config.broker_id, broker.leader_epoch
+        node, epoch = alone.leader, alone.leader_epoch
         one = [node]
         partitions = [MetadataResponsePartition(0, p, node, epoch, one, one) for p in range(topic.partitions)]
     else:
-        partitions = [_partition(p, broker.placed(topic, p)) for p in range(topic.partitions)]
+        partitions = [_partition(p, broker.roles.placed(topic, p)) for p in range(topic.partitions)]
     return MetadataResponseTopic(
         0,
         topic.name,
@@ -157,7 +159,7 @@ def describe_cluster(session: KafkaSession, request: DescribeClusterRequest) -> 
     broker = session.broker
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=broker.metadata_leader,
+        controller_id=broker.roles.metadata_leader,
         brokers=[DescribeClusterBroker(*one) for one in session.brokers()],
         cluster_authorized_operations=(
             _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
@@ -170,7 +172,9 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Partitions of topics in order of their names, page by page (KIP-966); no names stands for all topics."""
     broker = session.broker
-    names = sorted({t.name for t in request.topics}) or [t.name for t in broker.topics(include_internal=True)]
+    names = sorted({t.name for t in request.topics}) or [
+        t.name for t in broker.topics.list(include_internal=True)
+    ]
     first_name, first_partition = "", 0
     if request.cursor is not None:
         first_name, first_partition = request.cursor.topic_name, request.cursor.partition_index
@@ -181,7 +185,7 @@ def describe_topic_partitions(
             continue
         start = first_partition if name == first_name else 0
         try:
-            topic = broker.topic(name)
+            topic = broker.topics.get(name)
         except BrokerError as error:
             response.topics.append(DescribeTopicPartitionsResponseTopic(error.code, name))
             continue
@@ -198,7 +202,7 @@ def describe_topic_partitions(
 
 
 def _described(broker: Broker, topic: TopicInfo, partitions: range) -> DescribeTopicPartitionsResponseTopic:
-    placed = [(p, broker.placed(topic, p)) for p in partitions]
+    placed = [(p, broker.roles.placed(topic, p)) for p in partitions]
     return DescribeTopicPartitionsResponseTopic(
         0,
         topic.name,

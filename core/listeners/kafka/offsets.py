@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from core.broker.time_slice import Breath
+from core.clock import TimeSlice
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.delete_records import (
@@ -54,13 +54,13 @@ def list_offsets(
 
 async def _list_many(session: KafkaSession, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """The same for a long list, which may be seconds of work: others run in between."""
-    breath = Breath(session.broker.clock)
+    time_slice = TimeSlice(session.broker.clock)
     topics = []
     for topic in request.topics:
         found = []
         for asked in topic.partitions:
             found.append(_list_one(session, topic.name, asked))
-            await breath.take()
+            await time_slice.give_way()
         topics.append(ListOffsetsTopicResponse(topic.name, found))
     return ListOffsetsResponse(topics=topics)
 
@@ -69,11 +69,15 @@ def _list_one(session: KafkaSession, topic: str, asked: ListOffsetsPartition) ->
     address = TopicPartition(topic, asked.partition_index)
     try:
         if list_offsets_old_style(session.version):
-            offsets = session.broker.segment_offsets(address, asked.timestamp, asked.max_num_offsets)
+            offsets = session.broker.partitions.segment_offsets(
+                address, asked.timestamp, asked.max_num_offsets
+            )
             return ListOffsetsPartitionResponse(asked.partition_index, old_style_offsets=offsets)
         if not list_offsets_knows(session.version, asked.timestamp):
             return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
-        found = session.broker.offset_for_time(address, asked.timestamp, asked.current_leader_epoch)
+        found = session.broker.partitions.offset_for_time(
+            address, asked.timestamp, asked.current_leader_epoch
+        )
         return ListOffsetsPartitionResponse(
             asked.partition_index,
             timestamp=found.timestamp,
@@ -97,7 +101,7 @@ def offset_for_leader_epoch(
 
 def _end_of_epoch(session: KafkaSession, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        epoch, end = session.broker.end_offset_for_epoch(
+        epoch, end = session.broker.partitions.end_offset_for_epoch(
             TopicPartition(topic, asked.partition), asked.leader_epoch, asked.current_leader_epoch
         )
         return EpochEndOffset(0, asked.partition, epoch, end)
@@ -110,7 +114,7 @@ async def delete_records(session: KafkaSession, request: DeleteRecordsRequest) -
     asked = [
         (TopicPartition(t.name, p.partition_index), p.offset) for t in request.topics for p in t.partitions
     ]
-    results = iter(await session.broker.delete_records(asked))
+    results = iter(await session.broker.partitions.delete_records(asked))
     topics = [
         DeleteRecordsTopicResult(t.name, [_deleted(p.partition_index, next(results)) for p in t.partitions])
         for t in request.topics

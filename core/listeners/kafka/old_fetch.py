@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from struct import Struct
 
-from core.broker.batches import Fetched, FetchRead
 from core.broker.broker import Broker
 from core.errors import BrokerError
 from core.listeners.kafka.old_produce import Conversions
@@ -19,6 +18,7 @@ from core.records.conversion import down_convert, without_zstd
 from core.records.header import MAGIC
 from core.records.message_set import ENTRY_OVERHEAD
 from core.types import FileSlice
+from core.vocabulary.records import Fetched, FetchRead
 
 # Offset and size of a message.
 _ENTRY = Struct(">qi")
@@ -54,7 +54,9 @@ class OldFormat:
             if converted:
                 return converted if self.magic == MAGIC else self._cut(converted, wanted)
             read_on = FetchRead(read.topic_partition, next_offset, max(wanted, 1))
-            (got,), _, _ = self.broker.fetch_now([read_on], max_bytes=self.broker.config.fetch_max_bytes)
+            (got,), _, _ = self.broker.partitions.fetch_now(
+                [read_on], max_bytes=self.broker.config.fetch_max_bytes
+            )
         return b""
 
     def _cut(self, converted: bytes, wanted: int) -> bytes:

@@ -77,7 +77,7 @@ class OldSets:
         config = self._broker.config
         convert = partial(
             up_convert,
-            config=self._broker.log(TopicPartition(topic, data.index)).config,
+            config=self._broker.partitions.log(TopicPartition(topic, data.index)).config,
             now_ms=self._broker.clock.wall_ms(),
             max_bytes=config.max_decompressed_bytes,
         )

@@ -143,7 +143,7 @@ def _append(
         _check(request)
         name = topic.name
         if names_topics_by_id(0, session.version):
-            name = broker.topic_name(topic.topic_id)
+            name = broker.topics.name_of(topic.topic_id)
         if data.records is None:
             raise BrokerError(ErrorCode.INVALID_RECORD, "There are no records for this partition.")
         if sets is None and not knows_zstd(0, session.version) and carries_zstd(data.records):
@@ -152,11 +152,11 @@ def _append(
             )
         address = TopicPartition(name, data.index)
         converted = None if sets is None else sets.of(data)
-        done = broker.append(address, data.records, acks=request.acks, converted=converted)
+        done = broker.partitions.append(address, data.records, acks=request.acks, converted=converted)
         answer = PartitionProduceResponse(
             data.index, 0, done.base_offset, done.log_append_time, done.log_start_offset
         )
-        durable = broker.durable(address, request.acks, request.timeout_ms)
+        durable = broker.partitions.durable(address, request.acks, request.timeout_ms)
         if durable is not None:
             waiting.append((durable, answer))
         return answer

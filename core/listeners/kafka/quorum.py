@@ -20,7 +20,7 @@ from core.protocol.messages.describe_quorum import (
     Node,
     ReplicaState,
 )
-from core.replication.replicas import METADATA
+from core.vocabulary.replicas import METADATA
 
 if TYPE_CHECKING:
     from core.listeners.kafka.listener import KafkaSession
@@ -66,7 +66,7 @@ async def describe_quorum(session: KafkaSession, request: DescribeQuorumRequest)
 
 def _described(session: KafkaSession) -> DescribedQuorumPartition | None:
     """The quorum as its leader knows it; None if this broker does not lead."""
-    quorum = session.broker.quorum()
+    quorum = session.broker.roles.quorum()
     if quorum is None:
         return None
     return DescribedQuorumPartition(
@@ -91,7 +91,7 @@ def _described(session: KafkaSession) -> DescribedQuorumPartition | None:
 async def _forwarded(session: KafkaSession, request: DescribeQuorumRequest) -> DescribedQuorumPartition:
     """The answer of the leader. Raises NOT_LEADER_OR_FOLLOWER."""
     broker, client_id = session.broker, session.client_id
-    answer: DescribeQuorumResponse = await broker.ask_metadata_leader(
+    answer: DescribeQuorumResponse = await broker.roles.ask_metadata_leader(
         client_id, _KEY, session.version, request
     )
     return answer.topics[0].partitions[0]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from core.broker.state import TopicInfo
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.alter_partition_reassignments import (
@@ -30,6 +29,7 @@ from core.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from core.types import TopicPartition
+from core.vocabulary.topic import TopicInfo
 
 if TYPE_CHECKING:
     from core.listeners.kafka.listener import KafkaSession
@@ -56,7 +56,7 @@ def alter_partition_reassignments(
         for asked in topic.partitions:
             code, message = ErrorCode.NONE, None
             try:
-                _reassign(session.broker.topic(topic.name), asked, brokers)
+                _reassign(session.broker.topics.get(topic.name), asked, brokers)
             except BrokerError as error:
                 code, message = error.code, error.message
             answered.partitions.append(ReassignablePartitionResponse(asked.partition_index, code, message))
@@ -114,7 +114,7 @@ def alter_replica_log_dirs(
                 try:
                     if directory.path != own:
                         raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND, f"The one log directory is {own}.")
-                    broker.partition(TopicPartition(topic.name, partition))
+                    broker.partitions.info(TopicPartition(topic.name, partition))
                 except BrokerError as error:
                     code = error.code
                 result.partitions.append(AlterReplicaLogDirPartitionResult(partition, code))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from core.broker.roles import FollowerFetched, FollowerRead
 from core.errors import BrokerError, ErrorCode
 from core.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -14,6 +13,7 @@ from core.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from core.vocabulary.replicas import FollowerFetched, FollowerRead
 
 if TYPE_CHECKING:
     from core.listeners.kafka.listener import KafkaSession
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def replica_fetch(session: KafkaSession, replica: int, request: FetchRequest) -> FetchResponse:
     """Serve a follower; it names topics by id and has no session."""
     broker = session.broker
-    if broker.cluster is None or replica not in broker.cluster.peers:
+    if not broker.roles.is_peer(replica):
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     reads = [
         FollowerRead(
@@ -37,7 +37,9 @@ async def replica_fetch(session: KafkaSession, replica: int, request: FetchReque
         for asked in topic.partitions
     ]
     max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
-    fetched = await broker.follower_fetch(replica, reads, max_bytes=max_bytes, wait_ms=request.max_wait_ms)
+    fetched = await broker.roles.follower_fetch(
+        replica, reads, max_bytes=max_bytes, wait_ms=request.max_wait_ms
+    )
     responses: dict[UUID, FetchableTopicResponse] = {}
     for read, got in zip(reads, fetched, strict=True):
         topic = responses.get(read.topic_id)

@@ -35,7 +35,7 @@ async def elect_leaders(session: KafkaSession, request: ElectLeadersRequest) -> 
         for partition in topic.partitions
     ]
     if request.topic_partitions is None:
-        wanted = [copy.topic_partition for copy in broker.replicas]
+        wanted = broker.roles.replicated()
     results: dict[str, ReplicaElectionResult] = {}
     for tp in wanted:
         topic = results.setdefault(tp.topic, ReplicaElectionResult(tp.topic, []))
@@ -50,7 +50,7 @@ async def elect_leaders(session: KafkaSession, request: ElectLeadersRequest) -> 
 
 
 async def _elect(session: KafkaSession, tp: TopicPartition, unclean: bool) -> None:
-    info = session.broker.partition(tp)
+    info = session.broker.partitions.info(tp)
     if info.leads:
         raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED, f"This broker leads {tp} already.")
     if not unclean and info.replicas[0] != session.broker.config.broker_id:
@@ -58,7 +58,7 @@ async def _elect(session: KafkaSession, tp: TopicPartition, unclean: bool) -> No
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"The preferred leader of {tp} is broker {info.replicas[0]}; send the request there.",
         )
-    await session.broker.set_partition_role(tp, "leader", unclean=unclean)
+    await session.broker.roles.set(tp, "leader", unclean=unclean)
 
 
 HANDLERS = table(Handler(43, elect_leaders))

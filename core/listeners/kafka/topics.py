@@ -84,7 +84,7 @@ async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: b
         raise BrokerError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(null)}"
         )
-    info = await session.broker.create_topic(
+    info = await session.broker.topics.create(
         topic.name,
         partitions=partitions,
         replication_factor=topic.replication_factor,
@@ -94,7 +94,7 @@ async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: b
     )
     configs = [
         CreatableTopicConfigs(one.name, one.value, False, CONFIG_SOURCES[one.source], False)
-        for one in session.broker.effective_configs(info)
+        for one in session.broker.topics.effective_configs(info)
     ]
     return CreatableTopicResult(
         info.name,
@@ -142,9 +142,9 @@ async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> 
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST, "A topic is named by its name or its id, not both."
                 )
-            name = session.broker.topic_name(topic.topic_id) if name is None else name
-            topic_id = session.broker.topic(name).topic_id
-            await session.broker.delete_topic(name)
+            name = session.broker.topics.name_of(topic.topic_id) if name is None else name
+            topic_id = session.broker.topics.get(name).topic_id
+            await session.broker.topics.delete(name)
             responses.append(DeletableTopicResult(name, topic_id))
         except BrokerError as error:
             responses.append(DeletableTopicResult(name, topic.topic_id, error.code, error.message))
@@ -171,7 +171,7 @@ async def create_partitions(
 
 
 async def _grow(session: KafkaSession, topic: CreatePartitionsTopic, validate_only: bool) -> None:
-    info = session.broker.topic(topic.name)
+    info = session.broker.topics.get(topic.name)
     node = session.broker.config.broker_id
     if topic.assignments and (
         len(topic.assignments) != topic.count - info.partitions
@@ -181,7 +181,7 @@ async def _grow(session: KafkaSession, topic: CreatePartitionsTopic, validate_on
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Each new partition needs one assignment, to the one broker, {node}.",
         )
-    await session.broker.create_partitions(topic.name, topic.count, validate_only=validate_only)
+    await session.broker.topics.create_partitions(topic.name, topic.count, validate_only=validate_only)
 
 
 def _repeated(names: Iterable[_Name]) -> set[_Name]:
@@ -193,7 +193,7 @@ def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) ->
     broker = session.broker
     wanted: dict[str, list[int]] = {}
     if request.topics is None:
-        wanted = {t.name: list(range(t.partitions)) for t in broker.topics(include_internal=True)}
+        wanted = {t.name: list(range(t.partitions)) for t in broker.topics.list(include_internal=True)}
     else:
         for topic in request.topics:
             wanted.setdefault(topic.topic, []).extend(topic.partitions)
@@ -202,13 +202,13 @@ def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) ->
         sizes = []
         for partition in partitions:
             try:
-                size = broker.partition(TopicPartition(name, partition)).size
+                size = broker.partitions.info(TopicPartition(name, partition)).size
             except BrokerError:
                 continue
             sizes.append(DescribeLogDirsPartition(partition, size, 0, False))
         if sizes:
             topics.append(DescribeLogDirsTopic(name, sizes))
-    total, usable = broker.disk_space()
+    total, usable = broker.partitions.disk_space()
     result = DescribeLogDirsResult(0, str(broker.config.data_dir.absolute()), topics, total, usable)
     return DescribeLogDirsResponse(results=[result])
 
@@ -220,7 +220,7 @@ def describe_producers(session: KafkaSession, request: DescribeProducersRequest)
         partitions = []
         for index in topic.partition_indexes:
             try:
-                states = session.broker.active_producers(TopicPartition(topic.name, index))
+                states = session.broker.partitions.active_producers(TopicPartition(topic.name, index))
             except BrokerError as error:
                 partitions.append(PartitionResponse(index, error.code, error.message))
                 continue

@@ -293,8 +293,8 @@ async def test_a_failure_of_ours_is_a_500_without_a_traceback(
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("the secret of the house")
 
-    monkeypatch.setattr(app.server.broker, "topic", fail)
-    monkeypatch.setattr(app.server.broker, "partition", fail)
+    monkeypatch.setattr(app.server.broker.topics, "get", fail)
+    monkeypatch.setattr(app.server.broker.partitions, "info", fail)
     with caplog.at_level(logging.ERROR):
         got = await http.get(path, headers={"x-request-id": "find-me"})
     problem(got, 500, "internal-error")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from app.main import Application
 from app.native.one_record import is_known, record_lines
-from core.broker.records import ReadResult
 from core.records.record import Record
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.records import ReadResult
 from tests.app.native.test_records import Check, T, make, numbered
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -141,7 +141,7 @@ async def test_what_compaction_has_removed_is_gone_and_says_where_to_go_on(
     bounds = LogOffsets(0, 3, 3)
     for records, further in (([Record(2, 0, 0, None, b"")], 2), ([], 3)):
         result = ReadResult(records, bounds, 3)
-        monkeypatch.setattr(app.server.broker, "read_now", lambda *_, result=result, **__: result)
+        monkeypatch.setattr(app.server.broker.records, "read_now", lambda *_, result=result, **__: result)
         got = await http.get(f"{T}/{topic}/partitions/0/records/1")
         document = problem(got, 410, "offset-out-of-range")
         assert document["next_offset"] == further

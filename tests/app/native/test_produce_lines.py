@@ -124,7 +124,7 @@ async def test_a_write_that_fails_whole_answers_each_of_its_lines(
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk is gone.")
 
     async with lines(app, topic) as stream:
-        monkeypatch.setattr(app.server.broker, "produce", produce)
+        monkeypatch.setattr(app.server.broker.records, "produce", produce)
         say(stream, b'{"value":1}\n{"value":2}\nx\n')
         answers = parsed(await stream.piece() or b"")
         assert [a["error"]["status"] for a in answers] == [507, 507, 400]

@@ -8,9 +8,9 @@ import pytest
 
 from app.formats import Reader
 from app.native.record_json import iso_time, one_record, record_page
-from core.broker.records import ReadResult
 from core.records.record import Record
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.records import ReadResult
 
 ADDRESS = TopicPartition("t", 3)
 AUTO = Reader("auto", 20)

@@ -276,7 +276,7 @@ async def test_a_full_disk_is_507(
     async def full(*_: Any, **__: Any) -> Any:
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "No space left on device.")
 
-    monkeypatch.setattr(app.server.broker, "produce", full)
+    monkeypatch.setattr(app.server.broker.records, "produce", full)
     document = problem(await http.post(f"{T}/{topic}/records", json={}), 507, "kafka-storage-error")
     assert document["retriable"] is True
 
@@ -448,6 +448,6 @@ async def test_a_topic_is_not_created_where_the_setting_forbids_it(
     app: Application, problem: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = app.server.broker
-    monkeypatch.setattr(broker, "config", replace(broker.config, auto_create_topics=False))
+    monkeypatch.setattr(broker.topics, "_config", replace(broker.config, auto_create_topics=False))
     async with client_of(app) as http:
         problem(await http.post(f"{T}/no-auto/records", json={}), 404, "unknown-topic-or-partition")

@@ -403,12 +403,12 @@ async def test_a_topic_that_appears_meanwhile_is_compared_not_failed(
 ) -> None:
     """A Kafka client creates the topic between our look and our create."""
     broker = app.server.broker
-    create = broker.create_topic
+    create = broker.topics.create
 
     async def beaten(name: str, **options: Any) -> Any:
         await create(name, partitions=2)
         raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, "Beaten.")
 
-    monkeypatch.setattr(broker, "create_topic", beaten)
+    monkeypatch.setattr(broker.topics, "create", beaten)
     problem(await put(http, topic, partitions=3), 409, "topic-differs")
     assert (await put(http, topic, partitions=2)).status_code == 200

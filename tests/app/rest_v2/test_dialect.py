@@ -64,7 +64,7 @@ async def test_a_setting_picks_the_dialect(
         broker = app.gateway.broker
         read = await http.get("/topics/t/partitions/0/records?offset=1")
         assert read.json()[0]["value"] == "YQ=="
-        stored = await broker.read(TopicPartition("t", 0), 1, max_bytes=1, max_records=1)
+        stored = await broker.records.read(TopicPartition("t", 0), 1, max_bytes=1, max_records=1)
         assert stored.records[0].value == value
         text = {"content-type": "application/vnd.kafka.text.v2+json"}
         answer = await http.post("/topics/t", content=b'{"records":[{"value":1}]}', headers=text)

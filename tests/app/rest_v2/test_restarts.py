@@ -41,7 +41,7 @@ async def test_an_instance_lives_through_a_restart(tmp_path_factory: pytest.Temp
         assert await instance.values() == [1, 2]
         assert (await chosen.call("GET", "assignments")).json() == {"partitions": places(("t", 0))}
         assert await chosen.values() == [2]
-        assert app.gateway.broker.partition(TopicPartition("t", 0)).offsets.high_watermark == 3
+        assert app.gateway.broker.partitions.info(TopicPartition("t", 0)).offsets.high_watermark == 3
 
 
 async def test_an_instance_lives_through_a_crash(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
 async def some_topics(app: Application) -> None:
     broker = app.gateway.broker
-    await broker.create_topic("orders", partitions=2, configs={"retention.ms": "1000"})
-    await broker.create_topic("audit")
+    await broker.topics.create("orders", partitions=2, configs={"retention.ms": "1000"})
+    await broker.topics.create("audit")
 
 
 async def test_the_root_is_an_empty_object(http: httpx.AsyncClient) -> None:

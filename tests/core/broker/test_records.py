@@ -35,70 +35,70 @@ async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
 
 
 async def everything(broker: Broker, tp: TopicPartition = T0) -> list[bytes | None]:
-    result = await broker.read(tp, 0, max_bytes=10_000_000, max_records=1000)
+    result = await broker.records.read(tp, 0, max_bytes=10_000_000, max_records=1000)
     return [r.value for r in result.records]
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 async def test_each_record_gets_its_result_in_order(broker: Broker, acks: int) -> None:
-    await broker.create_topic("t", partitions=3)
+    await broker.topics.create("t", partitions=3)
     records = [NewRecord(key=b"%d" % i, value=b"v%d" % i, timestamp=5000 + i) for i in range(20)]
-    results = await broker.produce("t", records, acks=acks)
+    results = await broker.records.produce("t", records, acks=acks)
     assert [r.partition for r in results] == [partition_for_key(b"%d" % i, 3) for i in range(20)]
     assert [r.timestamp for r in results] == [5000 + i for i in range(20)]
     for record, result in zip(records, results, strict=True):
         tp = TopicPartition("t", result.partition)
-        got = await broker.read(tp, result.offset, max_bytes=1, max_records=1)
+        got = await broker.records.read(tp, result.offset, max_bytes=1, max_records=1)
         assert (got.records[0].key, got.records[0].value) == (record.key, record.value)
         assert got.next_offset == result.offset + 1
 
 
 async def test_records_without_a_key_go_together_and_the_partition_rotates(broker: Broker) -> None:
-    await broker.create_topic("t", partitions=3)
+    await broker.topics.create("t", partitions=3)
     seen = []
     for _ in range(6):
-        results = await broker.produce("t", [NewRecord(value=b"a")] * 5)
+        results = await broker.records.produce("t", [NewRecord(value=b"a")] * 5)
         (partition,) = {r.partition for r in results}
         seen.append(partition)
     assert sorted(seen) == [0, 0, 1, 1, 2, 2]
 
 
 async def test_the_partition_of_the_record_goes_before_that_of_the_call(broker: Broker) -> None:
-    await broker.create_topic("t", partitions=3)
+    await broker.topics.create("t", partitions=3)
     records = [NewRecord(key=b"k", value=b"a", partition=2), NewRecord(key=b"k", value=b"b")]
-    assert [r.partition for r in await broker.produce("t", records, partition=1)] == [2, 1]
+    assert [r.partition for r in await broker.records.produce("t", records, partition=1)] == [2, 1]
 
 
 async def test_a_wrong_partition_refuses_its_record_only(broker: Broker) -> None:
-    await broker.create_topic("t", partitions=2)
+    await broker.topics.create("t", partitions=2)
     records = [NewRecord(value=b"a", partition=7), NewRecord(value=b"b", partition=1)]
-    bad, good = await broker.produce("t", records)
+    bad, good = await broker.records.produce("t", records)
     assert bad.error is not None and bad.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert good.error is None and good.offset == 0
     with pytest.raises(BrokerError) as refused:
-        await broker.produce("t", records, partition=9)
+        await broker.records.produce("t", records, partition=9)
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_records_are_split_into_batches_below_the_limit(broker: Broker) -> None:
-    await broker.create_topic("t", configs={"max.message.bytes": "5000"})
+    await broker.topics.create("t", configs={"max.message.bytes": "5000"})
     values = [bytes([65 + i]) * 900 for i in range(20)]
-    results = await broker.produce("t", [NewRecord(value=v) for v in values])
+    results = await broker.records.produce("t", [NewRecord(value=v) for v in values])
     assert [r.offset for r in results] == list(range(20))
     assert await everything(broker) == values
 
 
 async def test_a_record_above_the_limit_is_refused_and_its_neighbours_are_not(broker: Broker) -> None:
-    await broker.create_topic("t", configs={"max.message.bytes": "5000"})
+    await broker.topics.create("t", configs={"max.message.bytes": "5000"})
     sizes = [10, 9000, 20]
-    results = await broker.produce("t", [NewRecord(value=b"x" * n) for n in sizes])
+    results = await broker.records.produce("t", [NewRecord(value=b"x" * n) for n in sizes])
     codes = [r.error and r.error.code for r in results]
     assert codes == [None, ErrorCode.MESSAGE_TOO_LARGE, None]
 
 
 async def test_a_record_without_a_key_on_a_compacted_topic_is_named(broker: Broker) -> None:
-    await broker.create_topic("t", configs={"cleanup.policy": "compact"})
-    good, bad = await broker.produce(
+    await broker.topics.create("t", configs={"cleanup.policy": "compact"})
+    good, bad = await broker.records.produce(
         "t", [NewRecord(key=b"k", value=b"a"), NewRecord(value=b"b")], partition=0
     )
     assert bad.error is not None and bad.error.code is ErrorCode.INVALID_RECORD
@@ -109,66 +109,68 @@ async def test_a_record_without_a_key_on_a_compacted_topic_is_named(broker: Brok
 async def test_a_missing_topic_is_created_once_by_many_writers_or_refused(
     broker: Broker, tmp_path: Path
 ) -> None:
-    results = await asyncio.gather(*(broker.produce("new", [NewRecord(value=b"a")]) for _ in range(20)))
+    results = await asyncio.gather(
+        *(broker.records.produce("new", [NewRecord(value=b"a")]) for _ in range(20))
+    )
     assert sorted(r[0].offset for r in results) == list(range(20))
-    broker.config = replace(broker.config, auto_create_topics=False)
+    broker.topics._config = replace(broker.config, auto_create_topics=False)
     with pytest.raises(BrokerError) as refused:
-        await broker.produce("other", [NewRecord(value=b"a")])
+        await broker.records.produce("other", [NewRecord(value=b"a")])
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_log_append_time_is_answered_and_stored(broker: Broker, clock: ManualClock) -> None:
-    await broker.create_topic("t", configs={"message.timestamp.type": "LogAppendTime"})
-    (result,) = await broker.produce("t", [NewRecord(value=b"a", timestamp=5)])
+    await broker.topics.create("t", configs={"message.timestamp.type": "LogAppendTime"})
+    (result,) = await broker.records.produce("t", [NewRecord(value=b"a", timestamp=5)])
     assert result.timestamp == clock.wall_ms()
-    (record,) = (await broker.read(T0, 0, max_bytes=1000, max_records=1)).records
+    (record,) = (await broker.records.read(T0, 0, max_bytes=1000, max_records=1)).records
     assert (record.timestamp, record.timestamp_type) == (clock.wall_ms(), 1)
 
 
 async def test_the_topic_s_compression_is_applied(broker: Broker) -> None:
-    await broker.create_topic("t", configs={"compression.type": "zstd"})
-    await broker.produce("t", [NewRecord(value=b"z" * 10_000)])
-    assert broker.partition(T0).size < 500
+    await broker.topics.create("t", configs={"compression.type": "zstd"})
+    await broker.records.produce("t", [NewRecord(value=b"z" * 10_000)])
+    assert broker.partitions.info(T0).size < 500
     assert await everything(broker) == [b"z" * 10_000]
 
 
 async def test_acks_all_is_on_disk_when_it_is_answered_and_acks_1_need_not_be(broker: Broker) -> None:
-    await broker.create_topic("t")
-    log = broker.log(T0)
-    await broker.produce("t", [NewRecord(value=b"a")], acks=1)
+    await broker.topics.create("t")
+    log = broker.partitions.log(T0)
+    await broker.records.produce("t", [NewRecord(value=b"a")], acks=1)
     assert log.flushed_offset == 0
-    await broker.produce("t", [NewRecord(value=b"a")], acks=-1)
+    await broker.records.produce("t", [NewRecord(value=b"a")], acks=-1)
     assert log.flushed_offset == 2
 
 
 async def test_flush_messages_makes_even_acks_1_durable(broker: Broker) -> None:
-    await broker.create_topic("t", configs={"flush.messages": "1"})
-    await broker.produce("t", [NewRecord(value=b"a")], acks=1)
-    assert broker.log(T0).flushed_offset == 1
+    await broker.topics.create("t", configs={"flush.messages": "1"})
+    await broker.records.produce("t", [NewRecord(value=b"a")], acks=1)
+    assert broker.partitions.log(T0).flushed_offset == 1
 
 
 async def test_a_failed_fsync_is_never_acknowledged(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
 
     def fail(fd: int) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr("core.log.files.sync", fail)
-    (result,) = await broker.produce("t", [NewRecord(value=b"a")])
+    (result,) = await broker.records.produce("t", [NewRecord(value=b"a")])
     assert result.error is not None and result.error.code is ErrorCode.KAFKA_STORAGE_ERROR
     monkeypatch.undo()
-    (result,) = await broker.produce("t", [NewRecord(value=b"b")])
+    (result,) = await broker.records.produce("t", [NewRecord(value=b"b")])
     assert result.error is not None and result.error.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_a_read_stops_at_its_limit_and_goes_on_from_there(broker: Broker) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     for start in (0, 7):
-        await broker.produce("t", [NewRecord(value=b"%d" % i) for i in range(start, start + 7)])
+        await broker.records.produce("t", [NewRecord(value=b"%d" % i) for i in range(start, start + 7)])
     seen: list[bytes | None] = []
     offset = 0
     while True:
-        result = await broker.read(T0, offset, max_bytes=100_000, max_records=3)
+        result = await broker.records.read(T0, offset, max_bytes=100_000, max_records=3)
         assert len(result.records) <= 3
         if not result.records:
             break
@@ -178,37 +180,37 @@ async def test_a_read_stops_at_its_limit_and_goes_on_from_there(broker: Broker) 
 
 
 async def test_a_batch_with_garbage_inside_is_named_and_can_be_passed(broker: Broker) -> None:
-    await broker.create_topic("t")
-    await broker.produce("t", [NewRecord(value=b"before")])
+    await broker.topics.create("t")
+    await broker.records.produce("t", [NewRecord(value=b"before")])
     import crc32c
 
     batch = build_batch([NewRecord(value=b"x" * 50)], now_ms=broker.clock.wall_ms())
     batch[61:70] = b"\xff" * 9
     batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")
-    broker.append(T0, memoryview(batch))
-    await broker.produce("t", [NewRecord(value=b"after")])
-    first = await broker.read(T0, 0, max_bytes=100_000, max_records=10)
+    broker.partitions.append(T0, memoryview(batch))
+    await broker.records.produce("t", [NewRecord(value=b"after")])
+    first = await broker.records.read(T0, 0, max_bytes=100_000, max_records=10)
     assert [r.value for r in first.records] == [b"before"] and first.next_offset == 1
     with pytest.raises(BrokerError) as refused:
-        await broker.read(T0, 1, max_bytes=100_000, max_records=10)
+        await broker.records.read(T0, 1, max_bytes=100_000, max_records=10)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE and refused.value.details["next_offset"] == 2
-    rest = await broker.read(T0, 2, max_bytes=100_000, max_records=10)
+    rest = await broker.records.read(T0, 2, max_bytes=100_000, max_records=10)
     assert [r.value for r in rest.records] == [b"after"]
 
 
 @pytest.mark.parametrize("offset", [-1, 3])
 async def test_a_read_out_of_range_tells_the_bounds(broker: Broker, offset: int) -> None:
-    await broker.create_topic("t")
-    await broker.produce("t", [NewRecord(value=b"a")] * 2)
+    await broker.topics.create("t")
+    await broker.records.produce("t", [NewRecord(value=b"a")] * 2)
     with pytest.raises(BrokerError) as refused:
-        await broker.read(T0, offset, max_bytes=1000, max_records=1)
+        await broker.records.read(T0, offset, max_bytes=1000, max_records=1)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert refused.value.details["log_start_offset"] == 0 and refused.value.details["high_watermark"] == 2
 
 
 async def test_a_poll_whose_caller_goes_away_leaves_nothing_behind(broker: Broker) -> None:
-    await broker.create_topic("t")
-    poll = asyncio.create_task(broker.read(T0, 0, max_bytes=1000, max_records=1, wait_ms=60_000))
+    await broker.topics.create("t")
+    poll = asyncio.create_task(broker.records.read(T0, 0, max_bytes=1000, max_records=1, wait_ms=60_000))
     await asyncio.sleep(0.01)
     assert len(broker.purgatory) == 1
     poll.cancel()
@@ -219,25 +221,25 @@ async def test_a_poll_whose_caller_goes_away_leaves_nothing_behind(broker: Broke
 async def test_deleted_records_stay_deleted_after_a_crash(tmp_path: Path, clock: ManualClock) -> None:
     first = Broker(Config(data_dir=tmp_path), clock)
     await first.open()
-    await first.create_topic("t")
-    await first.produce("t", [NewRecord(value=b"%d" % i) for i in range(5)])
-    assert await first.delete_records([(T0, 3)]) == [3]
+    await first.topics.create("t")
+    await first.records.produce("t", [NewRecord(value=b"%d" % i) for i in range(5)])
+    assert await first.partitions.delete_records([(T0, 3)]) == [3]
     # No close: the second broker finds what a killed one leaves.
     second = Broker(Config(data_dir=tmp_path), clock)
     await second.open()
-    assert second.partition(T0).offsets.log_start_offset == 3
-    assert second.partition(T0).offsets.log_end_offset == 5
+    assert second.partitions.info(T0).offsets.log_start_offset == 3
+    assert second.partitions.info(T0).offsets.log_end_offset == 5
     await second.close()
     await first.close()
 
 
 async def test_a_batch_that_the_disk_has_changed_is_not_served_as_records(broker: Broker) -> None:
-    await broker.create_topic("t")
-    await broker.produce("t", [NewRecord(value=b"a" * 100)])
+    await broker.topics.create("t")
+    await broker.records.produce("t", [NewRecord(value=b"a" * 100)])
     (segment,) = (broker.config.data_dir / "t-0").glob("*.log")
     data = bytearray(segment.read_bytes())
     data[-5] ^= 1
     segment.write_bytes(data)
     with pytest.raises(BrokerError) as refused:
-        await broker.read(T0, 0, max_bytes=1000, max_records=1)
+        await broker.records.read(T0, 0, max_bytes=1000, max_records=1)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -21,9 +21,9 @@ async def opened(path: Path) -> Broker:
 
 async def test_totals_of_open_and_closed_logs_are_the_same_and_nothing_is_opened(tmp_path: Path) -> None:
     broker = await opened(tmp_path)
-    await broker.create_topic("a", partitions=3)
-    await broker.create_topic("b")
-    await broker.produce("a", [NewRecord(value=b"x" * 100, partition=p) for p in (0, 0, 1)])
+    await broker.topics.create("a", partitions=3)
+    await broker.topics.create("b")
+    await broker.records.produce("a", [NewRecord(value=b"x" * 100, partition=p) for p in (0, 0, 1)])
     await broker.groups.commit("g", [Commit("a", 0, 1), Commit("a", 1, 0), Commit("b", 0, 0)])
     before = await holdings(broker, 10, 10)
     assert before.open_logs == 2
@@ -42,7 +42,7 @@ async def test_totals_of_open_and_closed_logs_are_the_same_and_nothing_is_opened
 async def test_what_is_beyond_the_limits_is_counted_and_the_oldest_topics_stay(tmp_path: Path) -> None:
     broker = await opened(tmp_path)
     for name in ("z", "y", "x"):
-        await broker.create_topic(name)
+        await broker.topics.create(name)
         await asyncio.sleep(0.002)
         await broker.groups.commit("g", [Commit(name, 0, 0)])
     held = await holdings(broker, 2, 1)
@@ -53,9 +53,9 @@ async def test_what_is_beyond_the_limits_is_counted_and_the_oldest_topics_stay(t
 
 async def test_a_topic_that_is_deleted_leaves_no_lag(tmp_path: Path) -> None:
     broker = await opened(tmp_path)
-    await broker.create_topic("a")
+    await broker.topics.create("a")
     await broker.groups.commit("g", [Commit("a", 0, 0)])
-    await broker.delete_topic("a")
+    await broker.topics.delete("a")
     held = await holdings(broker, 2, 1)
     assert (held.topics, held.lags) == ([], [])
     await broker.close()

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from core.broker.batches import EARLIEST, LATEST, FetchRead
 from core.broker.unclean_start import MAX_LINES
 from core.consumers.messages import Subscription
 from core.errors import BrokerError, ErrorCode
@@ -18,6 +17,8 @@ from core.groups.groups import Commit
 from core.log.checkpoint import CLEAN_SHUTDOWN
 from core.metadata.store import Store
 from core.types import TopicPartition as Tp
+from core.vocabulary.partition import EARLIEST, LATEST
+from core.vocabulary.records import FetchRead
 from tests.core.consumers.consumer_world import G, World, in_virtual_time, offsets
 from tests.core.idempotency.keyed_writes import RECORDS, assert_once, send
 
@@ -37,7 +38,7 @@ def play(tmp_path: Path) -> Run:
 async def written(w: World, kept: int, lost: int) -> dict[Tp, int]:
     """A topic with records that a loss of power keeps, and some that it takes; the cut for `World.kill`."""
     await w.topic(records=kept)
-    size = w.broker.log(T0).size
+    size = w.broker.partitions.log(T0).size
     await w.produce(lost)
     return {T0: size}
 
@@ -94,7 +95,7 @@ def test_a_log_of_which_nothing_is_left_begins_at_0_for_its_groups(play: Run) ->
         await w.kill({T0: 0})
         await w.produce(2)
         assert w.committed() == {0: 0}
-        assert w.broker.partition(T0).leader_epoch == 1
+        assert w.broker.partitions.info(T0).leader_epoch == 1
 
     play(scenario)
 
@@ -171,7 +172,7 @@ def test_the_position_of_a_consumer_that_chose_its_partitions_goes_back_and_is_k
 
 
 def end_of(w: World, epoch: int) -> tuple[int, int]:
-    return w.broker.end_offset_for_epoch(T0, epoch, w.broker.leader_epoch)
+    return w.broker.partitions.end_offset_for_epoch(T0, epoch, w.broker.leader_epochs.current)
 
 
 def test_the_leader_epoch_rises_and_tells_where_the_one_before_it_ended(play: Run) -> None:
@@ -179,19 +180,27 @@ def test_the_leader_epoch_rises_and_tells_where_the_one_before_it_ended(play: Ru
         cut = await written(w, 7, 3)
         fetch = FetchRead(T0, 10, 1000, 0)
         await w.kill(cut)
-        (fetched,), _, _ = w.broker.fetch_now([fetch], max_bytes=1000)
+        (fetched,), _, _ = w.broker.partitions.fetch_now([fetch], max_bytes=1000)
         assert fetched.error is not None and fetched.error.code is ErrorCode.FENCED_LEADER_EPOCH
         assert (
-            w.broker.partition(T0).leader_epoch == w.broker.placed(w.broker.topic("t"), 0).leader_epoch == 1
+            w.broker.partitions.info(T0).leader_epoch
+            == w.broker.roles.placed(w.broker.topics.get("t"), 0).leader_epoch
+            == 1
         )
         for _ in range(2):
             # Before the first append, and after it.
             assert (end_of(w, 0), end_of(w, 1)[0]) == ((0, 7), 1)
-            assert code(lambda: w.broker.end_offset_for_epoch(T0, 0, 2)) is ErrorCode.UNKNOWN_LEADER_EPOCH
-            latest = w.broker.offset_for_time(T0, LATEST, 1)
-            assert (latest.leader_epoch, w.broker.offset_for_time(T0, EARLIEST).leader_epoch) == (1, 0)
+            assert (
+                code(lambda: w.broker.partitions.end_offset_for_epoch(T0, 0, 2))
+                is ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
+            latest = w.broker.partitions.offset_for_time(T0, LATEST, 1)
+            assert (latest.leader_epoch, w.broker.partitions.offset_for_time(T0, EARLIEST).leader_epoch) == (
+                1,
+                0,
+            )
             await w.produce(5)
-        assert w.broker.log(T0).epochs.entries == [(0, 0), (1, 7)]
+        assert w.broker.partitions.log(T0).epochs.entries == [(0, 0), (1, 7)]
 
     play(scenario)
 
@@ -213,21 +222,21 @@ def test_a_clean_restart_leaves_the_epoch_as_it_is(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(records=1)
         await w.restart()
-        assert w.broker.leader_epoch == 0
+        assert w.broker.leader_epochs.current == 0
         await w.kill()
         await w.restart()
-        assert w.broker.leader_epoch == 1
+        assert w.broker.leader_epochs.current == 1
 
     play(scenario)
 
 
 def test_the_epoch_of_all_partitions_is_one_write(play: Run) -> None:
     async def scenario(w: World) -> None:
-        await w.broker.create_topic("many", partitions=300)
+        await w.broker.topics.create("many", partitions=300)
         await w.produce(1, "many", 299)
         await w.kill()
         assert w.broker.counters.committed_jobs < 10
-        assert {w.broker.placed(w.broker.topic("many"), p).leader_epoch for p in range(300)} == {1}
+        assert {w.broker.roles.placed(w.broker.topics.get("many"), p).leader_epoch for p in range(300)} == {1}
         assert not list(Path(w.broker.config.data_dir).glob("many-1/leader-epoch-checkpoint"))
 
     play(scenario)
@@ -236,15 +245,15 @@ def test_the_epoch_of_all_partitions_is_one_write(play: Run) -> None:
 def test_no_epoch_is_below_one_that_a_log_knows(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(records=1)
-        await w.broker.set_partition_role(T0, "follower")
-        led = await w.broker.set_partition_role(T0, "leader")
+        await w.broker.roles.set(T0, "follower")
+        led = await w.broker.roles.set(T0, "leader")
         await w.produce(1)
         await w.restart()
-        assert w.broker.placed(w.broker.topic("t"), 0).leader_epoch == led.leader_epoch > 0
+        assert w.broker.roles.placed(w.broker.topics.get("t"), 0).leader_epoch == led.leader_epoch > 0
         await w.kill()
-        assert w.broker.leader_epoch == led.leader_epoch + 1
-        assert (await w.broker.set_partition_role(T0, "follower")).leader_epoch > led.leader_epoch
-        assert (await w.broker.set_partition_role(T0, "leader")).leader_epoch > led.leader_epoch
+        assert w.broker.leader_epochs.current == led.leader_epoch + 1
+        assert (await w.broker.roles.set(T0, "follower")).leader_epoch > led.leader_epoch
+        assert (await w.broker.roles.set(T0, "leader")).leader_epoch > led.leader_epoch
         await w.produce(1)
 
     play(scenario)
@@ -277,14 +286,14 @@ def test_on_a_full_disk_reads_are_served_and_records_taken_once_all_is_stored(
         full = True
         await w.kill(cut)
         # No client may receive an epoch that the next start would assign again.
-        assert (w.broker.leader_epoch, w.broker.partition(T0).offsets.high_watermark) == (0, 7)
-        (refused,) = await w.broker.produce("t", RECORDS[:1], partition=0, acks=1)
+        assert (w.broker.leader_epochs.current, w.broker.partitions.info(T0).offsets.high_watermark) == (0, 7)
+        (refused,) = await w.broker.records.produce("t", RECORDS[:1], partition=0, acks=1)
         assert refused.error is not None and refused.error.code is ErrorCode.KAFKA_STORAGE_ERROR
         await w.restart()
         assert not (Path(w.broker.config.data_dir) / CLEAN_SHUTDOWN).exists()
         full = False
         await asyncio.sleep(31)
-        assert w.broker.leader_epoch == 1
+        assert w.broker.leader_epochs.current == 1
         await w.produce(5)
         await w.restart()
         assert w.committed() == {0: 7} and [one.position for one in w.info().partitions] == [7]
@@ -300,7 +309,7 @@ def test_an_answer_is_stored_once_its_records_are_on_the_disk(play: Run) -> None
     async def scenario(w: World) -> None:
         await w.topic()
         never = asyncio.get_running_loop().create_future()
-        w.broker.durable = lambda _, acks: never if acks == -1 else None  # type: ignore[method-assign]
+        w.broker.partitions.durable = lambda _, acks: never if acks == -1 else None  # type: ignore[method-assign]
         first = await send(w.broker, acks=1)
         again = await send(w.broker, acks=1)
         assert again.replayed and again.answer == first.answer
@@ -318,14 +327,14 @@ def test_an_answer_is_stored_once_its_records_are_on_the_disk(play: Run) -> None
 def test_a_place_beyond_the_end_of_a_log_is_forgotten(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=3)
-        durable = w.broker.durable
+        durable = w.broker.partitions.durable
 
         def fails(tp: Tp, acks: int, timeout_ms: int | None = None) -> Any:
             if tp.partition == 2:
                 raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "no")
             return durable(tp, acks, timeout_ms)
 
-        w.broker.durable = fails  # type: ignore[method-assign]
+        w.broker.partitions.durable = fails  # type: ignore[method-assign]
         half = await send(w.broker)
         assert half.answer is None and any(one.error is None for one in half.results)
         await w.kill({Tp("t", 0): 0, Tp("t", 2): 0})

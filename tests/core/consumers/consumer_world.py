@@ -76,16 +76,16 @@ class World:
         return self.broker.consumers
 
     async def topic(self, name: str = "t", partitions: int = 1, records: int = 0) -> None:
-        await self.broker.create_topic(name, partitions=partitions)
+        await self.broker.topics.create(name, partitions=partitions)
         for partition in range(partitions):
             await self.produce(records, name, partition)
 
     async def produce(self, count: int, topic: str = "t", partition: int = 0) -> None:
         """Records whose values are their offsets."""
-        first = self.broker.partition(TopicPartition(topic, partition)).offsets.high_watermark
+        first = self.broker.partitions.info(TopicPartition(topic, partition)).offsets.high_watermark
         records = [NewRecord(value=b"%d" % offset) for offset in range(first, first + count)]
         if records:
-            await self.broker.produce(topic, records, partition=partition, acks=1)
+            await self.broker.records.produce(topic, records, partition=partition, acks=1)
 
     async def create(self, name: str = "c", *topics: str, **options: Any) -> ConsumerInfo:
         """A consumer of `topics`, or of topic t."""

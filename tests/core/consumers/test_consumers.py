@@ -118,7 +118,7 @@ def test_a_subscription_that_cannot_be_is_refused_and_leaves_no_consumer(play: R
             (Subscription(tuple(f"t{i}" for i in range(11))), ErrorCode.INVALID_REQUEST),
         ]:
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                w.broker.config = w.broker.config.__class__(
+                w.broker.topics._config = w.broker.config.__class__(
                     data_dir=w.broker.config.data_dir, auto_create_topics=False
                 )
             await refused(w.consumers.create(G, "c", subscription=subscription), code)
@@ -130,7 +130,7 @@ def test_a_subscription_that_cannot_be_is_refused_and_leaves_no_consumer(play: R
 def test_a_topic_that_is_missing_is_created_as_for_any_consumer(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.create("c", "new")
-        assert w.broker.topic("new").partitions == 1
+        assert w.broker.topics.get("new").partitions == 1
 
     play(scenario)
 

@@ -172,7 +172,7 @@ class History:
         assert self.delivered == {(p, o) for p, end in self.ends().items() for o in range(end)}
 
     def ends(self) -> dict[int, int]:
-        bounds = self.world.broker.bounds("t", range(PARTITIONS))
+        bounds = self.world.broker.partitions.bounds("t", range(PARTITIONS))
         return {partition: one.high_watermark for partition, one in enumerate(bounds)}
 
 

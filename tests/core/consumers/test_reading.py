@@ -27,7 +27,7 @@ P0, P1 = Tp("t", 0), Tp("t", 1)
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     opened = Broker(Config(data_dir=tmp_path), ManualClock())
     await opened.open()
-    await opened.create_topic("t", partitions=2)
+    await opened.topics.create("t", partitions=2)
     yield opened
     await opened.close()
 
@@ -45,7 +45,7 @@ def consumer(*assigned: Tp, start: str | int = "earliest") -> Consumer:
 
 async def fill(broker: Broker, count: int, partition: int = 0, size: int = 10) -> None:
     records = [NewRecord(value=b"x" * size, timestamp=1000 * i) for i in range(count)]
-    await broker.produce("t", records, partition=partition, acks=1)
+    await broker.records.produce("t", records, partition=partition, acks=1)
 
 
 def found(result: Found) -> dict[int, list[int]]:
@@ -59,7 +59,7 @@ async def test_without_a_commit_the_start_decides(
     broker: Broker, reading: ConsumerReading, start: str | int, position: int | None
 ) -> None:
     await fill(broker, 5)
-    await broker.delete_records([(P0, 1)])
+    await broker.partitions.delete_records([(P0, 1)])
     assert reading.place(consumer(start=start), P0) == position
     await broker.groups.commit("g", [Commit("t", 0, 2)])
     assert reading.place(consumer(start=start), P0) == 2
@@ -85,7 +85,7 @@ async def test_what_retention_has_taken_is_passed_over_unless_the_start_is_none(
     await fill(broker, 5)
     behind = consumer(start=start)
     behind.move(P0, 1)
-    await broker.delete_records([(P0, 3)])
+    await broker.partitions.delete_records([(P0, 3)])
     if after is None:
         with pytest.raises(BrokerError):
             reading.sweep(behind, 10, 1000)
@@ -166,7 +166,7 @@ async def test_a_damaged_batch_is_told_when_nothing_else_can_be_read(
     batch = build_batch([NewRecord(value=b"x" * 50)], now_ms=0)
     batch[61:70] = b"\xff" * 9
     batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")
-    broker.append(P0, memoryview(batch))
+    broker.partitions.append(P0, memoryview(batch))
     await fill(broker, 1, 0)
     await fill(broker, 1, 1)
     one = consumer(P0, P1)
@@ -190,17 +190,17 @@ async def test_again_gives_the_same_records_over_many_reads_less_what_is_gone(
     one.give([Range("t", 0, 2, 18), Range("t", 1, 0, 5)], advancing=False)
     again = [(address, [r.offset for r in records]) for address, records in reading.again(one)]
     assert again == [(P0, list(range(2, 18)))]
-    await broker.delete_records([(P0, 10)])
+    await broker.partitions.delete_records([(P0, 10)])
     assert [r.offset for _, records in reading.again(one) for r in records] == list(range(10, 18))
-    await broker.delete_topic("t")
+    await broker.topics.delete("t")
     assert reading.again(one) == []
 
 
 async def test_offsets_without_records_are_passed_over(broker: Broker, reading: ConsumerReading) -> None:
-    await broker.create_topic("c", configs={"cleanup.policy": "compact"})
+    await broker.topics.create("c", configs={"cleanup.policy": "compact"})
     one = consumer(Tp("c", 0))
     one.move(Tp("c", 0), 0)
-    log = broker.log(Tp("c", 0))
+    log = broker.partitions.log(Tp("c", 0))
     batch = build_batch([NewRecord(key=b"k", value=b"v")], now_ms=0)
     batch[21:23] = (0b11_0000).to_bytes(2, "big")  # transactional and control
     batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")

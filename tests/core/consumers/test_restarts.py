@@ -57,7 +57,7 @@ def test_an_ack_says_what_it_commits_and_not_what_a_loss_of_power_has_taken(play
         batch = await w.poll("a")
         assert [(one.partition, one.next_offset) for one in batch.ranges] == [(0, 3), (1, 3)]
         for partition, end in ((0, 2), (1, 0)):
-            w.broker.log(Tp("t", partition)).truncate_to(end)
+            w.broker.partitions.log(Tp("t", partition)).truncate_to(end)
         done = await w.consumers.ack(G, "a", batch.token)
         assert ([(one.partition, one.next_offset) for one in done.committed], done.revoked) == ([(0, 2)], ())
         assert {p: c.offset for _, p, c in w.broker.groups.all_committed(G)} == {0: 2}

@@ -22,7 +22,7 @@ OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     opened = Broker(Config(data_dir=tmp_path), ManualClock())
     await opened.open()
-    await opened.create_topic("t", partitions=2)
+    await opened.topics.create("t", partitions=2)
     yield opened
     await opened.close()
 
@@ -65,8 +65,8 @@ async def test_deleting_offsets_takes_the_register_along(broker: Broker) -> None
 
 async def test_a_deleted_topic_leaves_neither_offset_nor_register(broker: Broker) -> None:
     await broker.groups.commit("g", [Commit("t", 0, 2)], register=True)
-    await broker.delete_topic("t")
-    await broker.create_topic("t")
+    await broker.topics.delete("t")
+    await broker.topics.create("t")
     assert (offset(broker), offset(broker, register=True)) == (None, None)
 
 

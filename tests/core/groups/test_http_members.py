@@ -25,7 +25,7 @@ CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     opened = Broker(replace(CONFIG, data_dir=tmp_path), Clock())
     await opened.open()
-    await opened.create_topic("t", partitions=4)
+    await opened.topics.create("t", partitions=4)
     yield opened
     await opened.close()
 

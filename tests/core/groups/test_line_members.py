@@ -264,7 +264,7 @@ def test_topics_that_grow_are_dealt_out_by_the_next_join(play: Play) -> None:
     async def scenario(world: World) -> None:
         await join(world, "c1")
         await join(world, "c2")
-        await world.broker.create_partitions("t", 6)
+        await world.broker.topics.create_partitions("t", 6)
         grown = await join(world, "c2")
         assert grown == (3, [3, 4, 5])
         assert await join(world, "c1") == (3, [0, 1, 2])
@@ -280,7 +280,7 @@ def test_another_topic_or_assignor_is_a_new_round(play: Play) -> None:
         assert beats(world, "c1", 2) is ErrorCode.UNKNOWN_MEMBER_ID, "it does not read t any more"
         assert (await lines(world).join("g", "u", "c1", "roundrobin")).generation == 3
         assert await lines(world).join("g", "new", "c1") == (4, [0])
-        assert world.broker.topic("new").partitions == 1
+        assert world.broker.topics.get("new").partitions == 1
 
     play(scenario)
 

@@ -23,9 +23,9 @@ from core.types import LogOffsets, TopicPartition
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     opened = Broker(Config(data_dir=tmp_path, group_initial_rebalance_delay_ms=0), ManualClock())
     await opened.open()
-    await opened.create_topic("t", partitions=2)
+    await opened.topics.create("t", partitions=2)
     for timestamp in (100, 200, 300, 400):
-        await opened.produce("t", [NewRecord(value=b"x", timestamp=timestamp)], partition=0)
+        await opened.records.produce("t", [NewRecord(value=b"x", timestamp=timestamp)], partition=0)
     yield opened
     await opened.close()
 
@@ -161,7 +161,7 @@ async def test_positions_are_forgotten_by_topic_or_partition_when_nobody_reads_i
 async def test_a_deleted_topic_takes_its_positions_along_also_after_a_crash(broker: Broker) -> None:
     await broker.groups.positions.set("g", [Commit("t", 0, 1)])
     await broker.groups.coordinator.commit("g", [Commit("gone", 0, 5)])
-    await broker.delete_topic("t")
+    await broker.topics.delete("t")
     assert position(broker) is None
     await broker.groups.open()
     assert broker.groups.committed("g", "gone", 0) is None

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from core.broker.broker import Broker
-from core.broker.records import ProduceResult
 from core.idempotency.idempotency import KeyedAnswer, KeyedRequest
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.records import ProduceResult
 
 RECORDS = [NewRecord(key=b"k%d" % i, value=b"%03d" % i + b"." * 100) for i in range(12)]
 # Two or three records of RECORDS fit into one batch.
@@ -40,9 +40,9 @@ async def send(
 async def stored(broker: Broker, topic: str = "t") -> list[tuple[int, int, bytes | None]]:
     """(partition, offset, value) of all records of a topic."""
     found = []
-    for partition in range(broker.topic(topic).partitions):
+    for partition in range(broker.topics.get(topic).partitions):
         tp = TopicPartition(topic, partition)
-        result = await broker.read(tp, 0, max_bytes=10_000_000, max_records=10_000)
+        result = await broker.records.read(tp, 0, max_bytes=10_000_000, max_records=10_000)
         found += [(partition, r.offset, r.value) for r in result.records]
     return found
 

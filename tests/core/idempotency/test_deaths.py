@@ -39,9 +39,9 @@ class Mortal:
     def __init__(self, broker: Broker, at: int, after: bool, image: Path) -> None:
         self.broker, self.at, self.after, self.image = broker, at, after, image
         self.steps = 0
-        for owner, name in ((broker.store, "read"), (broker.store, "submit"), (broker, "append")):
+        for owner, name in ((broker.store, "read"), (broker.store, "submit"), (broker.partitions, "append")):
             setattr(owner, name, self._step(getattr(owner, name)))
-        broker.durable = self._wait(broker.durable)  # type: ignore[method-assign]
+        broker.partitions.durable = self._wait(broker.partitions.durable)  # type: ignore[method-assign]
 
     def _now(self) -> bool:
         self.steps += 1
@@ -96,7 +96,7 @@ async def prepared(root: Path, clock: ManualClock) -> Path:
     (root / "b").mkdir()
     broker = Broker(Config(data_dir=root / "b"), clock)
     await broker.open()
-    await broker.create_topic("t", partitions=3, configs=SMALL)
+    await broker.topics.create("t", partitions=3, configs=SMALL)
     await broker.close()
     return root / "b"
 
@@ -161,7 +161,7 @@ async def test_what_a_start_finds_is_known_when_the_log_has_forgotten_it(
     broker = Broker(Config(data_dir=image), clock)
     await broker.open()
     for partition in range(3):
-        broker.log(TopicPartition("t", partition)).producers.clear()
+        broker.partitions.log(TopicPartition("t", partition)).producers.clear()
     answer = await send(broker)
     assert answer.replayed
     await assert_once(broker, answer)

@@ -43,7 +43,7 @@ async def keys(broker: Broker) -> int:
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 async def test_the_same_request_is_written_once_and_gets_the_same_answer(broker: Broker, acks: int) -> None:
-    await broker.create_topic("t", partitions=3, configs=SMALL)
+    await broker.topics.create("t", partitions=3, configs=SMALL)
     first = await send(broker, acks=acks)
     again = [await send(broker, acks=acks) for _ in range(3)]
     assert not first.replayed and all(a.replayed for a in again)
@@ -52,7 +52,7 @@ async def test_the_same_request_is_written_once_and_gets_the_same_answer(broker:
 
 
 async def test_another_key_or_path_is_another_request(broker: Broker) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     others: list[dict[str, Any]] = [{"key": "a"}, {"key": "b"}, {"key": "a", "path": "topics/other/records"}]
     for named in others:
         assert not (await send(broker, RECORDS[:1], **named)).replayed
@@ -64,7 +64,7 @@ async def test_the_key_of_another_principal_is_another_key(broker: Broker) -> No
 
 
 async def test_a_key_with_another_body_is_refused(broker: Broker) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     await send(broker)
     with pytest.raises(BrokerError) as caught:
         await send(broker, body=b"other")
@@ -73,7 +73,7 @@ async def test_a_key_with_another_body_is_refused(broker: Broker) -> None:
 
 
 async def test_a_request_that_is_under_way_is_not_begun_again(broker: Broker) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     first = asyncio.ensure_future(send(broker))
     await asyncio.sleep(0)
     with pytest.raises(BrokerError) as caught:
@@ -87,7 +87,7 @@ async def test_a_request_that_is_under_way_is_not_begun_again(broker: Broker) ->
 
 
 async def test_a_request_of_which_nothing_is_taken_leaves_its_key_free(broker: Broker) -> None:
-    await broker.create_topic("t", configs={"cleanup.policy": "compact"})
+    await broker.topics.create("t", configs={"cleanup.policy": "compact"})
     refused = await send(broker, [NewRecord(value=b"without key")])
     assert refused.answer is None and refused.results[0].error is not None
     assert await keys(broker) == 0
@@ -96,7 +96,7 @@ async def test_a_request_of_which_nothing_is_taken_leaves_its_key_free(broker: B
 
 
 async def test_what_is_taken_in_part_is_answered_the_same_again(broker: Broker) -> None:
-    await broker.create_topic("t", partitions=2)
+    await broker.topics.create("t", partitions=2)
     records = [NewRecord(value=b"a", partition=0), NewRecord(value=b"b", partition=7)]
     first = await send(broker, records)
     assert [r.error is None for r in first.results] == [True, False]
@@ -106,7 +106,7 @@ async def test_what_is_taken_in_part_is_answered_the_same_again(broker: Broker) 
 
 
 async def test_a_batch_that_is_refused_leaves_no_gap_before_the_next(broker: Broker) -> None:
-    await broker.create_topic("t", configs=SMALL)
+    await broker.topics.create("t", configs=SMALL)
     records = [*RECORDS[:3], NewRecord(value=b"x" * 1000), *RECORDS[3:]]
     for key in ("a", "b", "c"):
         first = await send(broker, records, key=key)
@@ -117,14 +117,14 @@ async def test_a_batch_that_is_refused_leaves_no_gap_before_the_next(broker: Bro
 
 async def test_a_stored_answer_outlives_its_topic_and_does_not_bring_it_back(broker: Broker) -> None:
     first = await send(broker)
-    await broker.delete_topic("t")
+    await broker.topics.delete("t")
     assert (await send(broker)).answer == first.answer
     with pytest.raises(BrokerError):
-        broker.topic("t")
+        broker.topics.get("t")
 
 
 async def test_a_large_answer_comes_back_whole(broker: Broker) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     records = [NewRecord(value=b"v")] * 5000
     first = await send(broker, records)
     assert first.answer is not None and len(first.answer) > 50_000
@@ -133,7 +133,7 @@ async def test_a_large_answer_comes_back_whole(broker: Broker) -> None:
 
 
 async def test_a_request_of_too_many_batches_is_refused_before_anything(broker: Broker) -> None:
-    await broker.create_topic("t", configs={"max.message.bytes": "100"})
+    await broker.topics.create("t", configs={"max.message.bytes": "100"})
     with pytest.raises(BrokerError) as caught:
         await send(broker, [NewRecord(value=b"v" * 10)] * 1000)
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
@@ -141,7 +141,7 @@ async def test_a_request_of_too_many_batches_is_refused_before_anything(broker: 
 
 
 async def test_too_many_at_once_are_told_to_wait(broker: Broker) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     outcomes = await asyncio.gather(
         *(send(broker, RECORDS[:1], key=f"{n}") for n in range(30)), return_exceptions=True
     )
@@ -153,14 +153,14 @@ async def test_too_many_at_once_are_told_to_wait(broker: Broker) -> None:
 
 
 async def test_a_thousand_keys_need_few_producers(broker: Broker) -> None:
-    await broker.create_topic("t", partitions=2)
+    await broker.topics.create("t", partitions=2)
     for n in range(200):
         await send(broker, RECORDS[:4], key=f"{n}", acks=-1)
-    producers = [len(list(broker.active_producers(TopicPartition("t", p)))) for p in (0, 1)]
+    producers = [len(list(broker.partitions.active_producers(TopicPartition("t", p)))) for p in (0, 1)]
     assert max(producers) <= 2
     await keys(broker)  # the last answer is stored, and its producer free
     await asyncio.gather(*(send(broker, RECORDS[:4], key=f"w{n}") for n in range(20)))
-    producers = [len(list(broker.active_producers(TopicPartition("t", p)))) for p in (0, 1)]
+    producers = [len(list(broker.partitions.active_producers(TopicPartition("t", p)))) for p in (0, 1)]
     assert max(producers) <= 20
 
 
@@ -168,7 +168,7 @@ async def test_a_thousand_keys_need_few_producers(broker: Broker) -> None:
 
 
 async def test_a_key_is_kept_for_a_day(broker: Broker, clock: ManualClock) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     await send(broker, RECORDS[:1])
     clock.advance(86_400)
     assert (await send(broker, RECORDS[:1])).replayed
@@ -177,7 +177,7 @@ async def test_a_key_is_kept_for_a_day(broker: Broker, clock: ManualClock) -> No
 
 
 async def test_old_keys_are_removed_in_the_background(broker: Broker, clock: ManualClock) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     for key in ("a", "b"):
         await send(broker, RECORDS[:1], key=key)
     clock.advance(80_000)
@@ -191,7 +191,7 @@ async def test_old_keys_are_removed_in_the_background(broker: Broker, clock: Man
 
 
 async def test_a_clock_that_jumps_a_day_forgets_no_key(broker: Broker, clock: ManualClock) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     await send(broker, RECORDS[:1])
     for days in (2, -4, 2):
         clock.jump_wall(days * 86_400)
@@ -206,7 +206,7 @@ async def test_beyond_their_number_the_oldest_keys_are_forgotten(
 ) -> None:
     broker = Broker(Config(data_dir=tmp_path, **limit), clock)  # type: ignore[arg-type]
     await broker.open()
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     for n in range(40):
         clock.advance(1)
         await send(broker, RECORDS[:1], key=f"{n:02}")
@@ -230,7 +230,7 @@ def refusing(*_: Any, **__: Any) -> Any:
 async def test_a_key_that_cannot_be_stored_refuses_before_any_append(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     await send(broker, RECORDS[:1], key="warm")
 
     def broken(_: Any) -> asyncio.Future[Any]:
@@ -254,7 +254,7 @@ async def _raise() -> None:
 async def test_an_answer_that_cannot_be_stored_is_found_in_the_log(
     broker: Broker, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    await broker.create_topic("t", partitions=3, configs=SMALL | {"message.timestamp.type": kind})
+    await broker.topics.create("t", partitions=3, configs=SMALL | {"message.timestamp.type": kind})
     await broker.producer_ids.next()
     with monkeypatch.context() as patched:
         patched.setattr(broker.store, "submit", refusing)
@@ -268,14 +268,14 @@ async def test_an_answer_that_cannot_be_stored_is_found_in_the_log(
 async def test_a_write_that_a_disk_stopped_half_way_is_completed_by_its_repetition(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await broker.create_topic("t", partitions=3, configs=SMALL)
-    append, done = broker.append, count()
+    await broker.topics.create("t", partitions=3, configs=SMALL)
+    append, done = broker.partitions.append, count()
 
     def full(*args: Any, **named: Any) -> Any:
         return refusing() if next(done) >= 2 else append(*args, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(broker, "append", full)
+        patched.setattr(broker.partitions, "append", full)
         first = await send(broker)
     assert first.answer is None and {r.error is None for r in first.results} == {True, False}
     second = await send(broker)
@@ -288,13 +288,13 @@ async def test_a_write_that_a_disk_stopped_half_way_is_completed_by_its_repetiti
 async def test_an_fsync_that_fails_does_not_use_the_key_up(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
 
     def failed(*_: Any) -> asyncio.Future[None]:
         return asyncio.ensure_future(_raise())
 
     with monkeypatch.context() as patched:
-        patched.setattr(broker, "durable", failed)
+        patched.setattr(broker.partitions, "durable", failed)
         first = await send(broker)
     assert first.answer is None and all(r.error is not None for r in first.results)
     again = await send(broker)
@@ -305,28 +305,28 @@ async def test_an_fsync_that_fails_does_not_use_the_key_up(
 async def test_a_plan_for_a_topic_that_is_deleted_is_void(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await broker.create_topic("t")
+    await broker.topics.create("t")
     with monkeypatch.context() as patched:
-        patched.setattr(broker, "append", refusing)
+        patched.setattr(broker.partitions, "append", refusing)
         await send(broker)
-    await broker.delete_topic("t")
-    await broker.create_topic("t", partitions=2)
+    await broker.topics.delete("t")
+    await broker.topics.create("t", partitions=2)
     await assert_once(broker, await send(broker))
 
 
 async def test_a_topic_that_has_grown_meanwhile_gets_the_records_where_they_were_planned(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await broker.create_topic("t", partitions=2)
-    append, done = broker.append, count()
+    await broker.topics.create("t", partitions=2)
+    append, done = broker.partitions.append, count()
 
     def full(*args: Any, **named: Any) -> Any:
         return refusing() if next(done) else append(*args, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(broker, "append", full)
+        patched.setattr(broker.partitions, "append", full)
         await send(broker)
-    await broker.create_partitions("t", 7)
+    await broker.topics.create_partitions("t", 7)
     answer = await send(broker)
     await assert_once(broker, answer)
     assert {r.partition for r in answer.results} == {0, 1}

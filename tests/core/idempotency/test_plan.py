@@ -36,7 +36,7 @@ RECORD = st.builds(
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     opened = Broker(Config(data_dir=tmp_path), ManualClock())
     await opened.open()
-    await opened.create_topic("t", partitions=4, configs={"max.message.bytes": "300"})
+    await opened.topics.create("t", partitions=4, configs={"max.message.bytes": "300"})
     yield opened
     await opened.close()
 
@@ -46,14 +46,14 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 async def test_every_record_is_in_one_part_and_the_parts_are_the_same_again(
     broker: Broker, records: list[NewRecord]
 ) -> None:
-    topic_id = broker.topic("t").topic_id
+    topic_id = broker.topics.get("t").topic_id
     drafted = draft(broker, "t", records)
     producers = [LentProducer(n) for n in range(drafted.producers_needed)]
     plan = make_plan(topic_id, drafted, producers)
     again = decode_plan(encode(plan))
     assert again == plan
     # Other records have had their turn meanwhile.
-    broker.next_in_turn("t", 4)
+    broker.records.next_in_turn("t", 4)
     parts = [(part, list(indexes)) for part, indexes in indexes_of(broker, "t", again, records)]
     assert sorted(i for _, indexes in parts for i in indexes) == list(range(len(records)))
     assert [len(indexes) for _, indexes in parts] == [part.count for part in plan.parts]
@@ -64,7 +64,7 @@ async def test_every_record_is_in_one_part_and_the_parts_are_the_same_again(
 
 
 async def test_producers_begin_where_they_ended(broker: Broker) -> None:
-    topic_id = broker.topic("t").topic_id
+    topic_id = broker.topics.get("t").topic_id
     producer = LentProducer(5)
     producer.advance(topic_id, 2, 17)
     plan = make_plan(
@@ -75,7 +75,7 @@ async def test_producers_begin_where_they_ended(broker: Broker) -> None:
 
 async def test_places_are_kept_with_their_gaps(broker: Broker) -> None:
     records = [NewRecord(partition=p) for p in range(3)]
-    plan = make_plan(broker.topic("t").topic_id, draft(broker, "t", records), [LentProducer(1)])
+    plan = make_plan(broker.topics.get("t").topic_id, draft(broker, "t", records), [LentProducer(1)])
     places = [Place(4, -1), None, Place(9, 1234)]
     assert decode_places(encode(places), plan) == places
     assert decode_places(b"", plan) == [None, None, None]
@@ -83,7 +83,9 @@ async def test_places_are_kept_with_their_gaps(broker: Broker) -> None:
 
 async def test_the_header_of_a_part_has_the_numbers_that_a_log_looks_at(broker: Broker) -> None:
     producer = LentProducer(8)
-    plan = make_plan(broker.topic("t").topic_id, draft(broker, "t", [NewRecord(partition=0)] * 3), [producer])
+    plan = make_plan(
+        broker.topics.get("t").topic_id, draft(broker, "t", [NewRecord(partition=0)] * 3), [producer]
+    )
     header = plan.parts[0].header
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (
         8,

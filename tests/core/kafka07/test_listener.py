@@ -9,11 +9,11 @@ import struct
 
 import pytest
 
-from core.broker.batches import FetchRead
 from core.config import Config
 from core.records.compression import GZIP, SNAPPY, compress
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.records import FetchRead
 from tests.core.kafka07.conftest import Serve, port
 from tests.core.kafka07.old_client import (
     OldClient,
@@ -48,12 +48,12 @@ async def test_0_7_sees_values_of_records_alone_and_others_see_its_messages(serv
         NewRecord(b"k", None),
         NewRecord(None, b"last"),
     ]
-    await server.broker.create_topic("t")
-    await server.broker.produce("t", records)
+    await server.broker.topics.create("t")
+    await server.broker.records.produce("t", records)
     async with OldClient(port(server)) as client:
         assert await client.fetch("t", 0) == (0, joined([b"with a key", b"", b"last"]))
         await client.produce("t", b"old")
-    read = await server.broker.read(TP, 3, max_bytes=1000, max_records=10)
+    read = await server.broker.records.read(TP, 3, max_bytes=1000, max_records=10)
     assert [(r.offset, r.key, r.value, r.headers, r.timestamp) for r in read.records] == [
         (3, None, b"old", (), -1)
     ]
@@ -66,7 +66,7 @@ async def test_a_wrapper_is_stored_with_its_codec_and_read_without(serve: Serve,
         wrapper = compress(codec, joined([b"inside"] * 100))
         await client.produce("t", wrapper, codec=codec)
         assert await client.fetch("t", 0) == (0, joined([b"inside"] * 100))
-    (read,), _, _ = server.broker.fetch_now([FetchRead(TP, 0, 10_000)], max_bytes=10_000)
+    (read,), _, _ = server.broker.partitions.fetch_now([FetchRead(TP, 0, 10_000)], max_bytes=10_000)
     assert read.read and read.read.slice and read.read.slice.read()[22] & 7 == codec
 
 
@@ -94,16 +94,16 @@ async def test_a_new_topic_has_the_default_number_of_partitions_from_its_first_m
     server = await serve(default_partitions=3)
     async with OldClient(port(server)) as client:
         assert await client.fetch("t", 0, partition=2) == (0, b"")
-        assert not server.broker.topics()
+        assert not server.broker.topics.list()
         await client.produce("t", b"two", partition=2)
-        assert server.broker.topic("t").partitions == 3
+        assert server.broker.topics.get("t").partitions == 3
         assert await client.fetch("t", 0, partition=2) == (0, joined([b"two"]))
         await client.produce("t", b"anywhere", partition=-1)
         found = [await client.fetch("t", 0, partition=i) for i in range(3)]
         assert sum(len(payloads_of(chunk)) for _, chunk in found) == 2
         client.writer.write(produce("new", b"x", partition=3))
         assert await client.is_closed()
-    assert [topic.name for topic in server.broker.topics()] == ["t"]
+    assert [topic.name for topic in server.broker.topics.list()] == ["t"]
 
 
 async def test_without_auto_creation_a_message_for_an_unknown_topic_closes(serve: Serve) -> None:
@@ -111,12 +111,12 @@ async def test_without_auto_creation_a_message_for_an_unknown_topic_closes(serve
     async with OldClient(port(server)) as client:
         client.writer.write(produce("t", b"x"))
         assert await client.is_closed()
-    assert not server.broker.topics()
+    assert not server.broker.topics.list()
 
 
 async def test_a_compacted_topic_takes_no_messages_without_keys(serve: Serve) -> None:
     server = await serve()
-    await server.broker.create_topic("t", configs={"cleanup.policy": "compact"})
+    await server.broker.topics.create("t", configs={"cleanup.policy": "compact"})
     async with OldClient(port(server)) as client:
         client.writer.write(produce("t", b"x"))
         assert await client.is_closed()
@@ -152,9 +152,9 @@ async def test_addresses_go_on_across_a_restart(serve: Serve) -> None:
 
 async def test_a_large_log_is_measured_in_slices_while_others_are_served(serve: Serve) -> None:
     server = await serve(legacy_slice_bytes=64 * 1024)
-    await server.broker.create_topic("t")
+    await server.broker.topics.create("t")
     for _ in range(40):
-        await server.broker.produce("t", [NewRecord(value=b"v" * 1000) for _ in range(100)])
+        await server.broker.records.produce("t", [NewRecord(value=b"v" * 1000) for _ in range(100)])
     async with OldClient(port(server)) as client, OldClient(port(server)) as other:
         slow = asyncio.create_task(client.offsets("t", -1))
         assert await other.fetch("nothing", 0) == (0, b"")
@@ -181,7 +181,7 @@ async def test_a_deleted_prefix_is_out_of_range(serve: Serve) -> None:
     server = await serve()
     async with OldClient(port(server)) as client:
         await client.produce("t", b"aaa", b"bbb", b"ccc")
-        await server.broker.delete_records([(TP, 2)])
+        await server.broker.partitions.delete_records([(TP, 2)])
         assert await client.fetch("t", 13) == (1, b"")
         assert await client.fetch("t", 26) == (0, joined([b"ccc"]))
         assert await client.offsets("t", -2) == (0, [26])
@@ -192,7 +192,7 @@ async def test_a_topic_that_is_made_again_begins_with_address_0(serve: Serve) ->
     async with OldClient(port(server)) as client:
         await client.produce("t", b"old one", b"another")
         assert (await client.fetch("t", 0))[1]
-        await server.broker.delete_topic("t")
+        await server.broker.topics.delete("t")
         assert await client.fetch("t", 0) == (0, b"")
         await client.produce("t", b"new")
         assert await client.fetch("t", 0) == (0, joined([b"new"]))
@@ -231,7 +231,7 @@ async def test_bad_input_closes_its_own_connection_with_one_line_and_nothing_els
         assert await other.fetch("t", 0) == (0, b"")
     warnings = [r for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(warnings) == 1 and not warnings[0].exc_info
-    assert not server.broker.topics()
+    assert not server.broker.topics.list()
 
 
 async def test_questions_that_make_no_sense_have_an_answer(serve: Serve) -> None:

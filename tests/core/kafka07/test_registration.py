@@ -35,7 +35,7 @@ async def broker(tmp_path: Path, zookeeper: ZooKeeperProcess) -> AsyncIterator[B
     )
     opened = Broker(config, Clock())
     await opened.open()
-    await opened.create_topic("dogs", partitions=4)
+    await opened.topics.create("dogs", partitions=4)
     yield opened
     await opened.close()
 
@@ -71,7 +71,7 @@ def value(client: Any, path: str) -> bytes | None:
 
 
 async def test_a_broker_publishes_its_address_and_its_topics(broker: Broker, looker: Any) -> None:
-    await broker.create_topic("mutts", partitions=5)
+    await broker.topics.create("mutts", partitions=5)
     async with registered(broker) as registry:
         await eventually(lambda: registry.registration.state == REGISTERED)
         address, stat = looker.get(ID)
@@ -91,11 +91,11 @@ async def test_a_broker_publishes_its_address_and_its_topics(broker: Broker, loo
 async def test_topics_that_come_grow_and_go_are_published(broker: Broker, looker: Any) -> None:
     async with registered(broker) as registry:
         await eventually(lambda: registry.registration.state == REGISTERED)
-        await broker.create_topic("mutts")
+        await broker.topics.create("mutts")
         await eventually(lambda: value(looker, MUTTS) == b"1")
-        await broker.create_partitions("mutts", 3)
+        await broker.topics.create_partitions("mutts", 3)
         await eventually(lambda: value(looker, MUTTS) == b"3")
-        await broker.delete_topic("mutts")
+        await broker.topics.delete("mutts")
         await eventually(lambda: value(looker, MUTTS) is None)
         assert value(looker, DOGS) == b"4"
 
@@ -161,7 +161,7 @@ async def test_the_broker_works_while_zookeeper_is_away_at_its_start(
     zookeeper.kill()
     try:
         async with registered(broker) as registry:
-            await broker.create_topic("mutts")
+            await broker.topics.create("mutts")
             await eventually(lambda: "works without it" in caplog.text)
             assert registry.registration.state == AWAY
             await asyncio.to_thread(zookeeper.start)
@@ -193,7 +193,7 @@ async def test_a_restart_of_zookeeper_is_lived_through(
         zookeeper.kill()
         try:
             await eventually(lambda: registry.registration.state == AWAY)
-            await broker.create_topic("mutts", partitions=2)
+            await broker.topics.create("mutts", partitions=2)
             await asyncio.sleep(pause)
         finally:
             await asyncio.to_thread(zookeeper.start)

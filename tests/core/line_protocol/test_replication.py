@@ -18,7 +18,7 @@ from core.clock import Clock
 from core.config import Config, Peer
 from core.errors import BrokerError
 from core.line_protocol.listener import TextDoor
-from core.replication.replicas import METADATA
+from core.vocabulary.replicas import METADATA
 
 ABSENT = Peer(2, "127.0.0.1", 1)
 
@@ -65,10 +65,12 @@ async def say(tmp_path: Path) -> AsyncIterator[Speaker]:
     async def play_the_follower_of_metadata() -> None:
         while True:
             with suppress(BrokerError):
-                broker.report_progress(METADATA, 2, broker.partition(METADATA).offsets.log_end_offset)
+                broker.roles.report_progress(
+                    METADATA, 2, broker.partitions.info(METADATA).offsets.log_end_offset
+                )
             await asyncio.sleep(0.01)
 
-    await broker.set_partition_role(METADATA, "leader")
+    await broker.roles.set(METADATA, "leader")
     playing = asyncio.create_task(play_the_follower_of_metadata())
     say = Speaker(broker)
     for _ in range(200):

@@ -11,9 +11,9 @@ from typing import Any
 from core.broker.broker import Broker
 from core.config import Config, Endpoint, Peer
 from core.errors import BrokerError
-from core.replication.replicas import METADATA
 from core.server import Server
 from core.types import TopicPartition
+from core.vocabulary.replicas import METADATA
 from tests.ports import free_ports
 
 SECONDS = 10.0
@@ -101,7 +101,7 @@ class Brokers:
         """A topic with a replica on every broker, known everywhere and in sync."""
         leader = await self.serving()
         settings.setdefault("replication_factor", len(self.ports))
-        info = await leader.create_topic(topic, **settings)
+        info = await leader.topics.create(topic, **settings)
         await until(lambda: all(self._knows(n, topic) for n in self.servers), f"topic {topic} everywhere")
         for partition in range(info.partitions if len(info.replicas) > 1 else 0):
             await self.in_sync(TopicPartition(topic, partition))

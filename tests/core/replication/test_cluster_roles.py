@@ -11,8 +11,8 @@ import pytest
 from core.broker.broker import Broker
 from core.errors import BrokerError, ErrorCode
 from core.records.record import NewRecord
-from core.replication.replicas import METADATA
 from core.types import TopicPartition
+from core.vocabulary.replicas import METADATA
 from tests.core.replication.brokers import Brokers, until
 
 TP = TopicPartition("t", 0)
@@ -29,7 +29,9 @@ async def write(
     broker: Broker, *values: bytes, acks: int = -1, timeout_ms: int | None = None, topic: str = "t"
 ) -> list[int]:
     """Write to the topic, in one batch; the offsets, or the first error."""
-    done = await broker.produce(topic, [NewRecord(value=v) for v in values], acks=acks, timeout_ms=timeout_ms)
+    done = await broker.records.produce(
+        topic, [NewRecord(value=v) for v in values], acks=acks, timeout_ms=timeout_ms
+    )
     for one in done:
         if one.error is not None:
             raise one.error
@@ -45,7 +47,7 @@ def content(broker: Broker, tp: TopicPartition = TP) -> bytes:
 
 def ends(broker: Broker, tp: TopicPartition = TP) -> tuple[int, int]:
     """(high watermark, log end) of a partition."""
-    return broker.partition(tp).offsets[1:]
+    return broker.partitions.info(tp).offsets[1:]
 
 
 async def refused(code: ErrorCode, waiting: object) -> BrokerError:
@@ -69,13 +71,13 @@ async def test_nobody_is_shown_what_the_follower_lacks_and_acks_all_waits_for_it
     assert await write(two[1], b"b", acks=1) == [1]
     await refused(ErrorCode.REQUEST_TIMED_OUT, write(two[1], b"c", timeout_ms=100))
     assert ends(two[1]) == (1, 3)
-    read = two[1].read_now(TP, 0, max_bytes=1000, max_records=10)
+    read = two[1].records.read_now(TP, 0, max_bytes=1000, max_records=10)
     assert [r.value for r in read.records] == [b"a"]
-    assert two[1].offset_for_time(TP, -1).offset == 1
-    assert two[1].offset_for_time(TP, 0).offset == 0
-    assert two[1].offset_for_time(TP, -3).offset == -1, "the youngest record is not committed"
+    assert two[1].partitions.offset_for_time(TP, -1).offset == 1
+    assert two[1].partitions.offset_for_time(TP, 0).offset == 0
+    assert two[1].partitions.offset_for_time(TP, -3).offset == -1, "the youngest record is not committed"
     poll = asyncio.ensure_future(
-        two[1].read(TP, 1, max_bytes=1000, max_records=10, wait_ms=20_000, min_bytes=1)
+        two[1].records.read(TP, 1, max_bytes=1000, max_records=10, wait_ms=20_000, min_bytes=1)
     )
     await two.start(2)
     assert [r.value for r in (await poll).records] == [b"b", b"c"], "the long poll hears of it"
@@ -88,8 +90,8 @@ async def test_acks_all_is_refused_with_too_few_in_sync_before_and_after_the_app
         await two.stop(2)
         started = asyncio.ensure_future(write(two[1], b"a"))
         await refused(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, started)
-        assert two[1].partition(TP).isr == (1,)
-        assert two[1].partition(TP).under_replicated
+        assert two[1].partitions.info(TP).isr == (1,)
+        assert two[1].partitions.info(TP).under_replicated
         await refused(ErrorCode.NOT_ENOUGH_REPLICAS, write(two[1], b"b"))
         assert await write(two[1], b"c", acks=1) == [1]
         assert ends(two[1]) == (0, 2), "too few have it for anything to be committed"
@@ -109,7 +111,7 @@ async def test_with_one_replica_nothing_waits(tmp_path: Path) -> None:
 
 async def test_a_promotion_takes_over_and_the_old_leader_follows(two: Brokers) -> None:
     await write(two[1], b"a", b"b")
-    info = await two[2].set_partition_role(TP, "leader")
+    info = await two[2].roles.set(TP, "leader")
     assert (info.leader, info.role, info.leader_epoch % 32, info.order) == (2, "leader", 2, (2, 1))
     error = await refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, write(two[1], b"x", acks=1))
     assert error.details["leader"] in (2, -1)
@@ -117,10 +119,10 @@ async def test_a_promotion_takes_over_and_the_old_leader_follows(two: Brokers) -
     assert await write(two[2], b"c") == [2]
     await until(lambda: ends(two[1]) == (3, 3), "the old leader to follow")
     assert content(two[1]) == content(two[2])
-    assert two[1].partition(TP).leader == 2
-    back = await two[1].set_partition_role(TP, "leader")
+    assert two[1].partitions.info(TP).leader == 2
+    back = await two[1].roles.set(TP, "leader")
     assert back.leader_epoch > info.leader_epoch
-    assert (await two[1].set_partition_role(TP, "leader")).leader_epoch == back.leader_epoch, "no news"
+    assert (await two[1].roles.set(TP, "leader")).leader_epoch == back.leader_epoch, "no news"
 
 
 async def test_a_leader_killed_with_unreplicated_records_cuts_them_off_when_it_comes_back(
@@ -132,7 +134,7 @@ async def test_a_leader_killed_with_unreplicated_records_cuts_them_off_when_it_c
     await write(two[1], b"lost", acks=1)
     await two.stop(1)
     await two.start(2)
-    await two[2].set_partition_role(TP, "leader")
+    await two[2].roles.set(TP, "leader")
     await write(two[2], b"kept", acks=1)
     await two.start(1)
     await until(lambda: ends(two[1]) == (2, 2), "the old leader to join the new history")
@@ -143,11 +145,11 @@ async def test_a_leader_killed_with_unreplicated_records_cuts_them_off_when_it_c
 
 async def test_a_restarted_leader_leads_again_in_a_new_epoch(two: Brokers) -> None:
     await write(two[1], b"a")
-    before = two[1].partition(TP).leader_epoch
+    before = two[1].partitions.info(TP).leader_epoch
     await two.stop(1)
     await two.start(1)
-    await until(lambda: two[1].partition(TP).leads, "the leader to lead again")
-    assert two[1].partition(TP).leader_epoch > before
+    await until(lambda: two[1].partitions.info(TP).leads, "the leader to lead again")
+    assert two[1].partitions.info(TP).leader_epoch > before
     await two.in_sync(TP)
     assert await write(two[1], b"b") == [1]
 
@@ -155,10 +157,10 @@ async def test_a_restarted_leader_leads_again_in_a_new_epoch(two: Brokers) -> No
 async def test_a_restarted_leader_does_not_depose_the_one_that_was_promoted_meanwhile(two: Brokers) -> None:
     await write(two[1], b"a")
     await two.stop(1)
-    await two[2].set_partition_role(TP, "leader")
+    await two[2].roles.set(TP, "leader")
     await two.start(1)
     await two.in_sync(TP)
-    assert (two[1].partition(TP).leader, two[2].partition(TP).leads) == (2, True)
+    assert (two[1].partitions.info(TP).leader, two[2].partitions.info(TP).leads) == (2, True)
 
 
 async def test_a_follower_that_fell_behind_may_not_lead_where_it_could_lose_something(tmp_path: Path) -> None:
@@ -166,12 +168,12 @@ async def test_a_follower_that_fell_behind_may_not_lead_where_it_could_lose_some
         await two.create("t", configs={"min.insync.replicas": "1"})
         await two.stop(2)
         await refused(ErrorCode.REQUEST_TIMED_OUT, write(two[1], b"a", timeout_ms=50))
-        await until(lambda: two[1].partition(TP).isr == (1,))
+        await until(lambda: two[1].partitions.info(TP).isr == (1,))
         assert await write(two[1], b"b") == [1], "the leader alone is enough"
         await two.stop(1)
         await two.start(2)
-        await refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, two[2].set_partition_role(TP, "leader"))
-        assert (await two[2].set_partition_role(TP, "leader", unclean=True)).leads
+        await refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, two[2].roles.set(TP, "leader"))
+        assert (await two[2].roles.set(TP, "leader", unclean=True)).leads
         await write(two[2], b"other", acks=1)
         await two.start(1)
         await until(lambda: content(two[1]) == content(two[2]), "the histories to be one again")
@@ -179,18 +181,18 @@ async def test_a_follower_that_fell_behind_may_not_lead_where_it_could_lose_some
 
 
 async def test_a_follower_told_so_serves_nobody_and_is_promoted_again(two: Brokers) -> None:
-    info = await two[1].set_partition_role(TP, "follower")
+    info = await two[1].roles.set(TP, "follower")
     assert (info.role, info.leader) == ("follower", -1)
     await refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, write(two[1], b"x", acks=1))
     with pytest.raises(BrokerError):
-        two[1].read_now(TP, 0, max_bytes=100, max_records=1)
-    assert (await two[1].set_partition_role(TP, "leader")).leads
+        two[1].records.read_now(TP, 0, max_bytes=100, max_records=1)
+    assert (await two[1].roles.set(TP, "leader")).leads
 
 
 async def test_progress_can_be_reported_by_hand(two: Brokers) -> None:
     await two.stop(2)
     await write(two[1], b"a", acks=1)
-    info = two[1].report_progress(TP, 2, 1)
+    info = two[1].roles.report_progress(TP, 2, 1)
     assert (info.offsets.high_watermark, info.isr, info.under_replicated) == (1, (1, 2), False)
     for replica, offset, code in (
         (1, 0, ErrorCode.INVALID_REQUEST),
@@ -198,41 +200,41 @@ async def test_progress_can_be_reported_by_hand(two: Brokers) -> None:
         (2, 5, ErrorCode.OFFSET_OUT_OF_RANGE),
     ):
         with pytest.raises(BrokerError) as caught:
-            two[1].report_progress(TP, replica, offset)
+            two[1].roles.report_progress(TP, replica, offset)
         assert caught.value.code is code
 
 
 async def test_deleted_records_are_deleted_at_the_follower_too(two: Brokers) -> None:
     await write(two[1], b"a", b"b", b"c")
-    await two[1].delete_records([(TP, 2)])
+    await two[1].partitions.delete_records([(TP, 2)])
     await write(two[1], b"d")
-    await until(lambda: two[2].partition(TP).offsets == (2, 4, 4), "the follower's log to start there")
+    await until(lambda: two[2].partitions.info(TP).offsets == (2, 4, 4), "the follower's log to start there")
 
 
 async def test_three_brokers_commit_with_two_and_promote_the_one_that_has_it(tmp_path: Path) -> None:
     async with Brokers(tmp_path, 3, replica_lag_time_max_ms=500) as three:
         await three.create("t")
         await three.stop(3)
-        await until(lambda: three[1].partition(TP).isr == (1, 2))
+        await until(lambda: three[1].partitions.info(TP).isr == (1, 2))
         await write(three[1], b"a", b"b")
         await three.stop(1)
         await three.start(3)
-        await refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, three[3].set_partition_role(TP, "leader"))
-        assert (await three[2].set_partition_role(TP, "leader")).leads
+        await refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, three[3].roles.set(TP, "leader"))
+        assert (await three[2].roles.set(TP, "leader")).leads
         await three.in_sync(TP)
         assert await write(three[2], b"c") == [2]
         assert content(three[2]) == content(three[3])
 
 
 async def test_the_metadata_move_with_a_promotion(two: Brokers) -> None:
-    await refused(ErrorCode.NOT_CONTROLLER, two[2].create_topic("u"))
-    await two[2].set_partition_role(METADATA, "leader")
+    await refused(ErrorCode.NOT_CONTROLLER, two[2].topics.create("u"))
+    await two[2].roles.set(METADATA, "leader")
     await two.serving(2)
-    await refused(ErrorCode.NOT_CONTROLLER, two[1].create_topic("u"))
+    await refused(ErrorCode.NOT_CONTROLLER, two[1].topics.create("u"))
     await two.create("u", partitions=3)
-    assert two[1].topic("u").partitions == 3
-    await two[2].alter_configs("u", {"retention.ms": "77"})
-    await until(lambda: two[1].topic("u").config.retention_ms == 77)
-    await two[2].delete_topic("u")
+    assert two[1].topics.get("u").partitions == 3
+    await two[2].topics.alter_configs("u", {"retention.ms": "77"})
+    await until(lambda: two[1].topics.get("u").config.retention_ms == 77)
+    await two[2].topics.delete("u")
     await until(lambda: not two._knows(1, "u"))
     assert two[1].cluster_id == two[2].cluster_id != ""

@@ -10,8 +10,8 @@ from core.errors import ErrorCode
 from core.groups.groups import Commit
 from core.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from core.records.record import NewRecord
-from core.replication.replicas import METADATA
 from core.types import TopicPartition
+from core.vocabulary.replicas import METADATA
 from tests.core.replication.brokers import Brokers, until
 
 TP = TopicPartition("t", 0)
@@ -20,7 +20,7 @@ TP = TopicPartition("t", 0)
 async def write(broker: Broker, count: int) -> None:
     """So many batches of one record."""
     for _ in range(count):
-        (done,) = await broker.produce("t", [NewRecord(value=b"value")], acks=1)
+        (done,) = await broker.records.produce("t", [NewRecord(value=b"value")], acks=1)
         assert done.error is None, done.error
 
 
@@ -46,7 +46,7 @@ async def test_a_partition_of_one_broker_that_keeps_the_groups_again(tmp_path: P
     async with Brokers(tmp_path) as two:
         await two.create("t", replication_factor=1)
         await write(two[1], 2)
-        size = two[1].log(TP).size
+        size = two[1].partitions.log(TP).size
         await write(two[1], 3)
         await commit(two[1], 5)
         await two.stop(1)
@@ -56,31 +56,31 @@ async def test_a_partition_of_one_broker_that_keeps_the_groups_again(tmp_path: P
         await write(two[1], 6)
         await two.serving(1)
         assert committed(two[1]) == 2
-        assert two[1].partition(TP).leader_epoch == two[1].leader_epoch > 0
-        assert two[2].placed(two[2].topic("t"), 0).leader_epoch == -1
-        assert two[1].end_offset_for_epoch(TP, 0) == (0, 2)
+        assert two[1].partitions.info(TP).leader_epoch == two[1].leader_epochs.current > 0
+        assert two[2].roles.placed(two[2].topics.get("t"), 0).leader_epoch == -1
+        assert two[1].partitions.end_offset_for_epoch(TP, 0) == (0, 2)
 
 
 async def test_a_leader_with_a_shorter_log(tmp_path: Path) -> None:
     async with Brokers(tmp_path, metadata_min_insync_replicas=1) as two:
         await two.create("t", configs={"min.insync.replicas": "1"})
         await write(two[1], 2)
-        await until(lambda: two[2].log(TP).offsets.log_end_offset == 2)
-        size = two[2].log(TP).size
+        await until(lambda: two[2].partitions.log(TP).offsets.log_end_offset == 2)
+        size = two[2].partitions.log(TP).size
         await write(two[1], 3)
         await two.in_sync(TP)
         await commit(two[1], 5)
         behind = two[2].replicas.get(METADATA)
-        end = two[1].partition(METADATA).offsets.log_end_offset
+        end = two[1].partitions.info(METADATA).offsets.log_end_offset
         assert behind is not None
         await until(lambda: behind.log.offsets.log_end_offset == end, "the commit to be copied")
         await two.stop(1)
         await two.stop(2)
         lose_power(tmp_path / "2", size)
         await two.start(2)
-        await two[2].set_partition_role(METADATA, "leader", unclean=True)
+        await two[2].roles.set(METADATA, "leader", unclean=True)
         await two.serving(2)
         assert committed(two[2]) == 5
-        await two[2].set_partition_role(TP, "leader", unclean=True)
-        assert (committed(two[2]), two[2].log(TP).offsets.log_end_offset) == (2, 2)
+        await two[2].roles.set(TP, "leader", unclean=True)
+        assert (committed(two[2]), two[2].partitions.log(TP).offsets.log_end_offset) == (2, 2)
         assert two[2].counters.positions_cut_back == 1

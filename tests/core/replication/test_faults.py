@@ -57,7 +57,7 @@ async def net(tmp_path: Path) -> AsyncIterator[Net]:
 
 def shown(broker: Broker) -> list[bytes | None]:
     """What a consumer is shown by a broker that leads."""
-    return [r.value for r in broker.read_now(TP, 0, max_bytes=1 << 20, max_records=1000).records]
+    return [r.value for r in broker.records.read_now(TP, 0, max_bytes=1 << 20, max_records=1000).records]
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -65,8 +65,8 @@ async def test_two_leaders_that_both_believe_commit_one_history(net: Net, silent
     await write(net[1], b"before")
     await until(lambda: ends(net[2]) == (1, 1))
     net.part(silent=silent)
-    await net[2].set_partition_role(TP, "leader")
-    assert net[1].partition(TP).leads, "nobody has told it"
+    await net[2].roles.set(TP, "leader")
+    assert net[1].partitions.info(TP).leads, "nobody has told it"
     await write(net[1], b"old leader", acks=1)
     await write(net[2], b"new leader", acks=1)
     for number in (1, 2):
@@ -80,7 +80,7 @@ async def test_two_leaders_that_both_believe_commit_one_history(net: Net, silent
         assert shown(net[number]) == [b"before"], "what one of them alone has is shown to nobody"
     net.heal()
     await net.brokers.in_sync(TP)
-    assert not net[1].partition(TP).leads
+    assert not net[1].partitions.info(TP).leads
     await write(net[2], b"after")
     await until(lambda: ends(net[1]) == ends(net[2]), "the old leader to follow")
     assert content(net[1]) == content(net[2])
@@ -90,7 +90,7 @@ async def test_two_leaders_that_both_believe_commit_one_history(net: Net, silent
 
 async def test_a_slow_follower_leaves_the_in_sync_set_and_comes_back(net: Net) -> None:
     net.proxies[0].delay = 1.0
-    await until(lambda: (asyncio.ensure_future(_try(net[1])), net[1].partition(TP).isr == (1,))[1])
+    await until(lambda: (asyncio.ensure_future(_try(net[1])), net[1].partitions.info(TP).isr == (1,))[1])
     await refused(ErrorCode.NOT_ENOUGH_REPLICAS, write(net[1], b"x"))
     net.heal()
     await net.brokers.in_sync(TP)
@@ -120,8 +120,8 @@ async def test_an_old_leader_hears_of_the_new_one_as_soon_as_one_direction_works
     await write(net[1], b"a")
     net.proxies[0].cut()  # the follower does not reach the leader, but the leader the follower
     await write(net[1], b"b", acks=1)
-    await net[2].set_partition_role(TP, "leader")
-    await until(lambda: not net[1].partition(TP).leads, "the old leader to hear of it")
+    await net[2].roles.set(TP, "leader")
+    await until(lambda: not net[1].partitions.info(TP).leads, "the old leader to hear of it")
     net.heal()
     await net.brokers.in_sync(TP)
     assert shown(net[2]) == [b"a"], "what was not committed is gone"

@@ -24,8 +24,8 @@ from core.metadata.changelog import (
 from core.metadata.store import Store
 from core.metadata.topics import load_settings, put_setting
 from core.records.record import NewRecord
-from core.replication.replicas import METADATA
 from core.types import TopicPartition
+from core.vocabulary.replicas import METADATA
 from tests.core.replication.brokers import Brokers, until
 from tests.core.replication.test_cluster_roles import content, refused
 
@@ -53,7 +53,7 @@ async def tables(broker: Broker) -> dict[str, Any]:
 
 
 async def promote(brokers: Brokers, number: int) -> Broker:
-    await brokers[number].set_partition_role(METADATA, "leader")
+    await brokers[number].roles.set(METADATA, "leader")
     return await brokers.serving(number)
 
 
@@ -67,16 +67,16 @@ async def test_a_promoted_broker_has_what_was_committed(two: Brokers) -> None:
 async def test_two_databases_are_the_same_after_all_kinds_of_changes(two: Brokers) -> None:
     broker = two[1]
     await commit(broker, 3)
-    await broker.create_topic("u", partitions=2)
-    await broker.alter_configs("u", {"retention.ms": "9"})
+    await broker.topics.create("u", partitions=2)
+    await broker.topics.alter_configs("u", {"retention.ms": "9"})
     await broker.consumers.create("managed", "c1")
     request = KeyedRequest("/p", "key", b"f" * 32)
     await broker.idempotency.produce(
         request, "t", [NewRecord(value=b"x")], acks=-1, render=lambda results: b"answer"
     )
     await broker.groups.delete("g")
-    await broker.delete_topic("u")
-    end = broker.partition(METADATA).offsets.log_end_offset
+    await broker.topics.delete("u")
+    end = broker.partitions.info(METADATA).offsets.log_end_offset
     await until(lambda: two[2].metadata._applied == end)  # type: ignore[union-attr]
     assert await tables(two[1]) == await tables(two[2])
     assert content(two[1], METADATA) == content(two[2], METADATA)
@@ -87,24 +87,24 @@ async def test_an_idempotency_key_is_known_to_the_promoted_broker(two: Brokers) 
     new = [NewRecord(value=b"once")]
     first = await two[1].idempotency.produce(request, "t", new, acks=-1, render=lambda results: b"answer")
     await two[1].store.read(load_settings)  # the answer is stored behind the caller's back
-    assert not any((await two[2].lead_everything()).values())
+    assert not any((await two[2].roles.lead_everything()).values())
     await two.serving(2)
     again = await two[2].idempotency.produce(request, "t", new, acks=-1, render=lambda results: b"other")
     assert (first.answer, again.answer, again.replayed) == (b"answer", b"answer", True)
 
 
 async def test_other_brokers_send_to_the_one_that_keeps_them(two: Brokers) -> None:
-    assert two[2].metadata_leader == 1
+    assert two[2].roles.metadata_leader == 1
     assert await commit(two[2], 1) is ErrorCode.NOT_COORDINATOR
     await refused(ErrorCode.NOT_CONTROLLER, two[2].store.submit([put_setting("a", "b")]))
-    await refused(ErrorCode.NOT_CONTROLLER, two[2].delete_topic("t"))
+    await refused(ErrorCode.NOT_CONTROLLER, two[2].topics.delete("t"))
 
 
 async def test_without_the_other_broker_a_change_fails_in_time_and_may_come_later(tmp_path: Path) -> None:
     async with Brokers(tmp_path, metadata_timeout_ms=200) as two:
         await two.create("t")
         await two.stop(2)
-        await refused(ErrorCode.REQUEST_TIMED_OUT, two[1].create_topic("u"))
+        await refused(ErrorCode.REQUEST_TIMED_OUT, two[1].topics.create("u"))
         assert await commit(two[1], 7) is not ErrorCode.NONE
         await two.start(2)
         await two.in_sync(METADATA)
@@ -117,37 +117,37 @@ async def test_a_change_that_was_never_replicated_is_gone_with_its_leader(tmp_pa
     async with Brokers(tmp_path, metadata_timeout_ms=200) as two:
         await two.create("t")
         await two.stop(2)
-        await refused(ErrorCode.REQUEST_TIMED_OUT, two[1].create_topic("u"))
+        await refused(ErrorCode.REQUEST_TIMED_OUT, two[1].topics.create("u"))
         await two.stop(1)
         await two.start(2)
-        await two[2].set_partition_role(METADATA, "leader")
+        await two[2].roles.set(METADATA, "leader")
         await two.start(1)
         await two.serving(2)
         await two.create("v")
         assert content(two[1], METADATA) == content(two[2], METADATA)
         assert await tables(two[1]) == await tables(two[2])
-        assert [topic.name for topic in two[1].topics()] == ["t", "v"]
+        assert [topic.name for topic in two[1].topics.list()] == ["t", "v"]
 
 
 async def test_a_broker_that_was_alone_gives_its_topics_and_groups_to_the_others(tmp_path: Path) -> None:
     alone = Broker(Config(data_dir=tmp_path / "1"), Clock())
     (tmp_path / "1").mkdir()
     await alone.open()
-    await alone.create_topic("t", partitions=2)
-    await alone.produce("t", [NewRecord(value=b"old")], partition=1)
+    await alone.topics.create("t", partitions=2)
+    await alone.records.produce("t", [NewRecord(value=b"old")], partition=1)
     await commit(alone, 5)
     cluster_id = alone.cluster_id
     await alone.close()
     async with Brokers(tmp_path) as two:
         await until(lambda: two._knows(2, "t"))
-        assert (two[1].topic("t").replicas, two[1].cluster_id, two[2].cluster_id) == (
+        assert (two[1].topics.get("t").replicas, two[1].cluster_id, two[2].cluster_id) == (
             (1,),
             cluster_id,
             cluster_id,
         )
         assert committed(two[1]) == 5
         await two.create("u")
-        await two[2].set_partition_role(METADATA, "leader")
+        await two[2].roles.set(METADATA, "leader")
         assert committed(await two.serving(2)) == 5
 
 
@@ -162,7 +162,7 @@ async def test_the_history_begins_anew_with_the_whole_database(tmp_path: Path) -
         await two.start(2)
         await two.in_sync(METADATA)
         await metadata.shorten()
-        start, end, _ = two[1].partition(METADATA).offsets
+        start, end, _ = two[1].partitions.info(METADATA).offsets
         assert start == end - 1 > 0
         await commit(two[1], 99)
         await until(lambda: two[2].metadata._applied == end + 1)  # type: ignore[union-attr]
@@ -175,18 +175,20 @@ async def test_what_an_unclean_promotion_has_dropped_is_dropped_everywhere(tmp_p
     async with Brokers(tmp_path, metadata_min_insync_replicas=1, replica_lag_time_max_ms=300) as two:
         await two.create("t")
         await two.stop(2)
-        await until(lambda: two[1].partition(METADATA).isr == (1,))
-        await two[1].create_topic("gone", replication_factor=1)
+        await until(lambda: two[1].partitions.info(METADATA).isr == (1,))
+        await two[1].topics.create("gone", replication_factor=1)
         await two.stop(1)
         await two.start(2)
-        await refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, two[2].set_partition_role(METADATA, "leader"))
-        await two[2].set_partition_role(METADATA, "leader", unclean=True)
+        await refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, two[2].roles.set(METADATA, "leader"))
+        await two[2].roles.set(METADATA, "leader", unclean=True)
         await two.serving(2)
-        await two[2].create_topic("new", replication_factor=1)
+        await two[2].topics.create("new", replication_factor=1)
         await two.start(1)
         await until(lambda: two._knows(1, "new"))
-        assert [topic.name for topic in two[1].topics()] == ["new", "t"]
-        await until(lambda: two[1].metadata._applied == two[2].partition(METADATA).offsets.high_watermark)  # type: ignore[union-attr]
+        assert [topic.name for topic in two[1].topics.list()] == ["new", "t"]
+        await until(
+            lambda: two[1].metadata._applied == two[2].partitions.info(METADATA).offsets.high_watermark
+        )  # type: ignore[union-attr]
         assert await tables(two[1]) == await tables(two[2])
 
 
@@ -246,20 +248,24 @@ def test_changes_of_topics_are_told_from_others() -> None:
 
 async def test_settings_of_brokers_are_known_to_all_of_them(two: Brokers) -> None:
     first, second = two[1], two[2]
-    own = second.topic("t").config
+    own = second.topics.get("t").config
     await first.broker_configs.alter("", {"log.retention.ms": "888"})
     await first.broker_configs.alter("2", {"log.segment.bytes": "5000"})
-    await until(lambda: second.topic("t").config.segment_bytes == 5000, "the setting of the second broker")
-    assert (first.topic("t").config.segment_bytes, first.topic("t").config.retention_ms) == (
+    await until(
+        lambda: second.topics.get("t").config.segment_bytes == 5000, "the setting of the second broker"
+    )
+    assert (first.topics.get("t").config.segment_bytes, first.topics.get("t").config.retention_ms) == (
         own.segment_bytes, 888,
     )  # fmt: skip
-    assert second.topic("t").config.retention_ms == 888
+    assert second.topics.get("t").config.retention_ms == 888
     assert second.logs.get(TopicPartition("t", 0)).config.segment_bytes == 5000
     with pytest.raises(BrokerError) as caught:
         await second.broker_configs.alter("2", {"log.retention.ms": "5"})
     assert caught.value.code is ErrorCode.NOT_CONTROLLER
-    assert not any((await second.lead_everything()).values())
+    assert not any((await second.roles.lead_everything()).values())
     await two.serving(2)
     await second.broker_configs.alter("", {"log.retention.ms": None})
-    assert second.topic("t").config.retention_ms == own.retention_ms
-    await until(lambda: first.topic("t").config.retention_ms == own.retention_ms, "the default at the first")
+    assert second.topics.get("t").config.retention_ms == own.retention_ms
+    await until(
+        lambda: first.topics.get("t").config.retention_ms == own.retention_ms, "the default at the first"
+    )

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from core.broker.broker import Broker
-from core.broker.state import TopicInfo
-from core.replication.replicas import METADATA
+from core.vocabulary.replicas import METADATA
+from core.vocabulary.topic import TopicInfo
 from tests.core.replication.brokers import Brokers, until
 from tests.core.replication.test_cluster_roles import ends, write
 
@@ -41,12 +41,12 @@ async def test_followers_learn_the_high_watermark_at_once(three: Brokers) -> Non
 async def test_a_new_topic_is_known_everywhere_and_its_first_record_is_acknowledged(three: Brokers) -> None:
     for number in range(3):
         name = f"new-{number}"
-        info = await three[1].create_topic(name, replication_factor=3)
+        info = await three[1].topics.create(name, replication_factor=3)
         await everywhere(three, partial(knows, info))
         async with asyncio.timeout(SECONDS):
             await write(three[1], b"first", topic=name)
-    end = three[1].partition(METADATA).offsets.high_watermark
-    await until(lambda: {three[n].partition(METADATA).offsets.high_watermark for n in (2, 3)} == {end})
+    end = three[1].partitions.info(METADATA).offsets.high_watermark
+    await until(lambda: {three[n].partitions.info(METADATA).offsets.high_watermark for n in (2, 3)} == {end})
 
 
 async def everywhere(brokers: Brokers, holds: Callable[[Broker], bool]) -> None:
@@ -59,4 +59,4 @@ def has_committed(end: int, broker: Broker) -> bool:
 
 
 def knows(topic: TopicInfo, broker: Broker) -> bool:
-    return topic in broker.topics()
+    return topic in broker.topics.list()

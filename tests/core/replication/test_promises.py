@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
-from core.replication.promises import Memory, decode, encode
+from core.replication.promises import Promises, decode, encode
 from core.replication.replica import Remembered
 from core.types import TopicPartition
 
@@ -18,18 +18,18 @@ TP, ID = TopicPartition("t", 3), uuid.UUID(int=7)
 
 
 async def test_what_was_noted_comes_back_after_a_save(tmp_path: Path) -> None:
-    memory = Memory(f"{tmp_path}/roles")
+    memory = Promises(f"{tmp_path}/roles")
     memory.load()
     memory.note(TP, ID, Remembered(34, 1, -1))
     await memory.save()
-    again = Memory(f"{tmp_path}/roles")
+    again = Promises(f"{tmp_path}/roles")
     again.load()
     assert again.of(TP, ID) == Remembered(34, 1, -1)
     assert again.of(TP, uuid.UUID(int=8)) is None, "a topic that got the name later has promised nothing"
 
 
 async def test_writers_that_wait_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, writes = Memory(f"{tmp_path}/roles"), []
+    memory, writes = Promises(f"{tmp_path}/roles"), []
     real = files.write_whole
     monkeypatch.setattr(files, "write_whole", lambda *a, **k: (writes.append(k), real(*a, **k)))
 
@@ -49,7 +49,7 @@ async def test_a_disk_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.M
     def refuse(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    memory = Memory(f"{tmp_path}/roles")
+    memory = Promises(f"{tmp_path}/roles")
     memory.note(TP, ID, Remembered(34, 1, -1))
     monkeypatch.setattr(files, "write_whole", refuse)
     with pytest.raises(BrokerError) as refused:
@@ -61,7 +61,7 @@ async def test_a_disk_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.M
 
 
 async def test_a_deleted_topic_is_forgotten(tmp_path: Path) -> None:
-    memory = Memory(f"{tmp_path}/roles")
+    memory = Promises(f"{tmp_path}/roles")
     memory.note(TP, ID, Remembered(34, 1, -1))
     memory.forget("t")
     assert memory.of(TP, ID) is None

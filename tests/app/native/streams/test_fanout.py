@@ -30,7 +30,7 @@ def fanout_of(app: Application, **changes: Any) -> Fanout:
 
 def feed_of(app: Application, topic: str, partitions: tuple[int, ...] | None = None, **more: Any) -> Feed:
     wanted = Filter(more["key"], None, ()) if "key" in more else None
-    return Feed(app.server.broker.topic(topic), partitions, AUTO, "auto", wanted)
+    return Feed(app.server.broker.topics.get(topic), partitions, AUTO, "auto", wanted)
 
 
 def places(taken: Taken) -> list[tuple[int, int]]:
@@ -44,7 +44,7 @@ class Reads:
         self.seen: list[tuple[int, int]] = []
         self.bounds = 0
         broker = app.server.broker
-        read_now, bounds = broker.read_now, broker.bounds
+        read_now, bounds = broker.records.read_now, broker.partitions.bounds
 
         def reading(address: TopicPartition, offset: int, **limits: int) -> Any:
             self.seen.append((address.partition, offset))
@@ -54,8 +54,8 @@ class Reads:
             self.bounds += 1
             return bounds(topic, partitions)
 
-        monkeypatch.setattr(broker, "read_now", reading)
-        monkeypatch.setattr(broker, "bounds", looking)
+        monkeypatch.setattr(broker.records, "read_now", reading)
+        monkeypatch.setattr(broker.partitions, "bounds", looking)
 
 
 async def test_a_hundred_listeners_cost_one_read_and_one_encoding(
@@ -79,7 +79,7 @@ async def test_readers_of_other_encodings_and_filters_share_nothing_wrong(
     url = await make(http, topic)
     await http.post(url, json={"records": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]})
     fanout, begin = fanout_of(app), Position((0,))
-    info = app.server.broker.topic(topic)
+    info = app.server.broker.topics.get(topic)
     feeds = [
         feed_of(app, topic), feed_of(app, topic, key=b"a"), feed_of(app, topic, key=b"b"),
         Feed(info, None, Reader("base64", 128), "base64", None),
@@ -140,13 +140,13 @@ async def test_one_record_that_is_wanted_alone_is_not_paid_for_256(
     await make(http, topic)
     await fill(http, topic, 50)
     wanted = []
-    read_now = app.server.broker.read_now
+    read_now = app.server.broker.records.read_now
 
     def reading(address: TopicPartition, offset: int, **limits: int) -> Any:
         wanted.append(limits["max_records"])
         return read_now(address, offset, **limits)
 
-    monkeypatch.setattr(app.server.broker, "read_now", reading)
+    monkeypatch.setattr(app.server.broker.records, "read_now", reading)
     taken = fanout_of(app).take(feed_of(app, topic), Position((0,)), max_bytes=NO_LIMIT, max_records=1)
     assert (places(taken), wanted) == ([(0, 0)], [1])
 
@@ -188,7 +188,7 @@ async def test_a_fault_behind_good_records_waits_for_its_turn(
 ) -> None:
     await make(http, topic, 2)
     await fill(http, topic, 1, 1)
-    app.server.broker.append(TopicPartition(topic, 0), memoryview(broken_batch()))
+    app.server.broker.partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
     fanout, feed = fanout_of(app), feed_of(app, topic)
     taken = fanout.take(feed, Position((0, 0)), max_bytes=NO_LIMIT)
     assert places(taken) == [(0, 0), (1, 0)]

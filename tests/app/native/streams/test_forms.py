@@ -14,10 +14,10 @@ from app.native.record_json import record_texts
 from app.native.streams.cursor import Cursor, Position, read_cursor
 from app.native.streams.fanout import Feed, Part, Range, Taken
 from app.native.streams.forms import NDJSON, SSE
-from core.broker.state import TopicInfo
 from core.records.record import Record
 from core.topic_config import parse_topic_config
 from core.types import TopicPartition
+from core.vocabulary.topic import TopicInfo
 from tests.app.native.streams.asgi_stream import EventParser
 
 INFO = TopicInfo("t", UUID(int=7 << 90), 2, {}, parse_topic_config({}, {}), 0, 1)

@@ -324,7 +324,7 @@ async def test_a_cursor_above_the_end_is_416(
     app: Application, http: httpx.AsyncClient, topic: str, problem: Check
 ) -> None:
     await make(http, topic, 2)
-    writer = CursorWriter(app.server.broker.topic(topic).topic_id, None)
+    writer = CursorWriter(app.server.broker.topics.get(topic).topic_id, None)
     cursor = writer.text(Position((0, 7))).decode()
     document = problem(await http.get(f"{T}/{topic}/records?cursor={cursor}"), 416, "offset-out-of-range")
     assert (document["partition"], document["offset"], document["high_watermark"]) == (1, 7, 0)
@@ -432,7 +432,7 @@ async def test_a_forged_cursor_of_partitions_that_are_not_there_is_refused(
     app: Application, http: httpx.AsyncClient, topic: str, problem: Check
 ) -> None:
     await make(http, topic, 2)
-    topic_id = app.server.broker.topic(topic).topic_id
+    topic_id = app.server.broker.topics.get(topic).topic_id
     more = CursorWriter(topic_id, None).text(Position((0, 0, 0))).decode()
     problem(await http.get(f"{T}/{topic}/records?cursor={more}"), 422, "invalid-request")
     other = CursorWriter(topic_id, (0, 7)).text(Position((0, 0))).decode()
@@ -454,7 +454,7 @@ async def test_a_topic_that_is_not_there_is_404_and_not_created(
     app: Application, http: httpx.AsyncClient, topic: str, problem: Check
 ) -> None:
     problem(await http.get(f"{T}/{topic}/records"), 404, "unknown-topic-or-partition")
-    assert topic not in [info.name for info in app.server.broker.topics()]
+    assert topic not in [info.name for info in app.server.broker.topics.list()]
 
 
 async def test_a_media_type_that_is_not_had_is_406(http: httpx.AsyncClient, problem: Check) -> None:
@@ -468,7 +468,7 @@ async def test_a_broken_batch_is_told_with_a_cursor_behind_it(
 ) -> None:
     await make(http, topic, 1)
     await fill(http, topic, 1)
-    app.server.broker.append(TopicPartition(topic, 0), memoryview(broken_batch()))
+    app.server.broker.partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
     await fill(http, topic, 1)
     body = await page(http, topic)
     assert (places(body), body["caught_up"]) == ([(0, 0)], False)

@@ -176,7 +176,7 @@ async def test_a_broken_batch_is_told_and_passed(
 ) -> None:
     await make(http, topic)
     await fill(http, topic, 1)
-    app.server.broker.append(TopicPartition(topic, 0), memoryview(broken_batch()))
+    app.server.broker.partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
     await fill(http, topic, 1)
     async with events(app, topic) as stream:
         seen = [await stream.event() for _ in range(3)]
@@ -194,7 +194,7 @@ async def test_a_reconnect_above_the_end_is_told_and_goes_on_at_the_end(
     """After a power loss, records that were never on disk are gone; what comes in their place is new."""
     await make(http, topic)
     await fill(http, topic, 2)
-    writer = CursorWriter(app.server.broker.topic(topic).topic_id, None)
+    writer = CursorWriter(app.server.broker.topics.get(topic).topic_id, None)
     async with events(app, topic, last_event_id=writer.text(Position((9,))).decode()) as stream:
         problem = await stream.event()
         assert (problem.type, problem.json()["status"]) == ("problem", 416)

@@ -295,7 +295,7 @@ def told_by(address: tuple[str, int]) -> Any:
 
 
 async def test_every_broker_tells_how_far_the_quorum_is(two: Brokers) -> None:
-    await until(lambda: two[2].metadata_leader == 1)
+    await until(lambda: two[2].roles.metadata_leader == 1)
     for number in (1, 2):
         answer = await asyncio.to_thread(told_by, ("127.0.0.1", two.ports[number]))
         (partition,) = answer.topics[0].partitions
@@ -345,8 +345,8 @@ async def test_a_time_that_has_no_meaning_is_refused(client: Client) -> None:
 async def test_offsets_are_committed_and_fetched_by_topic_id(client: Client, broker: Broker) -> None:
     await client.create("t")
     await client.create("gone")
-    known, gone = broker.topic("t").topic_id, broker.topic("gone").topic_id
-    await broker.delete_topic("gone")
+    known, gone = broker.topics.get("t").topic_id, broker.topics.get("gone").topic_id
+    await broker.topics.delete("gone")
     ids = [known, gone, STRANGER, NIL]
     codes = [NONE, *[ErrorCode.UNKNOWN_TOPIC_ID] * 3]
 

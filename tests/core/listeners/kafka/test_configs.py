@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from core.broker.broker import Broker
-from core.broker.broker_configs import DYNAMIC
-from core.broker.fixed_configs import FIXED
+from core.broker.broker_configs import DYNAMIC, FIXED
 from core.clock import ManualClock
 from core.config import Config, Endpoint, Peer
 from core.errors import BrokerError, ErrorCode
@@ -237,7 +236,7 @@ async def test_defaults_of_topics_are_changed_at_run_time(client: Client, broker
     await client.create("t")
     await client.create("own", retention_ms="5")
     assert await change(client, BROKER, "", ("log.retention.ms", SET, "888")) == (0, None)
-    assert broker.topic("t").config.retention_ms == 888
+    assert broker.topics.get("t").config.retention_ms == 888
     hours = ("log.retention.hours", "168", 5)
     name = "retention.ms"
     assert shown((await entries(client, TOPIC, "t", name))[name]) == (
@@ -255,11 +254,11 @@ async def test_defaults_of_topics_are_changed_at_run_time(client: Client, broker
     assert shown((await entries(client, BROKER, ""))["log.retention.ms"]) == (
         "888", 3, [("log.retention.ms", "888", 3)],
     )  # fmt: skip
-    assert broker.log(TopicPartition("t", 0)).config.retention_ms == 777
-    assert broker.topic("own").config.retention_ms == 5
+    assert broker.partitions.log(TopicPartition("t", 0)).config.retention_ms == 777
+    assert broker.topics.get("own").config.retention_ms == 5
     assert await change(client, BROKER, "1", ("log.retention.ms", DELETE, None)) == (0, None)
     assert await change(client, BROKER, "", ("log.retention.ms", DELETE, "")) == (0, None)
-    assert broker.topic("t").config.retention_ms == 604_800_000
+    assert broker.topics.get("t").config.retention_ms == 604_800_000
 
 
 async def test_a_changed_limit_holds_for_the_next_record(client: Client) -> None:
@@ -309,7 +308,7 @@ async def test_a_default_that_a_topic_cannot_have_is_refused(client: Client, bro
     assert code == INVALID_REQUEST and "min.compaction.lag.ms (20) > max.compaction.lag.ms (10)" in str(
         message
     )
-    assert broker.topic("t").config.max_compaction_lag_ms > 20
+    assert broker.topics.get("t").config.max_compaction_lag_ms > 20
 
 
 async def test_a_change_that_is_only_checked_changes_nothing(client: Client, broker: Broker) -> None:
@@ -329,14 +328,14 @@ async def test_the_old_alter_replaces_all_that_was_set_at_run_time(client: Clien
 async def test_changes_are_there_after_a_restart(tmp_path: Path, clock: ManualClock) -> None:
     first = Broker(Config(data_dir=tmp_path), clock)
     await first.open()
-    await first.create_topic("t")
+    await first.topics.create("t")
     await first.broker_configs.alter("", {"log.retention.ms": "888", "min.insync.replicas": "1"})
     await first.broker_configs.alter("1", {"producer.id.expiration.ms": "5000", "log.segment.bytes": "1000"})
     await first.broker_configs.alter("", {"min.insync.replicas": None})
     await first.close()
     second = Broker(Config(data_dir=tmp_path), clock)
     await second.open()
-    config = second.topic("t").config
+    config = second.topics.get("t").config
     assert (config.retention_ms, config.segment_bytes) == (888, 1000)
     assert second.logs.producer_id_expiration_ms == 5000
     assert second.broker_configs.dynamic("") == {"log.retention.ms": "888"}
@@ -360,7 +359,7 @@ async def test_what_the_process_was_started_with_is_a_level_of_its_own(tmp_path:
         [("log.cleaner.min.cleanable.ratio", "0.25", 4), ("log.cleaner.min.cleanable.ratio", "0.5", 5)],
     )  # fmt: skip
     assert shown(found["retention.ms"])[:2] == ("60000", 4)
-    topic = broker.topic("t").config
+    topic = broker.topics.get("t").config
     assert (topic.min_cleanable_dirty_ratio, topic.index_interval_bytes) == (0.25, 100)
     found = await entries(client, BROKER, "1", "num.partitions")
     assert shown(found["num.partitions"]) == (
@@ -370,9 +369,9 @@ async def test_what_the_process_was_started_with_is_a_level_of_its_own(tmp_path:
     )
     # A change at run time wins, and gives way again.
     assert await change(client, BROKER, "", ("log.retention.ms", SET, "5")) == (0, None)
-    assert broker.topic("t").config.retention_ms == 5
+    assert broker.topics.get("t").config.retention_ms == 5
     assert await change(client, BROKER, "", ("log.retention.ms", DELETE, None)) == (0, None)
-    assert broker.topic("t").config.retention_ms == 60_000
+    assert broker.topics.get("t").config.retention_ms == 60_000
     await broker.close()
 
 
@@ -381,11 +380,11 @@ async def test_defaults_that_a_stored_topic_cannot_have_do_not_stop_the_start(
 ) -> None:
     first = Broker(Config(data_dir=tmp_path), clock)
     await first.open()
-    await first.create_topic("t", configs={"min.compaction.lag.ms": "20", "retention.ms": "7"})
+    await first.topics.create("t", configs={"min.compaction.lag.ms": "20", "retention.ms": "7"})
     await first.close()
     second = Broker(Config(data_dir=tmp_path, topic_defaults={"max.compaction.lag.ms": "10"}), clock)
     await second.open()
-    assert second.topic("t").config.retention_ms == 7
+    assert second.topics.get("t").config.retention_ms == 7
     assert "the broker's defaults do not hold for it" in caplog.text
     await second.close()
 
@@ -394,7 +393,7 @@ async def test_the_settings_of_another_broker_of_the_cluster_can_be_set(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peers = (Peer(2, "127.0.0.1", 9), Peer(3, "127.0.0.1", 9))
-    monkeypatch.setattr(broker, "config", replace(broker.config, peers=peers))
+    monkeypatch.setattr(broker.broker_configs, "_config", replace(broker.config, peers=peers))
     await broker.broker_configs.alter("2", {"log.retention.ms": "5"})
     assert broker.broker_configs.topic_defaults == {}
     with pytest.raises(BrokerError, match="expected 1 or 2 or 3, but received 4"):

@@ -156,14 +156,14 @@ def records_of(magic: int) -> bytes:
 
 async def prepare(client: Client, broker: Broker) -> None:
     """One topic, "t", and one group, "g", with a position in it."""
-    for topic in broker.topics():
-        await broker.delete_topic(topic.name)
+    for topic in broker.topics.list():
+        await broker.topics.delete(topic.name)
     await client.create("t", 2)
     assert await broker.groups.commit("g", [Commit("t", 0, 1)]) == [ErrorCode.NONE]
 
 
 def request_of(key: int, version: int, broker: Broker) -> Any:
-    topic_id = broker.topic("t").topic_id
+    topic_id = broker.topics.get("t").topic_id
     if key == 0:
         request = produce_request("t", records_of(produce_magic(version)))
         request.topic_data[0].topic_id = topic_id

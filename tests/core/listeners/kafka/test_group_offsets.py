@@ -47,7 +47,7 @@ def config(tmp_path: Path) -> Config:
 @pytest.fixture
 async def topic_id(client: Client, broker: Broker) -> UUID:
     await client.create("t", 2)
-    return broker.topic("t").topic_id
+    return broker.topics.get("t").topic_id
 
 
 def commit_request(

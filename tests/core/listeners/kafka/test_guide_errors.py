@@ -178,7 +178,7 @@ async def asked_for(client: Client, version: int, name: str) -> int:
 @provokes(METADATA, 3, 0, 1)
 async def a_topic_that_is_not_there(client: Client, version: int) -> int:
     broker = client.door.broker
-    broker.config = replace(broker.config, auto_create_topics=False)
+    broker.topics._config = broker.config = replace(broker.config, auto_create_topics=False)
     return await asked_for(client, version, "nobody")
 
 

@@ -36,7 +36,7 @@ def frame(data: bytes, acks: int = 1) -> bytearray:
 
 
 async def values(broker: Broker) -> list[bytes | None]:
-    found = await broker.read(T0, 0, max_bytes=10_000_000, max_records=1000)
+    found = await broker.records.read(T0, 0, max_bytes=10_000_000, max_records=1000)
     return [record.value for record in found.records]
 
 

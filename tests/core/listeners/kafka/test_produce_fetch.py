@@ -73,7 +73,7 @@ def pipelined(client: Client, partition: int, number: int) -> Any:
 async def test_requests_with_acks_all_begin_before_the_one_before_is_durable(client: Client) -> None:
     await client.create("t", 2)
     answers = [pipelined(client, number % 2, number) for number in range(10)]
-    logs = [client.door.broker.log(TopicPartition("t", partition)) for partition in (0, 1)]
+    logs = [client.door.broker.partitions.log(TopicPartition("t", partition)) for partition in (0, 1)]
     assert [log.offsets.log_end_offset for log in logs] == [5, 5]
     assert [log.flushed_offset for log in logs] == [0, 0]
     for number, deferred in enumerate(answers):
@@ -90,7 +90,7 @@ async def test_a_failed_fsync_is_the_answer_to_all_that_waited_for_it_and_to_no_
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await client.create("t", 2)
-    bad = client.door.broker.log(TopicPartition("t", 0))
+    bad = client.door.broker.partitions.log(TopicPartition("t", 0))
     answers = [pipelined(client, number % 2, number) for number in range(6)]
     refused = bad.segments.active.log.reading().fd
     sync = files.sync
@@ -171,7 +171,7 @@ async def test_bad_batches_are_refused_each_for_its_reason(client: Client) -> No
 
 async def test_topics_go_by_id_from_version_13_on(client: Client) -> None:
     await client.create("t")
-    topic_id = client.door.broker.topic("t").topic_id
+    topic_id = client.door.broker.topics.get("t").topic_id
     data = memoryview(build_batch([NewRecord(value=b"a")], now_ms=client.door.broker.clock.wall_ms()))
     for wanted, code in [(topic_id, 0), (client.door.broker.clock.uuid4(), ErrorCode.UNKNOWN_TOPIC_ID)]:
         topic = TopicProduceData("", wanted, [PartitionProduceData(0, data)])
@@ -226,7 +226,7 @@ async def test_a_transactional_batch_without_a_transactional_id_is_refused(
             control=control,
         )
     )
-    topic = TopicProduceData("t", broker.topic("t").topic_id, [PartitionProduceData(0, data)])
+    topic = TopicProduceData("t", broker.topics.get("t").topic_id, [PartitionProduceData(0, data)])
     for acks in (1, -1):
         answer = await client.ask(0, version, ProduceRequest(acks=acks, topic_data=[topic]))
         refused = answer.responses[0].partition_responses[0]
@@ -284,7 +284,7 @@ async def test_a_long_poll_on_a_topic_that_is_deleted_is_told_so(client: Client,
     await client.create("t")
     poll = asyncio.create_task(fetch(client, max_wait_ms=30_000))
     await asyncio.sleep(0.01)
-    await door.broker.delete_topic("t")
+    await door.broker.topics.delete("t")
     got = await asyncio.wait_for(poll, 5)
     assert got.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -52,22 +52,22 @@ async def test_the_broker_that_is_asked_leads(two: Brokers) -> None:
     assert await elect(two, 1, election(0, 0)) == [ErrorCode.ELECTION_NOT_NEEDED]
     assert await elect(two, 2, election(0, 0)) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
     assert await elect(two, 2, election(1, 0, 7)) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert two[2].partition(TP).leads
+    assert two[2].partitions.info(TP).leads
     assert await elect(two, 1, ElectLeadersRequest(0, None)) == [0], "the other one is led already"
     assert (await ask(two, 1, 43, 2, election(7, 0))).error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_metadata_name_the_brokers_and_follow_a_promotion(two: Brokers) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
-    await two[2].set_partition_role(TP, "leader")
+    await two[2].roles.set(TP, "leader")
     await two.in_sync(TP)
-    await until(lambda: two[1].partition(TP).leader == 2)
+    await until(lambda: two[1].partitions.info(TP).leader == 2)
     for number in (1, 2):
         answer = await ask(two, number, 3, 12, request)
         assert [(b.node_id, b.port) for b in answer.brokers] == sorted(two.ports.items())
         (partition,) = answer.topics[0].partitions
         assert (partition.leader_id, partition.replica_nodes, answer.controller_id) == (2, [1, 2], 1)
-        assert partition.leader_epoch == two[2].partition(TP).leader_epoch
+        assert partition.leader_epoch == two[2].partitions.info(TP).leader_epoch
         assert 2 in partition.isr_nodes
         described = await ask(two, number, 75, 0, DescribeTopicPartitionsRequest([TopicRequest("t")]))
         (one,) = described.topics[0].partitions
@@ -77,9 +77,9 @@ async def test_metadata_name_the_brokers_and_follow_a_promotion(two: Brokers) ->
 
 
 async def test_epochs_that_are_over_or_to_come_are_refused(two: Brokers) -> None:
-    info = await two[2].set_partition_role(TP, "leader")
+    info = await two[2].roles.set(TP, "leader")
     await two.in_sync(TP)
-    topic_id = two[2].topic("t").topic_id
+    topic_id = two[2].topics.get("t").topic_id
     for epoch, code in (
         (info.leader_epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
         (info.leader_epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
@@ -96,14 +96,14 @@ async def test_epochs_that_are_over_or_to_come_are_refused(two: Brokers) -> None
 
 
 async def test_a_follower_that_fetches_with_a_newer_epoch_tells_a_stale_leader(two: Brokers) -> None:
-    topic_id = two[1].topic("t").topic_id
-    epoch = two[1].partition(TP).leader_epoch
+    topic_id = two[1].topics.get("t").topic_id
+    epoch = two[1].partitions.info(TP).leader_epoch
     await two.stop(2)
     asked = FetchPartition(0, epoch + 1, 0, partition_max_bytes=1000)
     request = FetchRequest(replica_id=2, topics=[FetchTopic("", topic_id, [asked])], max_bytes=1000)
     answer = await ask(two, 1, 1, 13, request)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert not two[1].partition(TP).leads
+    assert not two[1].partitions.info(TP).leads
 
 
 @pytest.mark.parametrize("replica", [0, 1, 9])

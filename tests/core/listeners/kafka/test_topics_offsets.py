@@ -131,7 +131,7 @@ async def test_a_missing_topic_is_created_when_allowed_and_there_at_the_next_que
 
 async def test_topics_are_found_by_id(client: Client) -> None:
     await client.create("t")
-    topic_id = client.door.broker.topic("t").topic_id
+    topic_id = client.door.broker.topics.get("t").topic_id
     unknown = client.door.broker.clock.uuid4()
     wanted = [MetadataRequestTopic(topic_id, None), MetadataRequestTopic(unknown, None)]
     answer = await client.ask(3, 12, MetadataRequest(wanted))
@@ -142,9 +142,9 @@ async def test_a_kept_answer_changes_with_the_topics(client: Client) -> None:
     await client.create("t")
     for _ in range(3):
         assert len((await client.ask(3, 9, by_name("t"))).topics[0].partitions) == 1
-    await client.door.broker.create_partitions("t", 4)
+    await client.door.broker.topics.create_partitions("t", 4)
     assert len((await client.ask(3, 9, by_name("t"))).topics[0].partitions) == 4
-    await client.door.broker.delete_topic("t")
+    await client.door.broker.topics.delete("t")
     answer = await client.ask(3, 9, by_name("t", create=False))
     assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -194,7 +194,7 @@ async def create(client: Client, topic: CreatableTopic, **changes: Any) -> Any:
 async def test_a_topic_is_created_with_its_configs(client: Client) -> None:
     topic = CreatableTopic("t", 3, -1, [], [CreatableTopicConfig("retention.ms", "5000")])
     dry = await create(client, topic, validate_only=True)
-    assert dry.error_code == 0 and client.door.broker.topics() == []
+    assert dry.error_code == 0 and client.door.broker.topics.list() == []
     done = await create(client, topic)
     assert (done.error_code, done.num_partitions, done.replication_factor) == (0, 3, 1)
     assert {c.name: (c.value, c.config_source) for c in done.configs}["retention.ms"] == ("5000", 1)
@@ -239,13 +239,13 @@ async def test_what_cannot_be_created_is_refused_for_its_reason(
 async def test_a_name_that_stands_twice_is_refused_once(client: Client) -> None:
     answer = await client.ask(19, 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)] * 2))
     assert [t.error_code for t in answer.topics] == [ErrorCode.INVALID_REQUEST]
-    assert client.door.broker.topics() == []
+    assert client.door.broker.topics.list() == []
 
 
 async def test_topics_are_deleted_by_name_and_by_id(client: Client) -> None:
     await client.create("a")
     await client.create("b")
-    topic_id = client.door.broker.topic("b").topic_id
+    topic_id = client.door.broker.topics.get("b").topic_id
     answer = await client.ask(20, 5, DeleteTopicsRequest(topic_names=["a", "a"]))
     assert [r.error_code for r in answer.responses] == [ErrorCode.INVALID_REQUEST]
     answer = await client.ask(20, 5, DeleteTopicsRequest(topic_names=["a", "x"]))
@@ -462,7 +462,7 @@ async def test_topics_configs_and_records_are_there_after_a_restart(
         done = await client.produce("t", [b"a"], partition=1)
         assert done.base_offset == attempt
         assert await configs(client) == {"retention.ms": "123456"}
-        ids.add((broker.cluster_id, broker.topic("t").topic_id))
+        ids.add((broker.cluster_id, broker.topics.get("t").topic_id))
         given = await client.newest(22, InitProducerIdRequest(None))
         ids.add(("producer", given.producer_id))
         await broker.close()

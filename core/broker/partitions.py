@@ -4,49 +4,92 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
-from core.broker.state import PartitionInfo
-from core.broker.time_slice import Breath
-from core.broker.topics import TopicVerbs
+from core.broker.flusher import Flusher
+from core.broker.topic_table import TopicTable
+from core.broker.unclean_start import LeaderEpochs, UncleanStart
+from core.changes import TopicChanges
+from core.clock import Clock, TimeSlice
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.log.log import Log
+from core.log.manager import LogManager
 from core.log.old_offsets import segment_offsets
-from core.log.producer_state import ProducerState
+from core.log.replica_log import ReplicaLog
+from core.purgatory import Purgatory
 from core.records.validation import ProduceBatches, validate_produce
-from core.types import AppendResult, LogRead, TimestampOffset, TopicPartition
-
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-# Of tiered storage, which there is none of: all of a log is local, and nothing is uploaded or will be.
-EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-
-
-class FetchRead(NamedTuple):
-    """One partition of a fetch: from where, how many bytes at most, and the leader epoch the client knows."""
-
-    topic_partition: TopicPartition
-    offset: int
-    max_bytes: int
-    leader_epoch: int = -1
+from core.replication.replicas import Replicas
+from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
+from core.vocabulary.partition import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    PartitionInfo,
+)
+from core.vocabulary.records import Fetched, FetchedAll, FetchRead
 
 
-class Fetched(NamedTuple):
-    """The answer for one partition: batches in a file, or the refusal."""
+class Partitions:
+    """The partitions of one broker, as `broker.partitions`. Record batches pass through as they are."""
 
-    topic_partition: TopicPartition
-    read: LogRead | None
-    error: BrokerError | None = None
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        logs: LogManager,
+        topics: TopicTable,
+        replicas: Replicas,
+        flusher: Flusher,
+        leader_epochs: LeaderEpochs,
+        unclean_start: UncleanStart,
+        purgatory: Purgatory,
+        changes: TopicChanges,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._logs = logs
+        self._topics = topics
+        self._replicas = replicas
+        self._flusher = flusher
+        self._leader_epochs = leader_epochs
+        self._unclean_start = unclean_start
+        self._purgatory = purgatory
+        self._changes = changes
+        # Appends that were begun for clients which need no answer and may be disconnected; they end before the logs
+        # close.
+        self.unattended: set[asyncio.Task[None]] = set()
 
+    def log(self, tp: TopicPartition) -> ReplicaLog:
+        """Return the log of a partition, opened if need be.
 
-class BatchVerbs(TopicVerbs):
-    """Everything that doors do with record batches."""
+        Raises UNKNOWN_TOPIC_OR_PARTITION, and NOT_LEADER_OR_FOLLOWER if this broker holds no replica.
+        """
+        topic = self._topics.get(tp.topic)
+        if not 0 <= tp.partition < topic.partitions:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Topic {topic.name!r} has no partition {tp.partition}; it has {topic.partitions}, counted from 0.",
+                topic=topic.name,
+                partition=tp.partition,
+            )
+        if topic.replicas and self._config.broker_id not in topic.replicas:
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"This broker holds no replica of {topic.name!r}; the brokers "
+                f"{', '.join(map(str, topic.replicas))} do.",
+                leader=topic.replicas[0],
+            )
+        return self._logs.get(tp)
 
     # --- append --------------------------------------------------------------------------------------------
 
     def append(
         self,
-        topic_partition: TopicPartition,
+        tp: TopicPartition,
         records: memoryview,
         *,
         acks: int = 1,
@@ -63,50 +106,47 @@ class BatchVerbs(TopicVerbs):
         NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR,
         TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
         """
-        log = self.log(topic_partition)
+        log = self.log(tp)
         config = log.config
         if converted is not None:
-            return self._append(log, topic_partition, converted, acks)
-        now = self.clock.wall_ms()
-        limit = self.config.max_decompressed_bytes
+            return self._append(log, tp, converted, acks)
+        now = self._clock.wall_ms()
+        limit = self._config.max_decompressed_bytes
         checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit, built=built)
-        return self._append(log, topic_partition, checked, acks)
+        return self._append(log, tp, checked, acks)
 
-    def append_checked(self, topic_partition: TopicPartition, checked: ProduceBatches) -> AppendResult:
+    def append_checked(self, tp: TopicPartition, checked: ProduceBatches) -> AppendResult:
         """Append batches that `core.records` has checked against the topic's rules; see `append`."""
-        return self._append(self.log(topic_partition), topic_partition, checked, 1)
+        return self._append(self.log(tp), tp, checked, 1)
 
-    def _append(
-        self, log: Log, topic_partition: TopicPartition, checked: ProduceBatches, acks: int
-    ) -> AppendResult:
-        if self.unsettled:
+    def _append(self, log: Log, tp: TopicPartition, checked: ProduceBatches, acks: int) -> AppendResult:
+        if self._unclean_start.unsettled:
             raise BrokerError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 "The disk refuses to store what a start after a crash has to change before records are taken.",
             )
-        copy = self.replicas.get(topic_partition) if self.replicas else None
+        copy = self._replicas.get(tp) if self._replicas else None
         if copy is not None:
-            epoch = self.replicas.leading(copy, acks)
+            epoch = self._replicas.leading(copy, acks)
         else:
-            epoch = self.epoch_of(log)
+            epoch = self._leader_epochs.of(log)
             if acks == -1 and log.config.min_insync_replicas > 1:
                 raise BrokerError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"min.insync.replicas of {topic_partition.topic!r} is {log.config.min_insync_replicas}; "
-                    "1 is in sync.",
+                    f"min.insync.replicas of {tp.topic!r} is {log.config.min_insync_replicas}; 1 is in sync.",
                 )
         if not checked.headers:  # an empty message set of old: Kafka answers offset −1 and no error
             return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
         result = log.append(checked.buffer, checked.headers, leader_epoch=epoch)
         if not result.duplicate:
             if copy is not None:
-                self.replicas.appended(copy)
-            self.purgatory.notify(topic_partition)
-            self.touch(topic_partition.topic)
+                self._replicas.appended(copy)
+            self._purgatory.notify(tp)
+            self._changes.touch(tp.topic)
         return result
 
     def durable(
-        self, topic_partition: TopicPartition, acks: int, timeout_ms: int | None = None
+        self, tp: TopicPartition, acks: int, timeout_ms: int | None = None
     ) -> asyncio.Future[None] | None:
         """A future for the disk where the acks or the topic's flush.messages ask for it; None where not.
 
@@ -115,23 +155,23 @@ class BatchVerbs(TopicVerbs):
         with KAFKA_STORAGE_ERROR; of a replicated partition also with REQUEST_TIMED_OUT,
         NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER.
         """
-        log = self.log(topic_partition)
+        log = self.log(tp)
         if acks != -1 and not log.flush_due:
             return None
         end = log.offsets.log_end_offset
-        flushed = self.flusher.durable(log, end)
-        copy = self.replicas.get(topic_partition) if acks == -1 and self.replicas else None
+        flushed = self._flusher.durable(log, end)
+        copy = self._replicas.get(tp) if acks == -1 and self._replicas else None
         if copy is None:
             return flushed
-        limit = self.config.replica_ack_timeout_ms
+        limit = self._config.replica_ack_timeout_ms
         wait = limit if timeout_ms is None else min(max(timeout_ms, 0), limit)
-        return self.replicas.committed(copy, end, flushed, wait / 1000)
+        return self._replicas.committed(copy, end, flushed, wait / 1000)
 
     # --- fetch ---------------------------------------------------------------------------------------------
 
     def fetch_now(
         self, reads: Sequence[FetchRead], *, max_bytes: int, min_one_each: bool = False
-    ) -> tuple[list[Fetched], int, bool]:
+    ) -> FetchedAll:
         """What can be read at once: the answers in order, their bytes, and whether any is a refusal.
 
         Batches come whole. At most `max_bytes` in all and each read's own `max_bytes`; but the first batch comes
@@ -140,7 +180,7 @@ class BatchVerbs(TopicVerbs):
         """
         fetched: list[Fetched] = []
         total, refused = 0, False
-        left = min(max_bytes, self.config.fetch_max_bytes)
+        left = min(max_bytes, self._config.fetch_max_bytes)
         for read in reads:
             try:
                 log = self._fetchable(read)
@@ -155,7 +195,7 @@ class BatchVerbs(TopicVerbs):
                 total += got.slice.length
                 left = max(left - got.slice.length, 0)
             fetched.append(Fetched(read.topic_partition, got))
-        return fetched, total, refused
+        return FetchedAll(fetched, total, refused)
 
     async def fetch(
         self,
@@ -168,7 +208,7 @@ class BatchVerbs(TopicVerbs):
     ) -> list[Fetched]:
         """Like `fetch_now`, but wait up to `wait_ms` until there are `min_bytes`, or a refusal to tell."""
         fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
-        wait = min(wait_ms, self.config.max_wait_ms) / 1000
+        wait = min(wait_ms, self._config.max_wait_ms) / 1000
         if refused or size >= min_bytes or wait <= 0:
             return fetched
 
@@ -177,23 +217,23 @@ class BatchVerbs(TopicVerbs):
             fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
             return refused or size >= min_bytes
 
-        if not await self.purgatory.wait([r.topic_partition for r in reads], wait, check):
+        if not await self._purgatory.wait([r.topic_partition for r in reads], wait, check):
             check()
         return fetched
 
     def _fetchable(self, read: FetchRead) -> Log:
         return self.led_log(read.topic_partition, read.leader_epoch)
 
-    def led_log(self, topic_partition: TopicPartition, leader_epoch: int = -1) -> Log:
+    def led_log(self, tp: TopicPartition, leader_epoch: int = -1) -> Log:
         """The log of a partition that this broker leads, in the epoch that the client knows."""
-        copy = self.replicas.get(topic_partition) if self.replicas else None
+        copy = self._replicas.get(tp) if self._replicas else None
         if copy is None:
-            log = self.log(topic_partition)
-            self.check_leader_epoch(self.epoch_of(log), leader_epoch)
+            log = self.log(tp)
+            self.check_leader_epoch(self._leader_epochs.of(log), leader_epoch)
             return log
         self.check_leader_epoch(copy.replica.epoch, leader_epoch)
         if not copy.replica.leads:
-            raise self.replicas.not_leader(copy)
+            raise self._replicas.not_leader(copy)
         return copy.log
 
     def check_leader_epoch(self, current: int, epoch: int) -> None:
@@ -209,25 +249,25 @@ class BatchVerbs(TopicVerbs):
 
     # --- bounds --------------------------------------------------------------------------------------------
 
-    def partition(self, topic_partition: TopicPartition) -> PartitionInfo:
+    def info(self, tp: TopicPartition) -> PartitionInfo:
         """The bounds and size of one partition, and who leads and copies it."""
-        copy = self.replicas.get(topic_partition) if self.replicas else None
-        log = self.log(topic_partition) if copy is None else copy.log
+        copy = self._replicas.get(tp) if self._replicas else None
+        log = self.log(tp) if copy is None else copy.log
         if copy is None:
-            one = (self.config.broker_id,)
+            one = (self._config.broker_id,)
             return PartitionInfo(
-                topic_partition,
+                tp,
                 log.offsets,
                 log.size,
-                self.epoch_of(log),
-                self.config.broker_id,
+                self._leader_epochs.of(log),
+                self._config.broker_id,
                 one,
                 one,
                 True,
             )
         replica = copy.replica
         return PartitionInfo(
-            topic_partition,
+            tp,
             log.offsets,
             log.size,
             replica.epoch,
@@ -237,20 +277,26 @@ class BatchVerbs(TopicVerbs):
             replica.leads,
         )
 
-    def offset_for_time(
-        self, topic_partition: TopicPartition, timestamp: int, leader_epoch: int = -1
-    ) -> TimestampOffset:
+    def offsets(self, tp: TopicPartition) -> LogOffsets:
+        """Return the offsets of a partition. Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
+        return self.log(tp).offsets
+
+    def bounds(self, topic: str, partitions: Iterable[int]) -> list[LogOffsets]:
+        """Return the offsets of some partitions of a topic, in their order. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        return [self.log(TopicPartition(topic, partition)).offsets for partition in partitions]
+
+    def offset_for_time(self, tp: TopicPartition, timestamp: int, leader_epoch: int = -1) -> TimestampOffset:
         """The first offset at or after `timestamp` (ms); −1 latest, −2 and −4 earliest, −3 the largest timestamp.
 
         Offset −1 where no record is that young, and for −5 and −6, which ask for tiered storage. Raises
         UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH.
         """
-        log = self.led_log(topic_partition, leader_epoch)
+        log = self.led_log(tp, leader_epoch)
         if timestamp == LATEST:
-            self._check_settled(topic_partition)
-            return self._in_epoch(topic_partition, log, log.latest())
+            self._check_settled(tp)
+            return self._in_epoch(tp, log, log.latest())
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return self._in_epoch(topic_partition, log, log.earliest())
+            return self._in_epoch(tp, log, log.earliest())
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return TimestampOffset(-1, -1, -1)
         if timestamp == MAX_TIMESTAMP:
@@ -263,47 +309,47 @@ class BatchVerbs(TopicVerbs):
         return log.offset_for_time(timestamp)
 
     def end_offset_for_epoch(
-        self, topic_partition: TopicPartition, epoch: int, current_epoch: int = -1
+        self, tp: TopicPartition, epoch: int, current_epoch: int = -1
     ) -> tuple[int, int]:
         """(epoch, end offset) of the largest leader epoch up to `epoch`; (−1, −1) if there is none."""
-        log = self.led_log(topic_partition, current_epoch)
-        return log.end_offset_for_epoch(epoch, self._current_epoch(topic_partition, log))
+        log = self.led_log(tp, current_epoch)
+        return log.end_offset_for_epoch(epoch, self._current_epoch(tp, log))
 
-    def _current_epoch(self, topic_partition: TopicPartition, log: Log) -> int:
+    def _current_epoch(self, tp: TopicPartition, log: Log) -> int:
         """The leader epoch in force, in which nothing may have been written yet."""
-        copy = self.replicas.get(topic_partition) if self.replicas else None
-        return self.epoch_of(log) if copy is None else copy.replica.epoch
+        copy = self._replicas.get(tp) if self._replicas else None
+        return self._leader_epochs.of(log) if copy is None else copy.replica.epoch
 
-    def _in_epoch(self, topic_partition: TopicPartition, log: Log, found: TimestampOffset) -> TimestampOffset:
+    def _in_epoch(self, tp: TopicPartition, log: Log, found: TimestampOffset) -> TimestampOffset:
         """What is to be written next will be of the leader's epoch; as in Kafka, a bound there is so already."""
         if found.offset < log.offsets.log_end_offset:
             return found
-        return found._replace(leader_epoch=self._current_epoch(topic_partition, log))
+        return found._replace(leader_epoch=self._current_epoch(tp, log))
 
-    def _check_settled(self, topic_partition: TopicPartition) -> None:
+    def _check_settled(self, tp: TopicPartition) -> None:
         """A new leader does not know yet how far the old one had shown its log (KIP-207)."""
-        copy = self.replicas.get(topic_partition) if self.replicas else None
+        copy = self._replicas.get(tp) if self._replicas else None
         if copy is not None and copy.replica.high_watermark < copy.replica.start:
             raise BrokerError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
-                f"The new leader of {topic_partition} has not found out yet what is committed; try again.",
+                f"The new leader of {tp} has not found out yet what is committed; try again.",
             )
 
-    def segment_offsets(self, topic_partition: TopicPartition, timestamp: int, limit: int) -> list[int]:
+    def segment_offsets(self, tp: TopicPartition, timestamp: int, limit: int) -> list[int]:
         """Base offsets of segments, newest first, as ListOffsets v0 answers them; at most `limit`.
 
         −1 begins with the end of the log, −2 gives the start only; a time gives the segments last written
         before it.
         """
-        return segment_offsets(self.log(topic_partition), timestamp, limit, now_ms=self.clock.wall_ms())
+        return segment_offsets(self.log(tp), timestamp, limit, now_ms=self._clock.wall_ms())
 
-    def active_producers(self, topic_partition: TopicPartition) -> Iterator[ProducerState]:
+    def active_producers(self, tp: TopicPartition) -> Iterator[ProducerState]:
         """The idempotent producers that the partition remembers."""
-        return self.log(topic_partition).active_producers()
+        return self.log(tp).active_producers()
 
     def disk_space(self) -> tuple[int, int]:
         """(total, usable) bytes of the file system that holds the data directory."""
-        space = os.statvfs(self.config.data_dir)
+        space = os.statvfs(self._config.data_dir)
         return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
 
     async def delete_records(self, asked: Sequence[tuple[TopicPartition, int]]) -> list[int | BrokerError]:
@@ -314,17 +360,17 @@ class BatchVerbs(TopicVerbs):
         NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR. Durable when it returns.
         """
         results: list[int | BrokerError] = []
-        breath = Breath(self.clock)
-        for topic_partition, before_offset in asked:
+        time_slice = TimeSlice(self._clock)
+        for tp, before_offset in asked:
             try:
-                results.append(self._truncate_prefix(topic_partition, before_offset))
+                results.append(self._truncate_prefix(tp, before_offset))
             except BrokerError as error:
                 results.append(error)
-            await breath.take()
+            await time_slice.give_way()
         if all(isinstance(result, BrokerError) for result in results):
             return results
         # Forgotten again after a crash, deleted records would come back.
-        task = self.logs.begin_checkpoint()
+        task = self._logs.begin_checkpoint()
         try:
             await asyncio.get_running_loop().run_in_executor(None, task.run)
         except OSError as error:
@@ -334,12 +380,12 @@ class BatchVerbs(TopicVerbs):
             return [result if isinstance(result, BrokerError) else refusal for result in results]
         return results
 
-    def _truncate_prefix(self, topic_partition: TopicPartition, before_offset: int) -> int:
-        log = self.led_log(topic_partition)
+    def _truncate_prefix(self, tp: TopicPartition, before_offset: int) -> int:
+        log = self.led_log(tp)
         if log.config.compacted and not log.config.deletes:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
-                f"Records of {topic_partition} are kept by key (cleanup.policy=compact): they cannot be deleted by "
+                f"Records of {tp} are kept by key (cleanup.policy=compact): they cannot be deleted by "
                 "offset. Add 'delete' to the policy.",
             )
         bounds = log.offsets
@@ -347,7 +393,7 @@ class BatchVerbs(TopicVerbs):
         if not 0 <= target <= bounds.high_watermark:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Records of {topic_partition} can be deleted before an offset from 0 to "
+                f"Records of {tp} can be deleted before an offset from 0 to "
                 f"{bounds.high_watermark}, not {before_offset}.",
                 log_start_offset=bounds.log_start_offset,
                 high_watermark=bounds.high_watermark,

@@ -1,0 +1,412 @@
+"""The calls that listeners, surfaces and the packages above the logs may make on a broker.
+
+The rule: a synchronous call answers from what is at hand, an awaited call brings it to hand first. `Broker` in
+`core.broker` is the embedded implementation: everything is at hand there, so that its awaited calls suspend only for
+the disk, for replicas, or because the caller asked to wait.
+
+Offsets are those of Kafka: the log start offset is the first that can be read, the high watermark the first that
+consumers cannot read yet, the log end offset the next to be written. Times are milliseconds of the Unix epoch unless
+a name says seconds. Every refusal is a `BrokerError` with Kafka's code; a docstring names the codes to expect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from core.changes import TopicChanges
+from core.clock import Clock
+from core.config import Config, Endpoint
+from core.counters import Counters
+from core.errors import BrokerError
+from core.purgatory import Purgatory
+from core.records.record import NewRecord
+from core.records.validation import ProduceBatches
+from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
+from core.vocabulary.partition import PartitionInfo
+from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
+from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
+from core.vocabulary.topic import ConfigEntry, TopicInfo
+
+
+class Topics(Protocol):
+    """Topics, as `broker.topics`."""
+
+    def get(self, name: str) -> TopicInfo:
+        """Return the topic of that name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
+
+    def name_of(self, topic_id: UUID) -> str:
+        """Return the name that belongs to a topic id. Raises UNKNOWN_TOPIC_ID."""
+        ...
+
+    def all(self) -> Collection[TopicInfo]:
+        """Return all topics, in no order. The collection changes with the topics."""
+        ...
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int = -1,
+        replicas: Sequence[int] | None = None,
+        configs: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+    ) -> TopicInfo:
+        """Create a topic and return it once it is durable; with `validate_only` only check it.
+
+        `partitions` None or −1 and `replication_factor` −1 are the broker's defaults. `replicas` are broker ids, the
+        first leader first, instead of a `replication_factor`. A replicated topic without min.insync.replicas gets the
+        majority. Raises TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, NOT_CONTROLLER.
+        """
+        ...
+
+    async def get_or_create(self, name: str) -> TopicInfo:
+        """Return the topic; create it with the defaults if it is missing and auto-creation is on.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+        """
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic with its records and its committed offsets.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal topic, NOT_CONTROLLER.
+        """
+        ...
+
+    async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> TopicInfo:
+        """Grow a topic to `count` partitions. Raises INVALID_PARTITIONS unless that is more than it has."""
+        ...
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> TopicInfo:
+        """Change settings of a topic; None puts one back to its default. Raises INVALID_CONFIG."""
+        ...
+
+    def describe_configs(self, name: str) -> list[ConfigEntry]:
+        """Return all settings of a topic, by name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
+
+    def effective_configs(self, info: TopicInfo) -> list[ConfigEntry]:
+        """Return all settings of a topic, by name; also of one that is not created yet."""
+        ...
+
+    # Last, because annotations after it would mean this method.
+    def list(self, prefix: str = "", include_internal: bool = False) -> list[TopicInfo]:
+        """Return the topics whose name begins with `prefix`, sorted by name."""
+        ...
+
+
+class Partitions(Protocol):
+    """Partitions and their record batches, as `broker.partitions`."""
+
+    def append(
+        self,
+        tp: TopicPartition,
+        records: memoryview,
+        *,
+        acks: int = 1,
+        built: bool = False,
+        converted: ProduceBatches | None = None,
+    ) -> AppendResult:
+        """Append the record batches of one produce request to one partition; return their offsets.
+
+        `records` may be a receive buffer: offsets are written into it, and no reference to it is kept. `built`: this
+        process has just built the batch. `converted` is a message set (Kafka 0.8 to 0.10) as batches; they are
+        appended in place of `records`. The result is in the page cache and survives the death of the process; see
+        `durable` for the disk. Raises CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
+        NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+        KAFKA_STORAGE_ERROR, TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+        """
+        ...
+
+    def append_checked(self, tp: TopicPartition, checked: ProduceBatches) -> AppendResult:
+        """Append batches that `core.records` has checked against the topic's rules; see `append`."""
+        ...
+
+    def durable(
+        self, tp: TopicPartition, acks: int, timeout_ms: int | None = None
+    ) -> asyncio.Future[None] | None:
+        """Return a future for the disk if the acks or the topic's flush.messages ask for it, else None.
+
+        acks=all waits for an fsync, so that the records survive power loss, and for all in-sync replicas, for
+        `timeout_ms` at most. acks=1 is answered from the page cache, which survives kill −9. The future fails with
+        KAFKA_STORAGE_ERROR; of a replicated partition also with REQUEST_TIMED_OUT,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER.
+        """
+        ...
+
+    def fetch_now(
+        self, reads: Sequence[FetchRead], *, max_bytes: int, min_one_each: bool = False
+    ) -> FetchedAll:
+        """Return the batches that can be read at once.
+
+        Batches come whole. At most `max_bytes` in all and the `max_bytes` of each read; but the first batch comes
+        also if it alone is larger (KIP-74), and with `min_one_each` that of every read, until `max_bytes` are used
+        up.
+        """
+        ...
+
+    async def fetch(
+        self,
+        reads: Sequence[FetchRead],
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        wait_ms: int,
+        min_one_each: bool = False,
+    ) -> list[Fetched]:
+        """Like `fetch_now`, but wait up to `wait_ms` until there are `min_bytes`, or an error to return."""
+        ...
+
+    def check_leader_epoch(self, current: int, epoch: int) -> None:
+        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH for a client with another epoch (KIP-320); −1 is none."""
+        ...
+
+    def info(self, tp: TopicPartition) -> PartitionInfo:
+        """Return the offsets, the size and the replicas of a partition. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
+
+    def offsets(self, tp: TopicPartition) -> LogOffsets:
+        """Return the offsets of a partition. Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
+        ...
+
+    def bounds(self, topic: str, partitions: Iterable[int]) -> list[LogOffsets]:
+        """Return the offsets of some partitions of a topic, in their order. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
+
+    def offset_for_time(self, tp: TopicPartition, timestamp: int, leader_epoch: int = -1) -> TimestampOffset:
+        """Return the first offset at or after `timestamp`; −1 latest, −2 and −4 earliest, −3 the largest timestamp.
+
+        The offset is −1 if no record is that young, and for −5 and −6, which ask for tiered storage. Raises
+        UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
+        OFFSET_NOT_AVAILABLE (KIP-207).
+        """
+        ...
+
+    def end_offset_for_epoch(
+        self, tp: TopicPartition, epoch: int, current_epoch: int = -1
+    ) -> tuple[int, int]:
+        """Return (epoch, end offset) of the largest leader epoch up to `epoch`; (−1, −1) if there is none."""
+        ...
+
+    def segment_offsets(self, tp: TopicPartition, timestamp: int, limit: int) -> list[int]:
+        """Return base offsets of segments, newest first, as ListOffsets v0 does; at most `limit`."""
+        ...
+
+    def active_producers(self, tp: TopicPartition) -> Iterator[ProducerState]:
+        """Return the idempotent producers that the partition remembers."""
+        ...
+
+    async def delete_records(self, asked: Sequence[tuple[TopicPartition, int]]) -> list[int | BrokerError]:
+        """Delete the records before an offset of each partition (−1: the high watermark); return the log starts.
+
+        A partition that is refused has its error instead: OFFSET_OUT_OF_RANGE above the high watermark,
+        POLICY_VIOLATION for a topic that is compacted alone, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+        KAFKA_STORAGE_ERROR. Durable when it returns.
+        """
+        ...
+
+    def disk_space(self) -> tuple[int, int]:
+        """Return the (total, usable) bytes of the file system that holds the data directory."""
+        ...
+
+
+class Records(Protocol):
+    """Single records, as `broker.records`."""
+
+    async def produce(
+        self,
+        topic: str,
+        records: Sequence[NewRecord],
+        *,
+        acks: int = -1,
+        partition: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[ProduceResult]:
+        """Append records; return one result for each, in order, with its own error if it was refused.
+
+        A record goes to its own `partition`, else to the `partition` of the call, else by its key (murmur2, as the
+        Java client does), else to one partition per call, which rotates. A missing topic is created if the settings
+        allow it. `timeout_ms` is for acks=all, as in `Partitions.durable`. Raises UNKNOWN_TOPIC_OR_PARTITION if the
+        topic may not be created.
+        """
+        ...
+
+    def by_partition(
+        self,
+        topic: str,
+        partitions: int,
+        records: Sequence[NewRecord],
+        partition: int | None = None,
+        sticky: int = -1,
+    ) -> dict[int, Sequence[int]]:
+        """Return the indexes of the records for each of `partitions` partitions, as `produce` distributes them.
+
+        `sticky` is the partition of the records that have no other; below 0 it is the next in turn.
+        """
+        ...
+
+    def next_in_turn(self, topic: str, partitions: int) -> int:
+        """Return the partition for the next records without a key."""
+        ...
+
+    def batches_below(
+        self, limit: int, records: Sequence[NewRecord], indexes: Sequence[int], now: int
+    ) -> list[tuple[Sequence[int], bytearray]]:
+        """Build batches of at most `limit` bytes; return them with the indexes of their records.
+
+        A larger record is alone in its batch.
+        """
+        ...
+
+    async def read(
+        self,
+        tp: TopicPartition,
+        offset: int,
+        *,
+        max_bytes: int,
+        max_records: int,
+        wait_ms: int = 0,
+        min_bytes: int = 1,
+    ) -> ReadResult:
+        """Return decoded records from `offset` on, at least one if there is any; wait as `Partitions.fetch` does.
+
+        Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+        CORRUPT_MESSAGE.
+        """
+        ...
+
+    def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
+        """Return the records of `read` that are at hand, without waiting."""
+        ...
+
+
+class Roles(Protocol):
+    """Leaders, followers and the other brokers of the cluster, as `broker.roles`."""
+
+    @property
+    def metadata_leader(self) -> int:
+        """The id of the broker that keeps topics, groups and offsets; −1 if none is known."""
+        ...
+
+    @property
+    def alone(self) -> Placement | None:
+        """The placement of every partition, as long as this broker leads all of them without replicas; else None."""
+        ...
+
+    async def set(self, tp: TopicPartition, role: Role, *, unclean: bool = False) -> PartitionInfo:
+        """Let this broker lead a partition, or stop leading it.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if it holds no replica,
+        ELIGIBLE_LEADERS_NOT_AVAILABLE if an acknowledged record could get lost, unless `unclean`;
+        KAFKA_STORAGE_ERROR.
+        """
+        ...
+
+    def placed(self, topic: TopicInfo, partition: int) -> Placement:
+        """Return the leader and the replicas of a partition, without opening its log."""
+        ...
+
+    def peers(self) -> list[tuple[int, Endpoint]]:
+        """Return (id, address for Kafka clients) of the other brokers of the cluster, by id."""
+        ...
+
+    def is_peer(self, broker_id: int) -> bool:
+        """Whether this is the id of another broker of the cluster."""
+        ...
+
+    def replicated(self) -> list[TopicPartition]:
+        """Return the replicated partitions, with the one of metadata."""
+        ...
+
+    def leads(self) -> int:
+        """Return the number of replicated partitions that this broker leads."""
+        ...
+
+    def quorum(self) -> Quorum | None:
+        """Return the brokers that hold the metadata; None unless this broker leads them."""
+        ...
+
+    async def ask_metadata_leader(self, client_id: str | None, key: int, version: int, request: Any) -> Any:
+        """Forward a client's request of the Kafka protocol to the broker that keeps topics, groups and offsets.
+
+        Raises NOT_LEADER_OR_FOLLOWER if no other broker is known to keep them, if it does not answer, and for a
+        request that was forwarded to this broker already.
+        """
+        ...
+
+    async def lead_everything(self, *, unclean: bool = False) -> dict[TopicPartition, BrokerError | None]:
+        """Let this broker lead all partitions of which it holds a replica; return the error of each, or None."""
+        ...
+
+    def report_progress(self, tp: TopicPartition, replica: int, offset: int) -> PartitionInfo:
+        """Note that the follower on the broker `replica` has everything below `offset`.
+
+        Raises NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST if that broker is no follower,
+        OFFSET_OUT_OF_RANGE beyond the end of the log.
+        """
+        ...
+
+    async def follower_fetch(
+        self, replica: int, reads: Sequence[FollowerRead], *, max_bytes: int, wait_ms: int
+    ) -> list[FollowerFetched]:
+        """Return the batches that a follower lacks, also those that are not committed.
+
+        Waits up to `wait_ms` until there are any, or a newer high watermark than the follower knows.
+        """
+        ...
+
+    async def exchange(self, data: bytes) -> bytes:
+        """Answer another broker's question about roles. Raises ValueError; also if this broker has no peers."""
+        ...
+
+
+class Logs(Protocol):
+    """Topics, partitions and records: what groups, managed consumers and idempotency keys are built on."""
+
+    @property
+    def config(self) -> Config:
+        """The settings of the process."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The source of time and randomness."""
+        ...
+
+    @property
+    def counters(self) -> Counters:
+        """The counters that metrics show."""
+        ...
+
+    @property
+    def purgatory(self) -> Purgatory:
+        """The requests that wait."""
+        ...
+
+    @property
+    def changes(self) -> TopicChanges:
+        """The events on topics: the version for caches, and waits for all partitions of a topic."""
+        ...
+
+    @property
+    def topics(self) -> Topics:
+        """The topics."""
+        ...
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions and their batches."""
+        ...
+
+    @property
+    def records(self) -> Records:
+        """Single records."""
+        ...
