@@ -108,7 +108,7 @@ class Brokers:
 
     def _knows(self, number: int, topic: str) -> bool:
         try:
-            self[number].topic(topic)
+            self[number].topics.get(topic)
         except BrokerError:
             return False
         return True
@@ -130,7 +130,7 @@ class Brokers:
             leader = self.leader(tp)
             if leader is None:
                 return False
-            info = leader.partition(tp)
+            info = leader.partitions.info(tp)
             progress = leader.replicas.get(tp).replica.followers.values()  # type: ignore[union-attr]
             return len(info.isr) >= wanted and sum(one.heard for one in progress) >= wanted - 1
 
