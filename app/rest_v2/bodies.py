@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from app.errors import Problem
+from app.http.json_body import check_charset
 from app.http.json_errors import Fault, fault_of, refuse_fault
 from app.http.request import Answer, Request
-from app.http.router import check_charset
 from app.native.produce_body import find_duplicate
 from app.rest_v2.errors import unprocessable
 from app.rest_v2.media import accept_of, embedded_format

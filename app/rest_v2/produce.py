@@ -20,9 +20,9 @@ from msgspec import UNSET
 
 from app.errors import Problem
 from app.formats import FormatError, check_depth, to_bytes
+from app.http.json_body import check_charset
 from app.http.json_errors import Fault, refuse_fault
 from app.http.request import Answer, Request
-from app.http.router import check_charset
 from app.native.produce_body import ProduceBody, find_duplicate
 from app.rest_v2.bodies import decode, decoder_of
 from app.rest_v2.dialect import Dialect

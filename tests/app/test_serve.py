@@ -19,7 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
-from app.http.server import announcement, bind, reachable, run, write_listeners
+from app.http.server import bind
+from app.serve import announcement, reachable, run, write_listeners
 from app.settings import load
 from app.version import VERSION
 from core.config import Config, Endpoint
