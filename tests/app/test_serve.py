@@ -19,12 +19,10 @@ from typing import Any
 import psutil
 import pytest
 
-from app.http.server import bind
 from app.serve import announcement, reachable, run, write_listeners
 from app.settings import load
 from app.version import VERSION
 from core.config import Config, Endpoint
-from core.errors import StartupError
 from tests.broker_process import ROOT, BrokerProcess
 
 PORTS = ("http://127.0.0.1:0", "kafka://127.0.0.1:0")
@@ -270,23 +268,6 @@ def test_a_broker_under_nohup_stays_when_its_terminal_goes(tmp_path: Path) -> No
 
 
 # --- pieces -------------------------------------------------------------------------------------------------
-
-
-def test_the_first_taken_port_lets_go_of_the_others() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        free = bind([Endpoint("http", "127.0.0.1", 0)])
-        port = free[0].getsockname()[1]
-        free[0].close()
-        wanted = [Endpoint("http", "127.0.0.1", port), Endpoint("http", "127.0.0.1", taken.getsockname()[1])]
-        with pytest.raises(StartupError, match="Cannot listen on"):
-            bind(wanted)
-        (again,) = bind(wanted[:1])
-        again.close()
-
-
-def test_a_host_that_does_not_exist_is_one_line() -> None:
-    with pytest.raises(StartupError, match=r"Cannot listen on http://no-such-host\.invalid:1"):
-        bind([Endpoint("http", "no-such-host.invalid", 1)])
 
 
 def test_a_wildcard_is_reached_by_loopback() -> None:
