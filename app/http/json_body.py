@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from app.errors import Problem
-from app.http.json_errors import fault_of, refuse_fault, refuse_twins
+from app.http.json_errors import fault_of, refuse_fault
 from app.http.request import Request
 
 _JSON_BODY = re.compile(rb"application/(json|[a-z0-9.!#$&^_-]+\+json)")
@@ -17,7 +17,7 @@ _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def check_json_body(request: Request, body: bytes) -> None:
-    """Refuse a body of a control route: 415 for its type, 400 for bytes that are no JSON, 422 for twins."""
+    """Refuse a body of a control route: 415 for its type, 400 for bytes that are no JSON."""
     essence, parameters = request.media_type()
     if not _JSON_BODY.fullmatch(essence):
         shown = essence.decode("latin-1")[:60] or "none"
@@ -33,7 +33,6 @@ def check_json_body(request: Request, body: bytes) -> None:
         _decode_raw(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         refuse_fault(fault_of(body, error))
-    refuse_twins(body)
     if len(body) < _LONGEST_NULL and body.strip() == b"null":
         raise Problem("invalid-request", "The body must be an object; where it is optional, leave it out.")
 
