@@ -120,8 +120,6 @@ def configured(config: Config, stream: TextIO | None = None) -> Iterator[None]:
     before, level = root.handlers[:], root.level
     root.handlers[:] = [handler]
     root.setLevel(config.log_level.upper())
-    # Its warnings are about requests that cannot be read; those are answered, not logged.
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
         yield
     finally:

@@ -9,12 +9,12 @@ import asyncio
 from collections import Counter
 from typing import NamedTuple, Protocol
 
-from app.http.request import Request
+from app.http.request import InFlight, Request
+from app.http.waiting import Waiting
 from core.clock import Clock
+from core.config import Config
 from core.counters import Meter, Meters
 
-# Where the front door puts the counts of refusals, for whoever refuses below it.
-REFUSALS = "sluice.refusals"
 # The route of a request that none takes, and the method of one that HTTP does not know.
 NO_ROUTE = "none"
 OTHER_METHOD = "other"
@@ -49,14 +49,18 @@ class Visits(Protocol):
 
 
 class Traffic:
-    """The counters of one HTTP door."""
+    """The requests of one HTTP server: counters, and what is under way under its limits."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, config: Config, clock: Clock, visits: Visits | None = None) -> None:
         self.meters: Meters[tuple[str, str, int]] = Meters()
         # Refusals by the type of their problem, or by the v2 code: names and numbers of ours.
         self.refusals: Counter[str] = Counter()
         self.in_progress = 0
-        self.visits: Visits | None = None
+        # Open connections; the server counts them.
+        self.connections = 0
+        self.in_flight = InFlight(config.max_inflight_bytes)
+        self.waiting = Waiting(config.http_max_waiting_per_client)
+        self.visits = visits
         self._clock = clock
         self.now = clock.monotonic
 

@@ -1,13 +1,12 @@
 """One HTTP/1.1 connection: bytes to exchanges in order, under our limits.
 
-httptools parses; uvicorn only listens, and knows us by its ServerState. A connection is in one of three states,
-and each has its deadline:
+httptools parses. A connection is in one of three states, and each has its deadline:
 
     idle        no request has begun                the idle time, at the first the time for a first request
     head        header lines are arriving           the time for a frame, from the first byte on
     exchange    the header lines are complete       none here: bodies and waits have their own
 
-Requests that come before the answer to the one before has gone wait their turn. Header bytes, slow senders, slow
+A request that comes before the previous one is answered waits its turn. Header bytes, slow senders, slow
 readers and connections are bounded.
 """
 
@@ -18,15 +17,17 @@ import contextvars
 import urllib.parse
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any, ClassVar, cast
+from email.utils import formatdate
+from typing import Any, cast
 
 import httptools
-from uvicorn.server import ServerState
 
 from app.errors import Problem, render_problem
-from app.http.exchange import Exchange, begin
+from app.http.exchange import ASGIApp, Exchange, begin
+from app.http.metrics import Traffic
 from app.http.request import DIRECT, Scope
 from app.http.request_head import HeadRefusedError, check_head, head_without_upgrade, split_target
+from core.clock import Clock
 from core.config import Config
 
 # Bytes of a body that wait for their reader before no more are read.
@@ -36,25 +37,55 @@ _NO_DEADLINE = float("inf")
 _BYTES_PER_BODY_BYTE = 8
 
 
-class HttpProtocol(asyncio.Protocol):
-    """One HTTP connection. The arguments are those that uvicorn gives."""
-
-    # uvicorn makes the protocols itself and hands nothing of ours to them: `limited` makes a class for each
-    # configuration instead.
-    limits: ClassVar[Config] = Config()
+class Shared:
+    """What the connections of one server share: the application, the limits, the Date line, the list of them."""
 
     def __init__(
-        self,
-        config: Any,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
+        self, app: ASGIApp, config: Config, clock: Clock, traffic: Traffic, loop: asyncio.AbstractEventLoop
     ) -> None:
+        self.app = app
+        self.config = config
+        # Kept, because asking which loop runs is a system call each time.
+        self.loop = loop
+        self.connections: set[HttpProtocol] = set()
+        # Requests that wait for something.
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._clock = clock
+        self._traffic = traffic
+        self._default_head = b""
+        self._default_head_until = float("-inf")
+
+    def add(self, connection: HttpProtocol) -> None:
+        """Take a connection on the list."""
+        self.connections.add(connection)
+        self._traffic.connections = len(self.connections)
+
+    def discard(self, connection: HttpProtocol) -> None:
+        """Take a connection off the list."""
+        self.connections.discard(connection)
+        self._traffic.connections = len(self.connections)
+
+    def default_head(self) -> bytes:
+        """Return the header lines of every answer: the Date, in whole seconds."""
+        now = self.loop.time()
+        if now >= self._default_head_until:
+            seconds, milliseconds = divmod(self._clock.wall_ms(), 1000)
+            self._default_head = b"date: %b\r\n" % formatdate(seconds, usegmt=True).encode()
+            self._default_head_until = now + 1 - milliseconds / 1000
+        return self._default_head
+
+
+class HttpProtocol(asyncio.Protocol):
+    """One HTTP connection."""
+
+    def __init__(self, shared: Shared) -> None:
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.write_paused = False
-        self._app = config.loaded_app
-        self._state = server_state
-        self._loop = _loop or asyncio.get_running_loop()
+        # Bound here, because each answer calls it.
+        self.default_head = shared.default_head
+        self._shared = shared
+        self._limits = shared.config
+        self._loop = shared.loop
         self._parser = self._new_parser()
         self._client: tuple[str, int] | None = None
         self._server: tuple[str, int] | None = None
@@ -78,18 +109,11 @@ class HttpProtocol(asyncio.Protocol):
         # It has been answered for good, and what still comes is thrown away.
         self._hanging_up = False
         self._writable: asyncio.Event | None = None
-        self._defaults: list[tuple[bytes, bytes]] = []
-        self._default_head = b""
         self._deadline = _NO_DEADLINE
         self._head_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._unsent = 0
-
-    @classmethod
-    def limited(cls, config: Config) -> type[HttpProtocol]:
-        """This protocol under the limits of one configuration."""
-        return type("LimitedHttpProtocol", (cls,), {"limits": config})
 
     # --- the connection ------------------------------------------------------------------------------------
 
@@ -99,15 +123,15 @@ class HttpProtocol(asyncio.Protocol):
         self._client = _address(transport.get_extra_info("peername"))
         self._server = _address(transport.get_extra_info("sockname"))
         self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
-        self._state.connections.add(self)  # type: ignore[arg-type]
-        if len(self._state.connections) > self.limits.http_max_connections:
+        self._shared.add(self)
+        if len(self._shared.connections) > self._limits.http_max_connections:
             self.refuse(Problem("not-ready", "There are too many connections; try again in a moment."))
             return
-        self._expect_within(self.limits.first_request_timeout_ms)
+        self._expect_within(self._limits.first_request_timeout_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever waits, and forget the connection."""
-        self._state.connections.discard(self)
+        self._shared.discard(self)
         self._deadline = _NO_DEADLINE
         if self._timer is not None:
             self._timer.cancel()
@@ -120,8 +144,8 @@ class HttpProtocol(asyncio.Protocol):
         # It refers to us, and nobody else does any more.
         self._parser = None
 
-    def shutdown(self) -> None:
-        """uvicorn stops: finish what is under way."""
+    def drain(self) -> None:
+        """Close as soon as the request under way is answered."""
         if self._current is None or self._current.complete:
             self.transport.close()
         else:
@@ -160,9 +184,9 @@ class HttpProtocol(asyncio.Protocol):
         """Nothing is under way: the next request may take its time, one that has begun may not."""
         self._head_is_due = self._begun
         if self._begun:
-            self._expect_within(self.limits.frame_timeout_ms, self._deadline)
+            self._expect_within(self._limits.frame_timeout_ms, self._deadline)
         else:
-            self._expect_within(self.limits.idle_timeout_ms)
+            self._expect_within(self._limits.idle_timeout_ms)
 
     # --- slow readers --------------------------------------------------------------------------------------
 
@@ -192,7 +216,7 @@ class HttpProtocol(asyncio.Protocol):
     def _wait_for_reader(self) -> None:
         self._forget_patience()
         self._unsent = self.transport.get_write_buffer_size()
-        self._patience = self._loop.call_later(self.limits.write_timeout_ms / 1000, self._check_reader)
+        self._patience = self._loop.call_later(self._limits.write_timeout_ms / 1000, self._check_reader)
 
     def _check_reader(self) -> None:
         if self.transport.get_write_buffer_size() < self._unsent:
@@ -215,7 +239,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._in_headers:
             before = self._header_bytes
             # A body may follow in the same read; only what cannot be anything but header lines counts.
-            if before > self.limits.http_max_header_bytes:
+            if before > self._limits.http_max_header_bytes:
                 self._refuse_arriving(self._head_too_large())
                 return
             self._header_bytes = before + len(data)
@@ -253,7 +277,7 @@ class HttpProtocol(asyncio.Protocol):
     def _limit_excess(self, count: int) -> None:
         """Bound what a body brings beside its bytes: chunk extensions and trailers, which are not kept."""
         self._excess = max(0, self._excess + count)
-        if self._excess > self.limits.http_max_header_bytes:
+        if self._excess > self._limits.http_max_header_bytes:
             self._refuse_arriving(self._head_too_large())
 
     def _new_parser(self) -> Any:
@@ -338,7 +362,7 @@ class HttpProtocol(asyncio.Protocol):
     def _begin(self, exchange: Exchange, *, at_once: bool) -> None:
         """Run an exchange in a task, or at once: then it may be over when this returns."""
         exchange.begun = True
-        work = exchange.run(self._app)
+        work = exchange.run(self._shared.app)
         if not at_once:
             exchange.expects_continue = exchange.more_body and _expects_continue(exchange.scope)
             self._in_task(work)
@@ -350,12 +374,11 @@ class HttpProtocol(asyncio.Protocol):
 
     def _in_task(self, work: Coroutine[Any, Any, None], context: contextvars.Context | None = None) -> None:
         task = self._loop.create_task(work, context=context)
-        self._state.tasks.add(task)
-        task.add_done_callback(self._state.tasks.discard)
+        self._shared.tasks.add(task)
+        task.add_done_callback(self._shared.tasks.discard)
 
     def answered(self) -> None:
         """The answer to the current exchange is complete: the next one, or wait for one."""
-        self._state.total_requests += 1
         if self._hanging_up or self.transport.is_closing():
             return
         if self._waiting:
@@ -367,14 +390,6 @@ class HttpProtocol(asyncio.Protocol):
         else:
             self._await_request()
         self.resume_reading()
-
-    def default_head(self) -> bytes:
-        """uvicorn's own header lines: the Date, new each second."""
-        defaults = self._state.default_headers
-        if defaults is not self._defaults:
-            self._defaults = defaults
-            self._default_head = b"".join(b"%b: %b\r\n" % line for line in defaults)
-        return self._default_head
 
     def _pause_reading(self) -> None:
         if not self._read_paused:
@@ -390,7 +405,7 @@ class HttpProtocol(asyncio.Protocol):
     # --- refusals ------------------------------------------------------------------------------------------
 
     def _head_too_large(self) -> Problem:
-        limit = self.limits.http_max_header_bytes
+        limit = self._limits.http_max_header_bytes
         return Problem("header-too-large", "The header lines are too long.", extra={"limit": limit})
 
     def _refuse_arriving(self, problem: Problem) -> None:
@@ -433,7 +448,7 @@ class HttpProtocol(asyncio.Protocol):
         self._hanging_up = True
         self._begun = False
         transport.write_eof()
-        self._expect_within(self.limits.http_linger_ms)
+        self._expect_within(self._limits.http_linger_ms)
         self._waiting.clear()
         self.resume_reading()
 

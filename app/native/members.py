@@ -15,9 +15,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.dependencies import BrokerDep
 from app.errors import Problem, field_error
 from app.http.waiting import check_share, counted, share
+from app.native.dependencies import BrokerDep
 from app.native.group_schemas import (
     AssignedPartition,
     AssignmentToBring,

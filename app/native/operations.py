@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from app.gateway import Gateway
 from app.http.request import Answer, Request
 from app.http.router import method_not_allowed
 from app.metrics import Metrics
+from app.shared import Gateway
 
 _encode = msgspec.json.Encoder().encode
 _PATHS = frozenset({"/livez", "/readyz", "/healthz", "/metrics"})
@@ -23,10 +23,9 @@ _METHODS = ("GET", "HEAD")
 class Operations:
     """The routes."""
 
-    metrics: Metrics
-
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, metrics: Metrics) -> None:
         self._gateway = gateway
+        self._metrics = metrics
 
     def owns(self, path: str) -> bool:
         """Whether a path belongs to it."""
@@ -39,7 +38,7 @@ class Operations:
         request.route = path
         if path == "/metrics":
             accept = request.headers.get(b"accept", b"").decode("latin-1")
-            text, media_type = await self.metrics.scrape(accept)
+            text, media_type = await self._metrics.scrape(accept)
             return Answer(200, text, media_type.encode(), ((b"cache-control", b"no-store"),))
         if path == "/livez":
             return Answer(200, _encode({"status": "ok"}))

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error, from_broker
 from app.http.request import invalid_parameter
+from app.native.dependencies import BrokerDep, GatewayDep
 from app.native.record_json import iso_time
 from app.native.records import parse_moment
 from app.native.schemas import (

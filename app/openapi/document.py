@@ -11,7 +11,6 @@ from fastapi.openapi.utils import get_openapi
 
 from app.errors import KINDS, PROBLEM_MEDIA_TYPE
 from app.fastapi_app import DESCRIPTION, NATIVE_PREFIX, make_fastapi
-from app.gateway import Gateway
 from app.native import operations
 from app.native.consumer_schemas import BATCH_SCHEMA
 from app.native.schemas import Health, ProblemDocument
@@ -19,6 +18,7 @@ from app.openapi import merged as merged_openapi
 from app.openapi import records as record_openapi
 from app.openapi import rest_v2 as proxy_openapi
 from app.openapi.names import name_enums, whole_bounds, without_null_body
+from app.shared import Gateway
 from app.version import VERSION
 from core.broker.broker import Broker
 from core.config import Config

@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from app.errors import Problem, Rendered
-from app.gateway import Gateway
-from app.http.metrics import REFUSALS
 from app.http.request import Answer, Request
 from app.http.router import method_not_allowed
 from app.rest_v2.consumers import ConsumerRoutes, Instances
@@ -22,11 +20,12 @@ from app.rest_v2.offsets import OffsetRoutes
 from app.rest_v2.produce import ProduceRoutes
 from app.rest_v2.records import PartitionReadRoutes
 from app.rest_v2.topics import TopicRoutes
+from app.shared import Gateway
 from core.errors import BrokerError
 
 ROOTS = frozenset({"", "brokers", "topics", "consumers"})
 HEALTH = "_health"
-# What `app.errors.RENDERERS` needs for refusals before this surface is asked.
+# How requests are refused before this surface is asked, by the beginning of the path.
 RENDERERS: list[tuple[str, Callable[[Problem, str], Rendered]]] = [
     (f"/{root}", render_before_routing) for root in sorted(ROOTS) if root
 ]
@@ -52,6 +51,7 @@ class ProxySurface:
 
     def __init__(self, gateway: Gateway) -> None:
         self._dialect = DIALECTS[gateway.config.v2_dialect]
+        self._counts = gateway.refusals.counts
         self._roots = ROOTS | {HEALTH} if self._dialect.health else ROOTS
         self.routes = list(self._all_routes(gateway))
         self._by_length: dict[tuple[int, str | None], list[tuple[tuple[str | None, ...], Route]]] = {}
@@ -119,8 +119,7 @@ class ProxySurface:
                 (name.encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items()
             )
             kind = problem.kind
-        if (refusals := request.scope.get(REFUSALS)) is not None:
-            refusals[kind] += 1
+        self._counts[kind] += 1
         choices = accept_of(request.headers.get(b"accept", b"")).choices
         media_type = choices[0][0] if choices else JSON
         message = self._dialect.message(code, message, names)

@@ -6,7 +6,6 @@ import re
 
 import msgspec
 
-from app.gateway import Gateway
 from app.http.request import Answer, Request
 from app.rest_v2.bodies import json_answer
 from app.rest_v2.errors import INSTANCE_NOT_FOUND, ProxyError, topic_not_found
@@ -18,6 +17,7 @@ from app.rest_v2.schemas import (
     Replica,
     TopicMetadata,
 )
+from app.shared import Gateway
 from app.version import VERSION
 from core.errors import BrokerError
 from core.types import TopicPartition

@@ -83,7 +83,9 @@ async def test_health_and_metrics_tell_how_the_registration_stands(
     assert "sluice_zookeeper" not in (await http.get("/metrics")).text
     monkeypatch.setattr(app.gateway, "zookeeper_state", lambda: "away")
     monkeypatch.setattr(
-        app.metrics, "zookeeper", lambda: {"registered": 0, "nodes": 3, "lost_sessions": 2, "groups": 1}
+        app.server,
+        "zookeeper_numbers",
+        lambda: {"registered": 0, "nodes": 3, "lost_sessions": 2, "groups": 1},
     )
     for path in ("/healthz", "/readyz"):
         answer = await http.get(path)

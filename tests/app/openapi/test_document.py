@@ -106,7 +106,7 @@ def _routes(app: Application) -> list[dict[str, Any]]:
     from app.native.records import RecordRoutes
 
     found: list[dict[str, Any]] = [{"path": path, "methods": ["GET"]} for path in health.paths()]
-    assert all(health.Operations(app.gateway).owns(one["path"]) for one in found)
+    assert all(health.Operations(app.gateway, app.metrics).owns(one["path"]) for one in found)
     for prefix, router in (
         ("", problem_pages.router), ("/api/v1", cluster.router), ("/api/v1", topics.router),
     ):  # fmt: skip
