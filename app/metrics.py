@@ -20,7 +20,7 @@ from app.http.request import InFlight
 from app.version import VERSION
 from core.broker.broker import Broker
 from core.broker.statistics import Holdings, holdings
-from core.counters import BOUNDS, DoorLoad, Meter
+from core.counters import BOUNDS, ListenerLoad, Meter
 from core.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Metrics:
         self._api_names: dict[int, str] = {}
         self._one_at_a_time = asyncio.Lock()
         # What the composition root knows and tells: the loads of the TCP doors, the number of HTTP connections.
-        self.doors: Callable[[], list[DoorLoad]] = list
+        self.doors: Callable[[], list[ListenerLoad]] = list
         self.http_connections: Callable[[], int] = int
         self.api_name: Callable[[int], str] = str
         self.zookeeper: Callable[[], dict[str, int]] = dict

@@ -7,11 +7,11 @@ the only one that succeeds is the one to where the replica is already; each othe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from core.broker.state import TopicInfo
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -30,9 +30,6 @@ from core.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from core.types import TopicPartition
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 
 def list_partition_reassignments(

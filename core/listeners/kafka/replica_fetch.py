@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from core.broker.roles import FollowerFetched, FollowerRead
 from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -14,9 +15,6 @@ from core.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 
 async def replica_fetch(session: KafkaSession, replica: int, request: FetchRequest) -> FetchResponse:
