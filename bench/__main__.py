@@ -23,12 +23,12 @@ import bench.groups
 import bench.http
 import bench.lake
 import bench.legacy
+import bench.line
 import bench.records
 import bench.replication
 import bench.size
 import bench.spark
 import bench.streams
-import bench.text
 import bench.yardstick  # noqa: F401  (importing a module registers its cases)
 from bench import peer
 from bench.case import CASES, Figure
@@ -75,13 +75,13 @@ def main() -> int:
 
         print("\n".join(f"drawn: {file}" for file in draw(arguments.results, RESULTS, PLOTS)))
         return 0
-    doors = {"kafka": arguments.kafka, "rest": arguments.rest}
-    others = any(doors.values())
+    servers = {"kafka": arguments.kafka, "rest": arguments.rest}
+    others = any(servers.values())
     if others:
         peer.choose(arguments.kafka, arguments.rest, arguments.pid, arguments.topic)
     names = list(CASES) if "all" in arguments.names else arguments.names
     if others:
-        able = [name for name in names if doors.get(CASES[name].door or "")]
+        able = [name for name in names if servers.get(CASES[name].protocol or "")]
         if (unable := [name for name in names if name not in able]) and "all" not in arguments.names:
             sys.exit(f"Only our own broker can be measured by: {', '.join(unable)}.")
         names = able
@@ -94,14 +94,15 @@ def main() -> int:
                 print(show(figure), flush=True)
     finally:
         peer.clean_up()
-    server = " ".join(filter(None, doors.values())) or "sluice"
+    server = " ".join(filter(None, servers.values())) or "sluice"
     print(f"\nsaved to {save(figures, server)}")
     return 0 if all(figure.holds for figure in figures) else 1
 
 
 def _arguments() -> argparse.Namespace:
     listing = "\n".join(
-        f"  {one.name:<16} {one.doc}" + (f" [--{one.door}]" if one.door else "") for one in CASES.values()
+        f"  {one.name:<16} {one.doc}" + (f" [--{one.protocol}]" if one.protocol else "")
+        for one in CASES.values()
     )
     parser = argparse.ArgumentParser(
         prog="python -m bench",

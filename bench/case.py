@@ -40,8 +40,8 @@ class Case:
     name: str
     run: Callable[[int], list[Figure]]
     doc: str
-    # "kafka" or "rest" where it can load somebody else's server through that door; else None.
-    door: str | None = None
+    # "kafka" or "rest" where it can load another server through that protocol; else None.
+    protocol: str | None = None
 
 
 def case(run: Callable[[int], list[Figure]]) -> Callable[[int], list[Figure]]:
@@ -49,14 +49,14 @@ def case(run: Callable[[int], list[Figure]]) -> Callable[[int], list[Figure]]:
     return _register(run, None)
 
 
-def case_for_any(door: str) -> Callable[[Callable[[int], list[Figure]]], Callable[[int], list[Figure]]]:
-    """Register a case that can load any server through that door: "kafka" or "rest"."""
-    return lambda run: _register(run, door)
+def case_for_any(protocol: str) -> Callable[[Callable[[int], list[Figure]]], Callable[[int], list[Figure]]]:
+    """Register a case that can load any server through that protocol: "kafka" or "rest"."""
+    return lambda run: _register(run, protocol)
 
 
-def _register(run: Callable[[int], list[Figure]], door: str | None) -> Callable[[int], list[Figure]]:
+def _register(run: Callable[[int], list[Figure]], protocol: str | None) -> Callable[[int], list[Figure]]:
     doc = (run.__doc__ or "").strip().partition("\n")[0]
-    CASES[run.__name__] = Case(run.__name__, run, doc, door)
+    CASES[run.__name__] = Case(run.__name__, run, doc, protocol)
     return run
 
 

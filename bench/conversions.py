@@ -1,4 +1,4 @@
-"""Old message formats on their way in and out, in this process: what a conversion costs, without the door."""
+"""Old message formats on their way in and out, in this process: what a conversion costs, without the listener."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def get(path: str) -> bytes:
 
 
 class Http:
-    """One keep-alive connection to the HTTP door."""
+    """One keep-alive connection to the HTTP listener."""
 
     def __init__(self, server: BrokerProcess | Stack | tuple[str, int]) -> None:
         address = server if isinstance(server, tuple) else ("127.0.0.1", server.ports["http"])

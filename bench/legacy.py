@@ -22,7 +22,7 @@ LATEST = -1
 
 
 class OldClient:
-    """One socket to the 0.7 door: answers are counted, not read."""
+    """One socket to the 0.7 listener: answers are counted, not read."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, timeout=300)
@@ -54,7 +54,7 @@ class OldClient:
 
 @contextmanager
 def _written(megabytes: int, size: int) -> Iterator[BrokerProcess]:
-    """A broker with a 0.7 door and a topic of so many megabytes on the disk, in batches of 16 KB."""
+    """A broker with a 0.7 listener and a topic of so many megabytes on the disk, in batches of 16 KB."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as directory:
         process = BrokerProcess(Path(directory) / "data", schemes=["kafka07?magic=1"]).start()
         try:
@@ -78,7 +78,7 @@ def _fetches(size: int, repeats: int) -> list[float]:
     samples = []
     with _written(8 + 2 * repeats, size) as server, CORES.together(server.pid):
         client, address = OldClient(server.kafka07_address(1)), 0
-        address += len(client.fetch(0, MIB))  # the modules that this door needs
+        address += len(client.fetch(0, MIB))  # the modules that this listener needs
         for _ in range(repeats):
             with measured_cpu(server) as used:
                 address += len(client.fetch(address, MIB))

@@ -29,7 +29,7 @@ _SIZE = struct.Struct(">i")
 
 
 class Connection:
-    """One socket to the Kafka door."""
+    """One socket to the Kafka listener."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, timeout=60)

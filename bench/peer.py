@@ -35,14 +35,14 @@ class Target:
     topic_exists: bool = False
 
     def connect(self) -> Connection:
-        """A connection to its Kafka door."""
+        """A connection to its Kafka listener."""
         if self.kafka is None:
             raise SystemExit("This case needs --kafka HOST:PORT.")
         return Connection(self.kafka)
 
     @property
     def rest_address(self) -> tuple[str, int]:
-        """Where its HTTP door is."""
+        """Where its HTTP listener is."""
         if self.rest is None:
             raise SystemExit("This case needs --rest URL.")
         return self.rest

@@ -1,4 +1,4 @@
-"""Records over the Kafka door: produce, fetch, and the way there and back."""
+"""Records over the Kafka listener: produce, fetch, and the way there and back."""
 
 from __future__ import annotations
 

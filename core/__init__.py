@@ -1,1 +1,1 @@
-"""The broker: logs, groups, offsets and the TCP doors. It knows no HTTP."""
+"""The broker: logs, groups, offsets and the TCP listeners. It knows no HTTP."""

@@ -17,7 +17,7 @@ MAX_BROKERS = 32
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address a door listens on, or is advertised as: `scheme://host:port`.
+    """One address that a listener binds or advertises: `scheme://host:port`.
 
     `options` are what a listener of its scheme lets itself be told, as (name, value); see `LISTENER_OPTIONS`.
     """
@@ -46,7 +46,7 @@ LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another broker of the cluster: its id, and where its Kafka door is."""
+    """Another broker of the cluster: its id, and the address of its Kafka listener."""
 
     broker_id: int
     host: str
@@ -110,7 +110,7 @@ class Config:
     convert_threads: int = 1
     # No long poll waits longer, whatever it asks for.
     max_wait_ms: int = 300_000
-    # Waiting fetches and polls over all doors; one more is answered at once with what there is.
+    # Waiting fetches and polls over all listeners and surfaces; one more is answered at once with what there is.
     max_waiting: int = 50_000
     # Kafka's max.incremental.fetch.session.cache.slots.
     max_fetch_sessions: int = 1_000
@@ -143,7 +143,7 @@ class Config:
     http_max_json_depth: int = 128
     # Records in one produce request: a record of two bytes costs a hundred times that once it is decoded.
     http_max_records: int = 50_000
-    # HTTP connections; the 20,000 descriptors of a usual process are shared with the other doors.
+    # HTTP connections; the 20,000 descriptors of a usual process are shared with the other listeners.
     http_max_connections: int = 10_000
     # All header lines of one request together.
     http_max_header_bytes: int = 64 * KIB

@@ -60,9 +60,9 @@ class Tally(dict[Key, int], Generic[Key]):
         return 0
 
 
-class DoorLoad(NamedTuple):
-    """What a door carries: open connections and bytes of frames that are arriving; and since the start,
-    connections taken, and connections refused or closed for what came over them."""
+class ListenerLoad(NamedTuple):
+    """The load of a listener: open connections and bytes of arriving frames now; since the start, connections
+    accepted, and connections refused or closed because of what arrived over them."""
 
     scheme: str
     connections: int

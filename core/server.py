@@ -1,7 +1,7 @@
-"""Composition root: open the broker, start the TCP doors, drain, close.
+"""Composition root: open the broker, start the TCP listeners, drain, close.
 
-The HTTP door belongs to `app` and stands on `Server.broker`. One process owns a data directory: a lock file
-with its pid keeps a second one out.
+The HTTP listeners belong to `app`, which uses `Server.broker`. One process owns a data directory: a lock file with
+its pid keeps a second process out.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
-from core.counters import DoorLoad
+from core.counters import ListenerLoad
 from core.errors import StartupError
-from core.listeners.acceptor import Acceptor, Door
+from core.listeners.acceptor import Acceptor, Listener
 from core.listeners.connection import Connection
-from core.listeners.kafka.listener import KafkaDoor
-from core.listeners.kafka.versions import protocol_versions
+from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.handler import protocol_versions
+from core.listeners.kafka.listener import KafkaListener
 from core.protocol.apis import APIS
 from core.types import ApiSupport
 
@@ -36,29 +37,30 @@ KAFKA_07 = "kafka07"
 HTTP_SCHEMES = frozenset({"http"})
 
 
-def _kafka_door(broker: Broker) -> tuple[Door, type[Connection]]:
-    return KafkaDoor(broker), Connection
+def _kafka(broker: Broker) -> tuple[Listener, type[Connection]]:
+    return KafkaListener(broker, HANDLERS), Connection
 
 
-def _text_door(broker: Broker) -> tuple[Door, type[Connection]]:
-    # Imported here: a broker without such a listener does not pay for it.
+def _line(broker: Broker) -> tuple[Listener, type[Connection]]:
+    # Imported here, so that a broker without such a listener does not load its modules.
+    from core.line_protocol.commands import HANDLERS
     from core.line_protocol.connection import LineConnection
-    from core.line_protocol.listener import TextDoor
+    from core.line_protocol.listener import LineListener
 
-    return TextDoor(broker), LineConnection
+    return LineListener(broker, HANDLERS), LineConnection
 
 
-def _legacy_door(broker: Broker) -> tuple[Door, type[Connection]]:
+def _kafka07(broker: Broker) -> tuple[Listener, type[Connection]]:
     from core.kafka07.listener import LegacyDoor
 
     return LegacyDoor(broker), Connection
 
 
-# By the scheme of the listener: the door, and how its requests are told apart on the wire.
-DOORS: dict[str, Callable[[Broker], tuple[Door, type[Connection]]]] = {
-    "kafka": _kafka_door,
-    "kafka07": _legacy_door,
-    "text": _text_door,
+# By the scheme of the URL: the listener, and the class that splits the bytes of its connections into requests.
+LISTENERS: dict[str, Callable[[Broker], tuple[Listener, type[Connection]]]] = {
+    "kafka": _kafka,
+    "kafka07": _kafka07,
+    "text": _line,
 }
 
 
@@ -109,9 +111,9 @@ class DataDirectory:
 
 
 class Server:
-    """A broker with its TCP doors.
+    """A broker with its TCP listeners.
 
-    `endpoints` are the addresses really bound, once `start` has returned.
+    `endpoints` are the addresses bound, after `start` has returned.
     """
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
@@ -134,13 +136,13 @@ class Server:
             for endpoint in self.config.listeners:
                 if endpoint.scheme in HTTP_SCHEMES:
                     continue
-                make_door = DOORS.get(endpoint.scheme)
-                if make_door is None:
+                make_listener = LISTENERS.get(endpoint.scheme)
+                if make_listener is None:
                     raise StartupError(
-                        f"Unknown listener scheme in {endpoint}; known are: http, {', '.join(DOORS)}."
+                        f"Unknown listener scheme in {endpoint}; known are: http, {', '.join(LISTENERS)}."
                     )
-                door, connection = make_door(self.broker)
-                acceptor = Acceptor(endpoint, self.config, self.broker.clock, door, connection)
+                listener, connection = make_listener(self.broker)
+                acceptor = Acceptor(endpoint, self.config, self.broker.clock, listener, connection)
                 acceptor.bind()
                 self._acceptors.append(acceptor)
             await self.broker.open()
@@ -181,11 +183,11 @@ class Server:
         return APIS[api_key].name
 
     def protocol_versions(self) -> list[ApiSupport]:
-        """What the Kafka door serves, in the words of KIP-35's draft."""
-        return protocol_versions(self.config.protocol_version_api_key)
+        """Return each API that the Kafka listener serves, as the draft of KIP-35 lists them."""
+        return protocol_versions(HANDLERS, self.config.protocol_version_api_key)
 
-    def load(self) -> list[DoorLoad]:
-        """What each TCP door carries at the moment."""
+    def load(self) -> list[ListenerLoad]:
+        """Return the load of each TCP listener now."""
         return [acceptor.load for acceptor in self._acceptors]
 
     def drain(self) -> None:

@@ -49,12 +49,12 @@ class BrokerProcess:
 
     @property
     def http(self) -> str:
-        """The base URL of the HTTP door."""
+        """The base URL of the HTTP listener."""
         return f"http://127.0.0.1:{self.ports['http']}"
 
     @property
     def kafka(self) -> str:
-        """`host:port` of the Kafka door: what clients call a bootstrap server."""
+        """`host:port` of the Kafka listener: what clients call a bootstrap server."""
         return f"127.0.0.1:{self.ports['kafka']}"
 
     @property
@@ -63,12 +63,12 @@ class BrokerProcess:
         return ("127.0.0.1", self.ports["kafka"])
 
     @property
-    def text_address(self) -> tuple[str, int]:
-        """The line protocol's door for a socket, if the broker has one."""
+    def line_address(self) -> tuple[str, int]:
+        """The listener of the line protocol for a socket, if the broker has one."""
         return ("127.0.0.1", self.ports["text"])
 
     def kafka07_address(self, magic: int) -> tuple[str, int]:
-        """The Kafka 0.7 door of one message format for a socket, if the broker has one."""
+        """The Kafka 0.7 listener of one message format for a socket, if the broker has one."""
         return ("127.0.0.1", self.ports[f"kafka07?magic={magic}"])
 
     @property

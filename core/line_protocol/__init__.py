@@ -1,1 +1,1 @@
-"""The line protocol, for netcat: codec, connection, listener and what a line asks for."""
+"""The line protocol, for netcat: codec, connection, listener and commands."""

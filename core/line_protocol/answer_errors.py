@@ -1,28 +1,28 @@
-"""The broker's refusals in the words of the line protocol.
+"""Translate the broker's errors into codes of the line protocol.
 
-The protocol has five codes. What a client can do nothing about but ask differently is BAD_REQUEST; what it can
-do nothing about at all (a disk, a full broker) keeps Kafka's own name as its code, for none of the five is true.
-The message begins with Kafka's name, so that nothing is lost in the translation.
+The protocol has five codes. An error in the request is BAD_REQUEST. An error on the broker's side, such as a full
+disk, keeps Kafka's name as its code, because none of the five is true. Otherwise the message begins with Kafka's
+name, so that the translation loses nothing.
 """
 
 from __future__ import annotations
 
 from core.errors import BrokerError, ErrorCode
-from core.line_protocol import codec as text
+from core.line_protocol import codec
 
 _CODES: dict[ErrorCode, str] = {
-    ErrorCode.REQUEST_TIMED_OUT: text.REPLICATION_TIMEOUT,
-    ErrorCode.NOT_ENOUGH_REPLICAS: text.REPLICATION_TIMEOUT,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: text.REPLICATION_TIMEOUT,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: text.NOT_LEADER,
-    ErrorCode.LEADER_NOT_AVAILABLE: text.NOT_LEADER,
-    ErrorCode.FENCED_LEADER_EPOCH: text.NOT_LEADER,
-    ErrorCode.ILLEGAL_GENERATION: text.GENERATION_MISMATCH,
-    ErrorCode.UNKNOWN_MEMBER_ID: text.GENERATION_MISMATCH,
-    ErrorCode.FENCED_INSTANCE_ID: text.GENERATION_MISMATCH,
-    ErrorCode.REBALANCE_IN_PROGRESS: text.GENERATION_MISMATCH,
+    ErrorCode.REQUEST_TIMED_OUT: codec.REPLICATION_TIMEOUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS: codec.REPLICATION_TIMEOUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: codec.REPLICATION_TIMEOUT,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: codec.NOT_LEADER,
+    ErrorCode.LEADER_NOT_AVAILABLE: codec.NOT_LEADER,
+    ErrorCode.FENCED_LEADER_EPOCH: codec.NOT_LEADER,
+    ErrorCode.ILLEGAL_GENERATION: codec.GENERATION_MISMATCH,
+    ErrorCode.UNKNOWN_MEMBER_ID: codec.GENERATION_MISMATCH,
+    ErrorCode.FENCED_INSTANCE_ID: codec.GENERATION_MISMATCH,
+    ErrorCode.REBALANCE_IN_PROGRESS: codec.GENERATION_MISMATCH,
 }
-# Nothing in the request is wrong.
+# Errors on the broker's side: nothing in the request is wrong.
 _OURS = frozenset(
     {
         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -41,14 +41,14 @@ _OURS = frozenset(
 
 
 def code_of(error: BrokerError) -> str:
-    """The code of a refusal."""
+    """Return the code of an error."""
     if error.code in _OURS:
         return error.code.name
-    return _CODES.get(error.code, text.BAD_REQUEST)
+    return _CODES.get(error.code, codec.BAD_REQUEST)
 
 
 def refusal(correlation_id: bytes, error: BrokerError) -> bytes:
-    """The line of a refusal."""
+    """Return the line of an error."""
     code = code_of(error)
     message = error.message if code == error.code.name else f"{error.code.name}: {error.message}"
-    return text.refused(correlation_id, code, message)
+    return codec.refused(correlation_id, code, message)

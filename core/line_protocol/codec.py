@@ -4,18 +4,18 @@
     answer     V1|<correlation id>|OK                       V1|<correlation id>|OK|<payload>
                V1|<correlation id>|ERR|<code>|<message>
 
-Always four fields, so `PING` is said `V1|1|PING|`. A line ends with LF or CR LF. What is no such line is
-answered under the correlation id 0.
+A request has always four fields, so PING is written `V1|1|PING|`. A line ends with LF or CR LF. The answer to a line
+that is no request has the correlation id 0.
 
-What can be said. Words (topics, groups, consumers) are UTF-8 without blanks and `|`. A message is
-`<key>:<value>`: the key ends at the first colon, the value is the rest of the line with its blanks and colons,
-any bytes but LF, `|` and a CR at the very end; an empty key is no key. The last word counts as the ack mode if it
-begins with `acks=`, so a value that ends in such a word needs the real one behind it.
+Requests. Words (topics, groups, consumers) are UTF-8 without blanks and `|`. A message is `<key>:<value>`: the key
+ends at the first colon, the value is the rest of the line with its blanks and colons, any bytes but LF, `|` and a CR
+at the very end. An empty key is a null key. The last word is the ack mode if it begins with `acks=`, so a value that
+ends in such a word needs the real ack mode after it.
 
-What an answer says. `messages=` lists values that anybody may have written, so in them is percent-encoded what
-would be read as something else: control characters, commas, `|`, bytes that are no UTF-8, a blank before a word
-with `=` (the next field), and a `%` that two hexadecimal digits follow. All else stands as it is; percent-decoding
-always gives the bytes back. A record without a value reads like an empty one.
+Answers. `messages=` lists values that any client may have written. Percent-encoded are therefore control characters,
+commas, `|`, bytes that are not UTF-8, a blank before a word with `=` (the next field), and a `%` that two hexadecimal
+digits follow. Everything else is shown as it is; percent-decoding always returns the bytes. A null value is shown
+like an empty one.
 
 Source: the text of the protocol, version V1, and its validation rules.
 """
@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
 VERSION: Final = b"V1"
-# The correlation id of an answer to what could not be read.
-NOBODY: Final = b"0"
+# The correlation id of the answer to a line that is no request.
+NO_ID: Final = b"0"
 
 BAD_REQUEST: Final = "BAD_REQUEST"
 UNKNOWN_COMMAND: Final = "UNKNOWN_COMMAND"
@@ -46,19 +46,19 @@ ASSIGNORS: Final = ("round_robin", "range")
 
 _NUMBER = re.compile(rb"-?[0-9]{1,19}")
 _LARGEST = 2**63 - 1
-# What stands for something else in a list of values, or ends a line.
+# Text that would be read as syntax in a list of values, or that ends a line.
 _AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f-\x9f,|\udc80-\udcff]|%(?=[0-9A-Fa-f]{2})| (?=[A-Za-z_]+=)")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f|\udc80-\udcff]")
-# What is shown of a word that made no sense.
+# Characters of an invalid word that an error message shows.
 _SHOWN = 60
-# Characters of a message: it may repeat a name that is as long as a line.
+# Characters of an error message: it may repeat a name that is as long as a line.
 _LONGEST_MESSAGE = 500
 
 
 class LineError(Exception):
-    """A line that makes no request: the answer's correlation id, code and message."""
+    """A line is no request. Carries the correlation id, code and message of the answer."""
 
-    def __init__(self, message: str, code: str = BAD_REQUEST, correlation_id: bytes = NOBODY) -> None:
+    def __init__(self, message: str, code: str = BAD_REQUEST, correlation_id: bytes = NO_ID) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
@@ -69,7 +69,7 @@ class LineError(Exception):
 
 
 class Produce(NamedTuple):
-    """Write one message. `acks` as Kafka counts them: 0, 1, −1 for all. `key` None is no key."""
+    """Append one message. `acks` as in Kafka: 0, 1, −1 for all. `key` None is a null key."""
 
     topic: str
     key: bytes | None
@@ -78,7 +78,7 @@ class Produce(NamedTuple):
 
 
 class Consume(NamedTuple):
-    """Read from an offset on, up to the high watermark."""
+    """Read from an offset up to the high watermark."""
 
     topic: str
     partition: int
@@ -95,7 +95,7 @@ class Join(NamedTuple):
 
 
 class Member(NamedTuple):
-    """What SYNC, HEARTBEAT and LEAVE say: a member of one generation."""
+    """Name a member of one generation: the args of SYNC, HEARTBEAT and LEAVE."""
 
     group: str
     topic: str
@@ -104,7 +104,7 @@ class Member(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Keep the offset that the group reads next."""
+    """Commit the offset that the group reads next."""
 
     group: str
     topic: str
@@ -115,7 +115,7 @@ class Commit(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """Ask for the committed offset."""
+    """Get the committed offset."""
 
     group: str
     topic: str
@@ -123,7 +123,7 @@ class Offset(NamedTuple):
 
 
 class ReplicaFetch(NamedTuple):
-    """A follower has everything below `offset`. Replica 0 is the leader."""
+    """Report that a follower has all records below `offset`. Replica 0 is the leader."""
 
     topic: str
     partition: int
@@ -132,7 +132,7 @@ class ReplicaFetch(NamedTuple):
 
 
 class SetPartitionRole(NamedTuple):
-    """Lead a partition here, or follow."""
+    """Make this broker the leader or a follower of a partition."""
 
     topic: str
     partition: int
@@ -140,7 +140,7 @@ class SetPartitionRole(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a topic; None stands for the broker's default."""
+    """Create a topic; None means the broker's default."""
 
     topic: str
     partitions: int | None
@@ -148,19 +148,19 @@ class Create(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """List the topics whose names begin so."""
+    """List the topics whose names begin with `prefix`."""
 
     prefix: str
 
 
 class Help(NamedTuple):
-    """Say which commands there are, or how one is written."""
+    """List the commands, or show the usage of one."""
 
     command: str
 
 
 class Ping(NamedTuple):
-    """Answer."""
+    """Answer OK."""
 
 
 Command = (
@@ -180,7 +180,7 @@ Command = (
 
 
 class Request(NamedTuple):
-    """One line, understood. `name` is the command's word."""
+    """One parsed line. `name` is the word of the command."""
 
     correlation_id: bytes
     name: str
@@ -188,7 +188,7 @@ class Request(NamedTuple):
 
 
 def parse(line: bytes) -> Request:
-    """The request of a line, given without its end. Raises LineError."""
+    """Parse a line, given without its end. Raises LineError."""
     fields = line.split(b"|")
     if len(fields) != 4:
         raise LineError(f"a line has four fields, separated by three bars; this one has {len(fields)}")
@@ -346,7 +346,7 @@ def _ping(args: bytes) -> Ping:
 
 
 class Reader(NamedTuple):
-    """How the args of a command are read, and how they are written."""
+    """The function that parses the args of a command, and the usage text that describes them."""
 
     read: Callable[[bytes], Command]
     usage: str
@@ -375,14 +375,14 @@ COMMANDS: Final[dict[str, Reader]] = {
 
 
 def ok(correlation_id: bytes, payload: str = "") -> bytes:
-    """The line of an answer; without a payload it has three fields."""
+    """Return the line of an answer; without a payload it has three fields."""
     if not payload:
         return b"V1|%b|OK\n" % correlation_id
     return b"V1|%b|OK|%b\n" % (correlation_id, payload.encode())
 
 
 def refused(correlation_id: bytes, code: str, message: str) -> bytes:
-    """The line of a refusal. `|` and control characters in the message become blanks, a long one is cut."""
+    """Return the line of an error. `|` and control characters in the message become blanks; a long message is cut."""
     if len(message) > _LONGEST_MESSAGE:
         message = message[:_LONGEST_MESSAGE] + "…"
     shown = _UNPRINTABLE.sub(" ", message).encode("utf-8", "replace")
@@ -390,18 +390,18 @@ def refused(correlation_id: bytes, code: str, message: str) -> bytes:
 
 
 def produced(partition: int, offset: int, high_watermark: int) -> str:
-    """The payload of PRODUCE."""
+    """Return the payload of PRODUCE."""
     return f"partition={partition} offset={offset} hw={high_watermark}"
 
 
 def messages(found: Iterable[tuple[int, bytes | None]], high_watermark: int) -> str:
-    """The payload of CONSUME, from offsets and values."""
+    """Return the payload of CONSUME; `found` are offsets and values."""
     listed = ",".join([f"{offset}:{shown(value)}" for offset, value in found])
     return f"messages={listed} hw={high_watermark}"
 
 
 def shown(value: bytes | None) -> str:
-    """A value as it stands in a list of messages."""
+    """Return a value as a list of messages shows it."""
     if not value:
         return ""
     return _AMBIGUOUS.sub(_percent, value.decode("utf-8", "surrogateescape"))
@@ -412,19 +412,19 @@ def _percent(found: re.Match[str]) -> str:
 
 
 def assigned(generation: int, partitions: Sequence[int]) -> str:
-    """The payload of JOIN and SYNC."""
+    """Return the payload of JOIN and SYNC."""
     return f"generation={generation} assigned={_list(partitions)}"
 
 
 def committed(offset: int) -> str:
-    """The payload of OFFSET; −1 where nothing was committed."""
+    """Return the payload of OFFSET; −1 if the group has no committed offset."""
     return f"offset={offset}"
 
 
 def replica_fetched(
     replica_id: int, acked_offset: int, high_watermark: int, isr: Sequence[int], under_replicated: bool
 ) -> str:
-    """The payload of REPLICA_FETCH."""
+    """Return the payload of REPLICA_FETCH."""
     return (
         f"replica={replica_id} acked_offset={acked_offset} hw={high_watermark} isr={_list(isr)} "
         f"under_replicated={'true' if under_replicated else 'false'}"
@@ -432,22 +432,22 @@ def replica_fetched(
 
 
 def role_set(topic: str, partition: int, role: str, high_watermark: int) -> str:
-    """The payload of SET_PARTITION_ROLE."""
+    """Return the payload of SET_PARTITION_ROLE."""
     return f"topic={topic} partition={partition} role={role} hw={high_watermark}"
 
 
 def created(topic: str, partitions: int, replication_factor: int) -> str:
-    """The payload of CREATE."""
+    """Return the payload of CREATE."""
     return f"topic={topic} partitions={partitions} replication_factor={replication_factor}"
 
 
 def listing(topics: Iterable[tuple[str, int]]) -> str:
-    """The payload of TOPICS: names with their numbers of partitions."""
+    """Return the payload of TOPICS; `topics` are names and numbers of partitions."""
     return "topics=" + ",".join([f"{name}:{partitions}" for name, partitions in topics])
 
 
 def usage(command: str) -> str:
-    """The payload of HELP."""
+    """Return the payload of HELP."""
     if not command:
         return "commands=" + ",".join(COMMANDS)
     return f"usage={command} {COMMANDS[command].usage}".rstrip()

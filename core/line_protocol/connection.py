@@ -1,15 +1,16 @@
-"""One TCP connection of lines: the same reading, order, answers and deadlines as one of frames.
+"""One TCP connection of the line protocol: the same reading, order, answers and deadlines as a connection of frames.
 
-Theory. A line ends with LF; a CR before it belongs to the end. Lines that lie in the shared receive buffer whole
-are handled there; only one that is still arriving gets a buffer of its own, on the same budget as frames. Nothing
-is announced, so a line is known to be too long only when it is: that is answered once, the rest of the line is
-thrown away as it comes, and the next line counts again.
+Theory. A line ends with LF; a CR before the LF is part of the end. Lines that are complete in the shared receive
+buffer are handled there. Only a line that is still arriving gets a buffer of its own, on the same budget as frames.
+A line does not announce its length, so it is refused when it has passed the limit: once, then the rest of the line is
+discarded as it arrives, and the next line is handled as usual.
 
-The end of the input is not the end of the connection: `printf … | nc` shuts its side down and waits for the
-answers. Lines that have come are answered, then the connection is closed. A last line without its LF is refused
-and never executed: nobody knows whether it was cut.
+The end of the input is not the end of the connection: `printf … | nc` shuts down its side and waits for the answers.
+The lines before the end are answered, then the connection is closed. A last line without LF is refused and never
+executed, because it may have been cut.
 
-A read may bring a hundred thousand lines of one byte. So many are handled in a turn, then others have theirs.
+One read may bring a hundred thousand lines of one byte. `_LINES_AT_ONCE` of them are handled in one turn of the event
+loop, so that other connections get their turn.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _LINES_AT_ONCE = 50
 _CR = 13
 
 
-class LineSession(Session, Protocol):
-    """What a door of lines keeps for one connection. `handle` gets a line without its end."""
+class LineHandler(Session, Protocol):
+    """A session whose `handle` gets a line without its end."""
 
     def unreadable(self, reason: str) -> Answer:
-        """The answer to a line that cannot be handed over."""
+        """Return the answer to a line that `handle` cannot take."""
         ...
 
 
@@ -38,13 +39,13 @@ class LineConnection(Connection):
     def __init__(self, shared: Shared, session: Session) -> None:
         super().__init__(shared, session)
         self._limit = shared.config.text_max_line_bytes
-        # In a line that is too long, and refused already.
+        # Whether the bytes that arrive are the rest of a line that was refused as too long.
         self._skipping = False
         self._ended = False
         self._turn: asyncio.Handle | None = None
 
     def eof_received(self) -> bool:
-        """asyncio: the client sends no more. What it has asked is answered; then the connection closes."""
+        """asyncio: the client has shut down its side. Answer the lines that have arrived, then close."""
         self._ended = True
         if self._frame is not None:
             self._drop_frame()
@@ -53,7 +54,7 @@ class LineConnection(Connection):
         return True
 
     def expire(self) -> None:
-        """Close because the present phase has taken too long."""
+        """Close the connection: its deadline has passed."""
         if self._skipping:
             self.refuse("a line was too long, and had no end")
         else:
@@ -67,7 +68,7 @@ class LineConnection(Connection):
         super().connection_lost(exc)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: so many bytes have arrived."""
+        """asyncio: `nbytes` have arrived."""
         if self._frame is None:
             self._consume(self._shared.view[:nbytes])
             return
@@ -86,7 +87,7 @@ class LineConnection(Connection):
         return self._turn is not None or super()._busy()
 
     def _handle_whole(self, data: memoryview) -> int:
-        """Handle the lines that have arrived whole, while none must wait; gives where it stopped."""
+        """Handle complete lines until one must wait; return the position after the last one."""
         position, end, handled = 0, len(data), 0
         whole = cast(bytearray, data.obj)
         while not self._busy():
@@ -135,6 +136,6 @@ class LineConnection(Connection):
         self._answer_unreadable("the input ended within a line; a line ends with LF")
 
     def _answer_unreadable(self, reason: str) -> None:
-        answer = cast(LineSession, self._session).unreadable(reason)
+        answer = cast(LineHandler, self._session).unreadable(reason)
         if answer:
             self._send(answer)

@@ -1,1 +1,1 @@
-"""Sockets: the TCP doors."""
+"""Sockets: the TCP listeners."""

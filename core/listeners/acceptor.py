@@ -1,4 +1,4 @@
-"""A listening socket: binds, accepts, sweeps out connections whose time is over, drains."""
+"""A listening socket: binds, accepts, closes connections whose deadline has passed, drains."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from core.clock import Clock
 from core.config import Config, Endpoint
-from core.counters import DoorLoad
+from core.counters import ListenerLoad
 from core.listeners.connection import Connection, Session, Shared
 from core.listeners.sockets import bind_socket
 
@@ -21,22 +21,22 @@ _SWEEP_SECONDS = 1.0
 _BACKLOG = 1024
 
 
-class Door(Protocol):
+class Listener(Protocol):
     """A protocol on a port: makes the session of each connection."""
 
     def bound(self, endpoint: Endpoint) -> None:
-        """The address that the door really got (port 0 has become a number)."""
+        """Take the address that was bound; its port is never 0."""
         ...
 
     def session(self) -> Session:
-        """A session for a new connection."""
+        """Return a session for a new connection."""
         ...
 
 
 class Acceptor:
-    """One TCP listener. `endpoint` is the real address once bound.
+    """The socket of one TCP listener. `endpoint` is the real address after `bind`.
 
-    `connection` knows how requests are told apart on the wire: by lengths in front, unless it is said otherwise.
+    `connection` is the class that splits the bytes of a connection into requests; by default by length prefixes.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class Acceptor:
         endpoint: Endpoint,
         config: Config,
         clock: Clock,
-        door: Door,
+        listener: Listener,
         connection: type[Connection] = Connection,
     ) -> None:
         self.endpoint = endpoint
         self._config = config
         self._clock = clock
-        self._door = door
+        self._listener = listener
         self._connection = connection
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
@@ -62,7 +62,7 @@ class Acceptor:
         self._socket = bind_socket(self.endpoint)
         port = self._socket.getsockname()[1]
         self.endpoint = replace(self.endpoint, port=port)
-        self._door.bound(self.endpoint)
+        self._listener.bound(self.endpoint)
 
     async def start(self) -> None:
         """Accept connections."""
@@ -70,17 +70,17 @@ class Acceptor:
         loop = asyncio.get_running_loop()
         shared = self._shared = Shared(self._config, self._clock, loop)
         self._server = await loop.create_server(
-            lambda: self._connection(shared, self._door.session()), sock=self._socket, backlog=_BACKLOG
+            lambda: self._connection(shared, self._listener.session()), sock=self._socket, backlog=_BACKLOG
         )
         self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     @property
-    def load(self) -> DoorLoad:
-        """What this door carries at the moment."""
+    def load(self) -> ListenerLoad:
+        """Return the load of this listener now."""
         shared, scheme = self._shared, self.endpoint.scheme
         if shared is None:
-            return DoorLoad(scheme, 0, 0, 0, 0)
-        return DoorLoad(scheme, len(shared.connections), shared.inflight, shared.accepted, shared.refused)
+            return ListenerLoad(scheme, 0, 0, 0, 0)
+        return ListenerLoad(scheme, len(shared.connections), shared.inflight, shared.accepted, shared.refused)
 
     def drain(self) -> None:
         """Accept no more; each connection closes when its request under way is answered."""

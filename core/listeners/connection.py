@@ -87,7 +87,7 @@ class Deferred:
 
 
 class Session(Protocol):
-    """What a door keeps for one connection."""
+    """What a listener keeps for one connection."""
 
     def connected(self, peer_host: str, local_host: str) -> None:
         """Who is at the other end, and which of our addresses was dialled."""

@@ -1,7 +1,6 @@
-"""Which APIs exist, in which versions, and where their messages are.
+"""The table of APIs that the codec can read and write, with their versions, and the way to their messages.
 
-Served versions are the listener's choice; what stands here is what the codec can read and write. A message
-module is imported when its API is first used.
+The Kafka listener decides which of them are served. A message module is imported when its API is first used.
 """
 
 from __future__ import annotations
@@ -50,9 +49,13 @@ class Api:
         """The class of the response."""
         return self._load("Response")
 
+    @property
+    def message_file(self) -> str:
+        """The name of the file in `core.protocol.messages`, without its suffix."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+
     def _load(self, side: str) -> type[Struct]:
-        file = re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
-        module = import_module(f"core.protocol.messages.{file}")
+        module = import_module(f"core.protocol.messages.{self.message_file}")
         return cast("type[Struct]", getattr(module, self.name + side))
 
 
@@ -109,8 +112,6 @@ _TABLE = (
     Api(66, "ListTransactions", 2, flexible_from=0),
     Api(68, "ConsumerGroupHeartbeat", 1, flexible_from=0),
     Api(69, "ConsumerGroupDescribe", 1, flexible_from=0),
-    Api(71, "GetTelemetrySubscriptions", 0, flexible_from=0),
-    Api(72, "PushTelemetry", 0, flexible_from=0),
     Api(74, "ListConfigResources", 1, flexible_from=0),
     Api(75, "DescribeTopicPartitions", 0, flexible_from=0),
     Api(76, "ShareGroupHeartbeat", 1, flexible_from=0, min_version=1),
@@ -123,7 +124,7 @@ APIS: dict[int, Api] = {api.key: api for api in _TABLE}
 """Every API that the codec knows, by key."""
 
 PRODUCE = 0
-"""The key of Produce, which alone may have no response, and whose usual shape is read and written by hand."""
+"""The key of Produce, whose usual shape is read and written by hand."""
 
 FETCH = 1
 """The key of Fetch, whose usual response is written by hand."""

@@ -21,13 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pipeline.data_source import SluiceDataSource
 from pipeline.decode.columns import arrow_schema
 from pipeline.jobs.plan import source_options
 from pipeline.jobs.settings import Export
 from pipeline.lake.null_lists import hide
 from pipeline.lake.staging import RESULT_SCHEMA, Layout, stage
 from pipeline.lake.time_parts import ARROW_TYPES, in_arrow
-from pipeline.source.data_source import SluiceDataSource
 from pipeline.source.options import columns_of, read_options
 from pipeline.source.stream import StreamReader
 

@@ -15,7 +15,7 @@ from pyspark import find_spark_home
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.source.data_source import SluiceDataSource
+from pipeline.data_source import SluiceDataSource
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr

@@ -120,7 +120,7 @@ async def test_refusals_are_counted_by_the_type_of_their_problem(
     assert moved == dict.fromkeys(calls, 1)
 
 
-async def test_a_request_over_the_kafka_door_moves_its_counters(
+async def test_a_request_over_the_kafka_listener_moves_its_counters(
     http: httpx.AsyncClient, producer: AIOKafkaProducer, topic: str
 ) -> None:
     before = await read(http)

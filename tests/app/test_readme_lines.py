@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import ROOT, BrokerProcess
-from tests.clients.text_line import say
+from tests.clients.line import say
 from tests.ports import free_ports
 
 README = (ROOT / "README.md").read_text()
@@ -80,7 +80,7 @@ def test_the_ten_lines_say_what_they_are_answered(
     directory = brokers["one"].data_dir.parent
     # The brokers have yet to find each other.
     for _ in range(100):
-        answer = say(brokers["one"].text_address, b"V1|0|CREATE|first replication_factor=2\n")
+        answer = say(brokers["one"].line_address, b"V1|0|CREATE|first replication_factor=2\n")
         if b"|OK|" in answer:
             break
     for line, expected in ROWS:

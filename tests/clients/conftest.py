@@ -34,6 +34,6 @@ def client(broker: BrokerProcess) -> Iterator[Callable[[type[Driver]], Driver]]:
 
 @pytest.fixture
 def wire(broker: BrokerProcess) -> Iterator[Wire]:
-    """A fresh raw connection to the Kafka door."""
+    """A fresh raw connection to the Kafka listener."""
     with Wire(broker.kafka_address) as connection:
         yield connection

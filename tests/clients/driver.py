@@ -35,7 +35,7 @@ class GroupSeen(NamedTuple):
 class RefusedError(Exception):
     """The broker said no; `code` is Kafka's error number, as the client passed it on.
 
-    None where the client, or the HTTP door, refused it by a rule of its own that Kafka has no number for.
+    None where the client, or the HTTP listener, refused it by a rule of its own that Kafka has no number for.
     """
 
     def __init__(self, code: int | None, message: str = "") -> None:

@@ -20,7 +20,7 @@ OVERHEAD = {0: 9, 1: 10}
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with a 0.7 door for each message format."""
+    """A broker with a 0.7 listener for each message format."""
     process = BrokerProcess(tmp_path_factory.mktemp("kafka07") / "data", schemes=SCHEMES).start()
     yield process
     process.stop()

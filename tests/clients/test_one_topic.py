@@ -1,4 +1,4 @@
-"""One topic, written in turn by clients of every age and door; each reads all of it, in order, values equal.
+"""One topic, written in turn by clients of every age and client; each reads all of it, in order, values equal.
 
 What a reader sees of keys, timestamps and headers is `Driver.sees`; the README has it as a table.
 """
@@ -23,7 +23,7 @@ from tests.clients.drivers.kafka_python import KafkaPython
 from tests.clients.drivers.kcat import OLD_KCAT
 from tests.clients.drivers.old_kafka_python import OLD_KAFKA_PYTHON
 from tests.clients.every_client import GetClient
-from tests.clients.text_line import TextLine
+from tests.clients.line import LineConnection
 from tests.clients.wire import NOW, Wire
 
 TOPIC = "everybody"
@@ -79,14 +79,14 @@ class Line(Driver):
         return Message(None, message.value or b"", (), -1, message.offset)
 
     def write(self, topic: str, partition: int, messages: Sequence[Message], codec: str = "none") -> None:
-        with TextLine(self.broker.text_address) as line:
+        with LineConnection(self.broker.line_address) as line:
             for one in messages:
                 said = b"%s %s:%s acks=all" % (topic.encode(), one.key or b"", one.value)
                 assert line.ask("PRODUCE", said).number("partition") == partition
 
     def read(self, topic: str, partition: int, offset: int, count: int) -> list[Message]:
         found: list[Message] = []
-        with TextLine(self.broker.text_address) as line:
+        with LineConnection(self.broker.line_address) as line:
             while len(found) < count:
                 answer = line.ask("CONSUME", f"{topic} {partition} {offset + len(found)}").messages()
                 assert answer, found
@@ -119,7 +119,7 @@ EVERYBODY = [
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with every door."""
+    """A broker with every client."""
     data_dir = tmp_path_factory.mktemp("everybody") / "data"
     process = BrokerProcess(data_dir, schemes=[*SCHEMES, "text"]).start()
     yield process

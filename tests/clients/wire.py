@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import select
 import socket
-import struct
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -31,6 +30,7 @@ from core.protocol.schema import Message as ProtocolMessage
 from core.records.batch import batches, build_batch, read_records
 from core.records.record import NewRecord
 from tests.clients.driver import CALL_SECONDS, Message
+from tests.frames import connect, receive_frame, send_frame
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 19, 22
 KEYS = {api.name: key for key, api in APIS.items()}
@@ -44,8 +44,7 @@ class Wire:
     """One connection. `call` sends a request and waits for its answer; `send` and `receive` do half of it."""
 
     def __init__(self, address: tuple[str, int], timeout: float = CALL_SECONDS) -> None:
-        self.socket = socket.create_connection(address, timeout=timeout)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = connect(address, timeout)
         self._correlation_id = 0
 
     def __enter__(self) -> Wire:
@@ -68,24 +67,11 @@ class Wire:
 
     def send_frame(self, frame: bytes) -> None:
         """Send a frame with its size in front."""
-        self.send_bytes(struct.pack(">i", len(frame)) + frame)
+        send_frame(self.socket, frame)
 
     def receive_frame(self) -> bytes | None:
         """The next frame without its size; None when the broker has closed the connection."""
-        size = self._receive(4)
-        return None if size is None else self._receive(struct.unpack(">i", size)[0])
-
-    def _receive(self, size: int) -> bytes | None:
-        data = bytearray()
-        while len(data) < size:
-            try:
-                piece = self.socket.recv(size - len(data))
-            except ConnectionResetError:
-                return None
-            if not piece:
-                return None
-            data += piece
-        return bytes(data)
+        return receive_frame(self.socket)
 
     def is_closed(self) -> bool:
         """Wait for the broker to close; False if it sends something instead."""

@@ -1,1 +1,1 @@
-"""One scenario file per verb, each run over every door that has the verb."""
+"""One scenario file per verb, each run over every client that has the verb."""

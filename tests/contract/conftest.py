@@ -1,4 +1,4 @@
-"""A door of each kind to one broker per file; `name` gives names that no other test of the file has."""
+"""A client of each kind to one broker per file; `name` gives names that no other test of the file has."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.contract.doors import KafkaDoor
+from tests.contract.clients import KafkaClient
 
 
 @pytest.fixture
-def door(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The door under test; parametrize it with `having(...)` and indirect=True."""
+def client(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The client under test; parametrize it with `having(...)` and indirect=True."""
     opened = request.param(broker)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def kafka(broker: BrokerProcess) -> Iterator[KafkaDoor]:
-    """The binary door, for setting up what the door under test cannot."""
-    opened = KafkaDoor(broker)
+def kafka(broker: BrokerProcess) -> Iterator[KafkaClient]:
+    """The binary client, for setting up what the client under test cannot."""
+    opened = KafkaClient(broker)
     yield opened
     opened.close()
 

@@ -1,4 +1,4 @@
-"""Membership: members of different doors are one group; fences and errors agree."""
+"""Membership: members of different clients are one group; fences and errors agree."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.contract.doors import DoorError, KafkaDoor, Membership, NativeDoor, TextDoor, having
+from tests.contract.clients import ClientError, KafkaClient, LineClient, Membership, NativeClient, having
 
-members = pytest.mark.parametrize("door", having("members"), indirect=True, ids=lambda d: d.name)
-joiners = pytest.mark.parametrize("door", having("join"), indirect=True, ids=lambda d: d.name)
+members = pytest.mark.parametrize("client", having("members"), indirect=True, ids=lambda d: d.name)
+joiners = pytest.mark.parametrize("client", having("join"), indirect=True, ids=lambda d: d.name)
 Names = Callable[[], str]
 # Members of a test come one after the other; the usual three seconds are for those that start together.
 BROKER_SCHEMES = ("text",)
@@ -20,37 +20,37 @@ BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
 
 
 @joiners
-def test_a_member_owns_all_beats_and_leaves(door: Any, kafka: KafkaDoor, name: Names) -> None:
+def test_a_member_owns_all_beats_and_leaves(client: Any, kafka: KafkaClient, name: Names) -> None:
     group, topic = name(), name()
     kafka.create_topic(topic, 4)
-    member = door.join(group, [topic])
-    assert door.owned(member) == {(topic, p) for p in range(4)}
-    door.heartbeat(member)
-    door.leave(member)
-    with pytest.raises(DoorError, match="UNKNOWN_MEMBER_ID"):
-        door.heartbeat(member)
-    with pytest.raises(DoorError, match="UNKNOWN_MEMBER_ID"):
-        door.leave(member)
+    member = client.join(group, [topic])
+    assert client.owned(member) == {(topic, p) for p in range(4)}
+    client.heartbeat(member)
+    client.leave(member)
+    with pytest.raises(ClientError, match="UNKNOWN_MEMBER_ID"):
+        client.heartbeat(member)
+    with pytest.raises(ClientError, match="UNKNOWN_MEMBER_ID"):
+        client.leave(member)
 
 
 @members
-def test_generations_and_members_are_fenced(door: Any, kafka: KafkaDoor, name: Names) -> None:
+def test_generations_and_members_are_fenced(client: Any, kafka: KafkaClient, name: Names) -> None:
     group, topic = name(), name()
     kafka.create_topic(topic, 1)
-    member = door.join(group, [topic])
-    with pytest.raises(DoorError, match="ILLEGAL_GENERATION"):
-        door.heartbeat(member._replace(generation=member.generation + 1))
-    with pytest.raises(DoorError, match="UNKNOWN_MEMBER_ID"):
-        door.heartbeat(member._replace(member_id="nobody"))
-    with pytest.raises(DoorError, match="UNKNOWN_MEMBER_ID"):
-        door.join(group, [topic], member_id="never-given")
-    door.leave(member)
+    member = client.join(group, [topic])
+    with pytest.raises(ClientError, match="ILLEGAL_GENERATION"):
+        client.heartbeat(member._replace(generation=member.generation + 1))
+    with pytest.raises(ClientError, match="UNKNOWN_MEMBER_ID"):
+        client.heartbeat(member._replace(member_id="nobody"))
+    with pytest.raises(ClientError, match="UNKNOWN_MEMBER_ID"):
+        client.join(group, [topic], member_id="never-given")
+    client.leave(member)
 
 
-@pytest.mark.parametrize("first", [KafkaDoor, NativeDoor, TextDoor], ids=lambda d: d.name)
-@pytest.mark.parametrize("second", [KafkaDoor, NativeDoor, TextDoor], ids=lambda d: d.name)
-def test_members_of_two_doors_share_a_topic_and_survive_kill_9(
-    broker: BrokerProcess, kafka: KafkaDoor, name: Names, first: type[Any], second: type[Any]
+@pytest.mark.parametrize("first", [KafkaClient, NativeClient, LineClient], ids=lambda d: d.name)
+@pytest.mark.parametrize("second", [KafkaClient, NativeClient, LineClient], ids=lambda d: d.name)
+def test_members_of_two_protocols_share_a_topic_and_survive_kill_9(
+    broker: BrokerProcess, kafka: KafkaClient, name: Names, first: type[Any], second: type[Any]
 ) -> None:
     group, topic = name(), name()
     kafka.create_topic(topic, 4)
@@ -68,7 +68,7 @@ def test_members_of_two_doors_share_a_topic_and_survive_kill_9(
     shares = [one.owned(again), two.owned(other)]
     assert shares[0] | shares[1] == {(topic, p) for p in range(4)} and not shares[0] & shares[1]
     assert {len(share) for share in shares} == {2}
-    with pytest.raises(DoorError, match="ILLEGAL_GENERATION"):
+    with pytest.raises(ClientError, match="ILLEGAL_GENERATION"):
         one.commit(group, topic, 0, 1, alone)
     broker.kill()
     broker.start()
@@ -87,11 +87,11 @@ def test_members_of_two_doors_share_a_topic_and_survive_kill_9(
     two.close()
 
 
-def _until_rebalance(door: Any, member: Membership) -> None:
+def _until_rebalance(client: Any, member: Membership) -> None:
     for _ in range(2000):
         try:
-            door.heartbeat(member)
-        except DoorError as refused:
+            client.heartbeat(member)
+        except ClientError as refused:
             # The broker comes to the round for members that say lines: for them it is over already.
             assert refused.name in ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION")
             return

@@ -1,4 +1,4 @@
-"""Produce and read: what goes in at one door comes out at every other, byte for byte, and errors agree."""
+"""Produce and read: what goes in at one client comes out at every other, byte for byte, and errors agree."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.contract.doors import DoorError, KafkaDoor, having
+from tests.contract.clients import ClientError, KafkaClient, having
 
-writers = pytest.mark.parametrize("door", having("produce", "read"), indirect=True, ids=lambda d: d.name)
+writers = pytest.mark.parametrize("client", having("produce", "read"), indirect=True, ids=lambda d: d.name)
 Names = Callable[[], str]
 BROKER_SCHEMES = ("text",)
 
@@ -26,13 +26,13 @@ RECORDS: list[tuple[bytes | None, bytes | None]] = [
 
 
 @writers
-def test_every_door_reads_what_this_one_wrote(
-    door: Any, broker: BrokerProcess, kafka: KafkaDoor, name: Names
+def test_every_client_reads_what_this_one_wrote(
+    client: Any, broker: BrokerProcess, kafka: KafkaClient, name: Names
 ) -> None:
     topic = name()
     kafka.create_topic(topic, 2)
-    assert door.produce(topic, 1, RECORDS) == list(range(len(RECORDS)))
-    assert door.produce(topic, 1, [(b"k", b"next")]) == [len(RECORDS)]
+    assert client.produce(topic, 1, RECORDS) == list(range(len(RECORDS)))
+    assert client.produce(topic, 1, [(b"k", b"next")]) == [len(RECORDS)]
     expected = [(i, *record) for i, record in enumerate([*RECORDS, (b"k", b"next")])]
     for kind in having("read"):
         other = kind(broker)
@@ -47,58 +47,58 @@ def test_every_door_reads_what_this_one_wrote(
 @writers
 @pytest.mark.parametrize("partition", [1, 99])
 def test_a_partition_that_is_not_there_is_told_so(
-    door: Any, kafka: KafkaDoor, name: Names, partition: int
+    client: Any, kafka: KafkaClient, name: Names, partition: int
 ) -> None:
     topic = name()
     kafka.create_topic(topic, 1)
     for refused in (
-        lambda: door.produce(topic, partition, [(None, b"a")]),
-        lambda: door.read(topic, partition, 0),
-        lambda: door.bounds(topic, partition),
-        lambda: door.read(name(), 0, 0),
+        lambda: client.produce(topic, partition, [(None, b"a")]),
+        lambda: client.read(topic, partition, 0),
+        lambda: client.bounds(topic, partition),
+        lambda: client.read(name(), 0, 0),
     ):
-        with pytest.raises(DoorError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        with pytest.raises(ClientError, match="UNKNOWN_TOPIC_OR_PARTITION"):
             refused()
 
 
-@pytest.mark.parametrize("door", having("write"), indirect=True, ids=lambda d: d.name)
-def test_limits_of_the_topic_hold_at_every_door(door: Any, kafka: KafkaDoor, name: Names) -> None:
+@pytest.mark.parametrize("client", having("write"), indirect=True, ids=lambda d: d.name)
+def test_limits_of_the_topic_hold_over_every_protocol(client: Any, kafka: KafkaClient, name: Names) -> None:
     topic = name()
     kafka.create_topic(topic, 1, {"max.message.bytes": "2000"})
-    with pytest.raises(DoorError, match="MESSAGE_TOO_LARGE"):
-        door.produce(topic, 0, [(b"k", b"x" * 3000)])
+    with pytest.raises(ClientError, match="MESSAGE_TOO_LARGE"):
+        client.produce(topic, 0, [(b"k", b"x" * 3000)])
     compacted = name()
     kafka.create_topic(compacted, 1, {"cleanup.policy": "compact"})
-    with pytest.raises(DoorError, match="INVALID_RECORD"):
-        door.produce(compacted, 0, [(None, b"without a key")])
+    with pytest.raises(ClientError, match="INVALID_RECORD"):
+        client.produce(compacted, 0, [(None, b"without a key")])
     replicated = name()
     kafka.create_topic(replicated, 1, {"min.insync.replicas": "2"})
-    with pytest.raises(DoorError, match="NOT_ENOUGH_REPLICAS"):
-        door.produce(replicated, 0, [(None, b"a")])
+    with pytest.raises(ClientError, match="NOT_ENOUGH_REPLICAS"):
+        client.produce(replicated, 0, [(None, b"a")])
     for one in (topic, compacted, replicated):
         assert kafka.bounds(one, 0) == (0, 0)
 
 
 @writers
-def test_offsets_out_of_range_are_refused(door: Any, kafka: KafkaDoor, name: Names) -> None:
+def test_offsets_out_of_range_are_refused(client: Any, kafka: KafkaClient, name: Names) -> None:
     topic = name()
     kafka.create_topic(topic, 1)
     kafka.produce(topic, 0, RECORDS)
-    with pytest.raises(DoorError, match="OFFSET_OUT_OF_RANGE"):
-        door.read(topic, 0, len(RECORDS) + 1)
+    with pytest.raises(ClientError, match="OFFSET_OUT_OF_RANGE"):
+        client.read(topic, 0, len(RECORDS) + 1)
     kafka.truncate(topic, 0, 3)
-    with pytest.raises(DoorError, match="OFFSET_OUT_OF_RANGE"):
-        door.read(topic, 0, 2)
-    assert [r.offset for r in door.read(topic, 0, 3)] == list(range(3, len(RECORDS)))
-    assert door.bounds(topic, 0) == (3, len(RECORDS))
+    with pytest.raises(ClientError, match="OFFSET_OUT_OF_RANGE"):
+        client.read(topic, 0, 2)
+    assert [r.offset for r in client.read(topic, 0, 3)] == list(range(3, len(RECORDS)))
+    assert client.bounds(topic, 0) == (3, len(RECORDS))
 
 
-@pytest.mark.parametrize("door", having("truncate"), indirect=True, ids=lambda d: d.name)
-def test_records_are_deleted_below_an_offset(door: Any, kafka: KafkaDoor, name: Names) -> None:
+@pytest.mark.parametrize("client", having("truncate"), indirect=True, ids=lambda d: d.name)
+def test_records_are_deleted_below_an_offset(client: Any, kafka: KafkaClient, name: Names) -> None:
     topic = name()
     kafka.create_topic(topic, 1)
     kafka.produce(topic, 0, RECORDS)
-    door.truncate(topic, 0, 4)
-    assert door.bounds(topic, 0) == (4, len(RECORDS))
-    with pytest.raises(DoorError, match="OFFSET_OUT_OF_RANGE"):
-        door.truncate(topic, 0, len(RECORDS) + 1)
+    client.truncate(topic, 0, 4)
+    assert client.bounds(topic, 0) == (4, len(RECORDS))
+    with pytest.raises(ClientError, match="OFFSET_OUT_OF_RANGE"):
+        client.truncate(topic, 0, len(RECORDS) + 1)

@@ -1,4 +1,4 @@
-"""Topics: create, grow, configure, delete; the same rules at every door."""
+"""Topics: create, grow, configure, delete; the same rules at every client."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from typing import Any
 
 import pytest
 
-from tests.contract.doors import DoorError, KafkaDoor, having
+from tests.contract.clients import ClientError, KafkaClient, having
 
-topics = pytest.mark.parametrize("door", having("topics"), indirect=True, ids=lambda d: d.name)
+topics = pytest.mark.parametrize("client", having("topics"), indirect=True, ids=lambda d: d.name)
 Names = Callable[[], str]
 
 
 @topics
-def test_a_topic_made_at_one_door_is_there_at_the_others(door: Any, kafka: KafkaDoor, name: Names) -> None:
+def test_a_topic_made_over_one_listener_is_there_at_the_others(
+    client: Any, kafka: KafkaClient, name: Names
+) -> None:
     topic = name()
-    door.create_topic(topic, 3, {"retention.ms": "123456"})
-    for one in (door, kafka):
+    client.create_topic(topic, 3, {"retention.ms": "123456"})
+    for one in (client, kafka):
         assert one.partitions(topic) == 3
         assert one.config(topic)["retention.ms"] == "123456"
-    door.grow(topic, 5)
+    client.grow(topic, 5)
     assert kafka.partitions(topic) == 5
-    door.delete_topic(topic)
-    for one in (door, kafka):
-        with pytest.raises(DoorError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+    client.delete_topic(topic)
+    for one in (client, kafka):
+        with pytest.raises(ClientError, match="UNKNOWN_TOPIC_OR_PARTITION"):
             one.partitions(topic)
 
 
@@ -40,20 +42,20 @@ def test_a_topic_made_at_one_door_is_there_at_the_others(door: Any, kafka: Kafka
         ("good", 1, {"cleanup.policy": "shred"}, "INVALID_CONFIG"),
     ],
 )
-def test_what_one_door_refuses_the_others_refuse(
-    door: Any, topic: str, partitions: int, configs: dict[str, str], error: str
+def test_what_one_client_refuses_the_others_refuse(
+    client: Any, topic: str, partitions: int, configs: dict[str, str], error: str
 ) -> None:
-    with pytest.raises(DoorError, match=error):
-        door.create_topic(topic, partitions, configs)
+    with pytest.raises(ClientError, match=error):
+        client.create_topic(topic, partitions, configs)
 
 
 @topics
-def test_a_topic_shrinks_at_no_door(door: Any, name: Names) -> None:
+def test_a_topic_shrinks_over_no_listener(client: Any, name: Names) -> None:
     topic = name()
-    door.create_topic(topic, 3)
-    with pytest.raises(DoorError, match="INVALID_PARTITIONS"):
-        door.grow(topic, 2)
-    with pytest.raises(DoorError, match="UNKNOWN_TOPIC_OR_PARTITION"):
-        door.grow(name(), 2)
-    with pytest.raises(DoorError, match="UNKNOWN_TOPIC_OR_PARTITION"):
-        door.delete_topic(name())
+    client.create_topic(topic, 3)
+    with pytest.raises(ClientError, match="INVALID_PARTITIONS"):
+        client.grow(topic, 2)
+    with pytest.raises(ClientError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        client.grow(name(), 2)
+    with pytest.raises(ClientError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        client.delete_topic(name())

@@ -1,11 +1,11 @@
-"""The words that all doors of the scenarios share."""
+"""The words that all clients of the scenarios share."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class DoorError(Exception):
+class ClientError(Exception):
     """A refusal, by Kafka's name for it."""
 
     def __init__(self, name: str, message: str = "") -> None:
@@ -14,7 +14,7 @@ class DoorError(Exception):
 
 
 class Read(NamedTuple):
-    """A record as a door shows it."""
+    """A record as a client shows it."""
 
     offset: int
     key: bytes | None
@@ -22,7 +22,7 @@ class Read(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """A member of one generation. `topic` is for doors whose members say it with each request."""
+    """A member of one generation. `topic` is for clients whose members say it with each request."""
 
     group: str
     member_id: str

@@ -1,6 +1,6 @@
 """The kill loop over commits: `python -m tests.crash.commit_loop --rounds 200`.
 
-Committers at both doors, by themselves and as members of groups, commit rising offsets as fast as they are
+Committers at both clients, by themselves and as members of groups, commit rising offsets as fast as they are
 answered. The broker is killed with SIGKILL at random moments and started again on the same directory. Promised:
 
 - a commit that was answered is there: what is found lies between the last answered and the last attempted;
@@ -21,7 +21,7 @@ import httpx
 
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire, batch, produce_request
-from tests.contract.doors import DoorError, KafkaDoor, Membership, NativeDoor
+from tests.contract.clients import ClientError, KafkaClient, Membership, NativeClient
 
 TOPIC = "committed"
 ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
@@ -42,32 +42,32 @@ class Committer:
         self.member: Membership | None = None
         self._broker = broker
         self._kind = kind
-        self._door: Any = None
+        self._client: Any = None
         if as_member:
             self.member = self._open().join(self.group, [TOPIC])
 
     def _open(self) -> Any:
-        if self._door is None:
-            self._door = self._kind(self._broker)
-        return self._door
+        if self._client is None:
+            self._client = self._kind(self._broker)
+        return self._client
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        if self._door is not None:
-            self._door.close()
-            self._door = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def run(self, stop: threading.Event) -> None:
         """Commit until told to stop, or until the broker is gone."""
         while not stop.is_set():
             try:
-                door = self._open()
+                client = self._open()
                 if self.member is not None and self.attempted % 50 == 0:
-                    door.heartbeat(self.member)
+                    client.heartbeat(self.member)
                 self.attempted += 1
-                door.commit(self.group, TOPIC, 0, self.attempted, self.member)
+                client.commit(self.group, TOPIC, 0, self.attempted, self.member)
                 self.answered = self.attempted
-            except DoorError as refused:
+            except ClientError as refused:
                 self.refusals.append(str(refused))
                 return
             except GONE:
@@ -76,14 +76,14 @@ class Committer:
 
     def check(self) -> int:
         """What is committed now; raises AssertionError when a promise is broken."""
-        door = self._open()
-        found = door.committed(self.group, TOPIC, 0) or 0
+        client = self._open()
+        found = client.committed(self.group, TOPIC, 0) or 0
         assert self.refusals == [], f"{self.group}: {self.refusals}"
         assert self.answered <= found <= self.attempted, (
             f"{self.group}: {found} is committed, {self.answered} was answered, {self.attempted} attempted"
         )
         if self.member is not None:
-            door.heartbeat(self.member)  # ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID would be a DoorError
+            client.heartbeat(self.member)  # ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID would be a ClientError
         self.answered = self.attempted = found
         return int(found)
 
@@ -94,7 +94,7 @@ def run(data_dir: Path, rounds: int, seed: int, longest: float = 1.5) -> int:
     broker = BrokerProcess(data_dir, environment=ENVIRONMENT)
     broker.start()
     try:
-        setup = KafkaDoor(broker)
+        setup = KafkaClient(broker)
         setup.create_topic(TOPIC)
         # What lies beyond the end of the log at an unclean start is cut back to it: no client can have read it.
         with Wire(broker.kafka_address) as wire:
@@ -103,7 +103,7 @@ def run(data_dir: Path, rounds: int, seed: int, longest: float = 1.5) -> int:
         setup.close()
         committers = [
             Committer(broker, kind, f"{'member' if as_member else 'alone'}-{number}", as_member=as_member)
-            for kind in (KafkaDoor, NativeDoor)
+            for kind in (KafkaClient, NativeClient)
             for as_member in (False, True)
             for number in range(2)
         ]

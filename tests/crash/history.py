@@ -13,7 +13,7 @@ Clients note what happens to them; `check` says what cannot have happened. The a
     commit from nowhere   an owner began above everything that anybody has tried to commit
     two owners            two members own a partition in one generation
 
-Source: the workload of Jepsen's tests of Kafka and Redpanda, in our own words and for what our doors promise.
+Source: the workload of Jepsen's tests of Kafka and Redpanda, in our own words, for our own promises.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The kill loop: a broker under the load of clients of all doors is killed with SIGKILL, again and again.
+"""The kill loop: a broker under the load of clients of all protocols is killed with SIGKILL, again and again.
 
     python -m tests.crash.kill_loop --rounds 200 [--seed N] [--keep DIR]
     python -m tests.crash.kill_loop --rounds 66 --every 15 --fault kill --fault pause --fault restart
 
-Writers of every door write numbered values all the time (`writers`), groups of three kinds read and commit
+Writers of every protocol write numbered values all the time (`writers`), groups of three kinds read and commit
 (`readers`), and all of it goes into one history (`history`). After every restart the newest part of the log is
 compared with what was acknowledged and read before; in the end everything is, and the history is checked for
 every anomaly that the Kafka model knows. Between the last fault and the end everything has to be read within a

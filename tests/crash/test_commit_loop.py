@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.contract.doors import KafkaDoor
+from tests.contract.clients import KafkaClient
 from tests.crash import commit_loop
 
 
-def test_commits_of_both_doors_survive_kills(tmp_path: Path) -> None:
+def test_commits_of_both_protocols_survive_kills(tmp_path: Path) -> None:
     assert commit_loop.run(tmp_path / "data", rounds=8, seed=20, longest=0.8) > 100
 
 
@@ -19,8 +19,8 @@ def test_a_lost_commit_is_noticed(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "data")
     broker.start()
     try:
-        committer = commit_loop.Committer(broker, KafkaDoor, "one", as_member=False)
-        setup = KafkaDoor(broker)
+        committer = commit_loop.Committer(broker, KafkaClient, "one", as_member=False)
+        setup = KafkaClient(broker)
         setup.create_topic(commit_loop.TOPIC)
         setup.commit(committer.group, commit_loop.TOPIC, 0, 4)
         committer.answered = committer.attempted = 5

@@ -34,7 +34,7 @@ ENVIRONMENT = {
 
 
 class Watcher:
-    """Reads a topic through one 0.7 door and remembers which message stood where."""
+    """Reads a topic through one 0.7 listener and remembers which message stood where."""
 
     def __init__(self, topic: str, magic: int) -> None:
         self.topic, self.magic = topic, magic

@@ -14,7 +14,7 @@ ROUNDS = 20 if os.environ.get("CI") == "true" else 5
 
 
 @pytest.mark.timeout(400)
-def test_a_broker_that_is_killed_again_and_again_keeps_its_word_to_clients_of_all_doors(
+def test_a_broker_that_is_killed_again_and_again_keeps_its_word_to_clients_of_all_protocols(
     tmp_path: Path,
 ) -> None:
     seed = random.randrange(2**32)

@@ -1,4 +1,4 @@
-"""Clients of all doors that write numbered values while the broker is killed again and again."""
+"""Clients of all protocols that write numbered values while the broker is killed again and again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as Delivered
 
 from tests.broker_process import BrokerProcess
-from tests.clients.text_line import TextLine
+from tests.clients.line import LineConnection
 from tests.clients.wire import Wire, batch
 from tests.crash.history import History
 
@@ -125,7 +125,7 @@ def text(broker: BrokerProcess, history: History) -> None:
         value, key = f"text-{number}", f"k{number % 7}"
         number += 1
         try:
-            line = line or TextLine(broker.text_address, timeout=10)
+            line = line or LineConnection(broker.line_address, timeout=10)
             answer = line.ask("PRODUCE", f"text {key}:{value} acks=all")
         except GONE:
             line = _drop(line)
@@ -159,7 +159,7 @@ def of_2012(broker: BrokerProcess, history: History) -> None:
     _drop(connection)
 
 
-def _drop(connection: Wire | TextLine | socket.socket | None) -> None:
+def _drop(connection: Wire | LineConnection | socket.socket | None) -> None:
     """Close what is broken, and give the broker a moment."""
     if connection is not None:
         connection.close()

@@ -1,6 +1,6 @@
 """Fuzzing by hand.
 
-python -m tests.fuzz                                  every parser and door for a minute each
+python -m tests.fuzz                                  every parser and listener for a minute each
 python -m tests.fuzz --target record-batch --seconds 3600 [--seed N]
 """
 
@@ -12,7 +12,7 @@ import random
 import sys
 import time
 
-from tests.fuzz.doors import doors, fuzz_door
+from tests.fuzz.listeners import fuzz_listener, listeners
 from tests.fuzz.parsers import parsers
 from tests.fuzz.run import Report, fuzz
 
@@ -21,7 +21,7 @@ _ROUND = 4000
 
 def main() -> int:
     """The command; exit code 1 if anything was found."""
-    names = [*(parser.name for parser in parsers()), *doors(0)]
+    names = [*(parser.name for parser in parsers()), *listeners(0)]
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--target", choices=names, help="this one alone")
     arguments.add_argument("--seconds", type=float, default=60.0, help="for each")
@@ -34,17 +34,17 @@ def main() -> int:
     for parser in parsers():
         if chosen.target in (None, parser.name):
             found += _tell(fuzz(parser, chosen.seed, seconds=chosen.seconds))
-    for name in doors(0):
+    for name in listeners(0):
         if chosen.target in (None, name):
-            found += _tell(_door(name, chosen.seed, chosen.seconds))
+            found += _tell(_listener(name, chosen.seed, chosen.seconds))
     return 1 if found else 0
 
 
-def _door(name: str, seed: int, seconds: float) -> Report:
-    """A door for so long, with a new broker now and then."""
+def _listener(name: str, seed: int, seconds: float) -> Report:
+    """A listener for so long, with a new broker now and then."""
     until, total = time.monotonic() + seconds, Report(name)
     while time.monotonic() < until and total.finding is None:
-        report = fuzz_door(name, seed, inputs=_ROUND)
+        report = fuzz_listener(name, seed, inputs=_ROUND)
         total.inputs += report.inputs
         total.refused += report.refused
         total.slowest = max(total.slowest, report.slowest)

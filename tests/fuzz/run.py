@@ -1,4 +1,4 @@
-"""Feeding a parser or a door: what must hold for every input, and what is kept of one that breaks it."""
+"""Feeding a parser or a listener: what must hold for every input, and what is kept of one that breaks it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A short fuzz of every parser and door, and each input again that once did harm."""
+"""A short fuzz of every parser and listener, and each input again that once did harm."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.doors import doors, fuzz_door
+from tests.fuzz.listeners import fuzz_listener, listeners
 from tests.fuzz.parsers import Parser, parsers
 from tests.fuzz.run import fuzz, kept, try_one
 
@@ -39,9 +39,9 @@ def test_what_once_did_harm_does_no_more(name: str) -> None:
     the_parser(name, run)
 
 
-@pytest.mark.parametrize("name", sorted(doors(0)))
-def test_a_door_stands_whatever_comes_in(name: str) -> None:
-    report = fuzz_door(name, SEED, inputs=3000)
+@pytest.mark.parametrize("name", sorted(listeners(0)))
+def test_a_listener_stands_whatever_comes_in(name: str) -> None:
+    report = fuzz_listener(name, SEED, inputs=3000)
     assert report.finding is None, (report.finding, report)
     assert report.inputs >= 3000
 

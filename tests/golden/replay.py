@@ -16,7 +16,8 @@ from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.errors import BrokerError
-from core.listeners.kafka.listener import KafkaDoor
+from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.listener import KafkaListener
 from core.protocol.codec import decode_response
 from core.protocol.primitives import ProtocolError
 from core.records.message_set import parse_message_set
@@ -30,9 +31,9 @@ MEMBER_ID = re.compile(rb"cap-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 class Replay:
     """One client of a broker. Members have Kafka's ids in what is compared, and ours in what is sent."""
 
-    def __init__(self, door: KafkaDoor, ids: dict[bytes, bytes] | None = None) -> None:
-        self.door = door
-        self.client = Client(door)
+    def __init__(self, listener: KafkaListener, ids: dict[bytes, bytes] | None = None) -> None:
+        self.listener = listener
+        self.client = Client(listener)
         # Kafka's member ids → ours.
         self.ids: dict[bytes, bytes] = {} if ids is None else ids
 
@@ -48,8 +49,8 @@ class Replay:
     async def send(self, row: Row) -> bytes | None:
         """Send a row; the answer, with its correlation id. Topics that it makes are there afterwards."""
         answer = await self.client.raw(self.ours(row.request))
-        while self.door.tasks:
-            await asyncio.gather(*self.door.tasks)
+        while self.listener.tasks:
+            await asyncio.gather(*self.listener.tasks)
         return answer
 
     def same(self, row: Row, answer: bytes | None) -> bool:
@@ -64,14 +65,14 @@ class Replay:
             return False
 
 
-async def open_door(directory: Path, port: int) -> KafkaDoor:
-    """A door of a fresh broker with Kafka's number, address and time of the capture."""
+async def open_listener(directory: Path, port: int) -> KafkaListener:
+    """A listener of a fresh broker with Kafka's number, address and time of the capture."""
     config = Config(data_dir=directory, broker_id=1, group_initial_rebalance_delay_ms=0)
     broker = Broker(config, ManualClock())
     await broker.open()
-    door = KafkaDoor(broker)
-    door.bound(Endpoint("kafka", "127.0.0.1", port))
-    return door
+    listener = KafkaListener(broker, HANDLERS)
+    listener.bound(Endpoint("kafka", "127.0.0.1", port))
+    return listener
 
 
 def written_at(directory: Path, time_ms: int) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from core.protocol.codec import decode_response
 from core.protocol.messages.api_versions import ApiVersionsResponse
-from tests.golden.replay import API_VERSIONS, Replay, open_door, written_at
+from tests.golden.replay import API_VERSIONS, Replay, open_listener, written_at
 from tests.golden.traffic import Row, rows
 
 AT_ONCE, KNOWN, ONE_RULE, STORED_REFUSED, FORMAT, OWN_TABLE, HEADER_ONLY = (
@@ -75,8 +75,8 @@ async def test_every_row_is_answered_as_kafka_answered_it(tmp_path: Path, name: 
     # In the order of their correlation ids: the file has them in the order of their answers.
     asked = sorted(rows(name), key=lambda row: row.request[4:8])
     assert len(asked) == {"kafka-0.8.2.1.json": 41, "kafka-1.0.0.json": 84}[name]
-    door = await open_door(tmp_path, PORTS[name])
-    replay = Replay(door)
+    listener = await open_listener(tmp_path, PORTS[name])
+    replay = Replay(listener)
     waiting: list[tuple[Row, asyncio.Task[bytes | None]]] = []
     wrong: list[str] = []
     differing: set[int] = set()
@@ -104,20 +104,20 @@ async def test_every_row_is_answered_as_kafka_answered_it(tmp_path: Path, name: 
         for row, task in waiting:
             look(row, await asyncio.wait_for(task, 5))
     finally:
-        await door.broker.close()
+        await listener.broker.close()
     assert wrong == []
     assert differing == DIFFERENCES[name].keys(), "a difference that is none any more is to be taken out"
 
 
 def _ask_beside(replay: Replay, row: Row) -> asyncio.Task[bytes | None]:
     """Another client's request, which is answered when the first client has moved."""
-    return asyncio.get_running_loop().create_task(Replay(replay.door, replay.ids).send(row))
+    return asyncio.get_running_loop().create_task(Replay(replay.listener, replay.ids).send(row))
 
 
 async def _second_member_is_in(replay: Replay, row: Row) -> None:
     """Its id is not known from an answer yet, and the next rows show it."""
     await asyncio.sleep(0.01)
-    view = replay.door.broker.groups.describe("cg")
+    view = replay.listener.broker.groups.describe("cg")
     assert view is not None and row.response is not None
     replay.learn(row.response, view.members[-1].member_id.encode())
 

@@ -44,20 +44,20 @@ class Case(NamedTuple):
     by_number: bool = False
 
 
-async def connect(broker: BrokerProcess, door: str = "kafka") -> Connection:
+async def connect(broker: BrokerProcess, scheme: str = "kafka") -> Connection:
     """A connection to one of the broker's ports."""
-    return await asyncio.open_connection("127.0.0.1", broker.ports[door])
+    return await asyncio.open_connection("127.0.0.1", broker.ports[scheme])
 
 
 @asynccontextmanager
 async def many(
-    broker: BrokerProcess, count: int, first: bytes, door: str = "kafka"
+    broker: BrokerProcess, count: int, first: bytes, scheme: str = "kafka"
 ) -> AsyncIterator[list[Connection]]:
     """So many connections, each of which has sent the same bytes."""
     found: list[Connection] = []
     try:
         for _ in range(count):
-            connection = await connect(broker, door)
+            connection = await connect(broker, scheme)
             connection[1].write(first)
             found.append(connection)
         yield found

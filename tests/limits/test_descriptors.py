@@ -25,8 +25,8 @@ def write(connection: http.client.HTTPConnection) -> int:
         return answer.status
 
 
-@pytest.mark.parametrize("door", ["http", "kafka"])
-def test_at_the_limit_of_descriptors_the_broker_goes_on(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("scheme", ["http", "kafka"])
+def test_at_the_limit_of_descriptors_the_broker_goes_on(tmp_path: Path, scheme: str) -> None:
     broker = BrokerProcess(tmp_path / "data").start()
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
     with contextlib.closing(
@@ -37,7 +37,7 @@ def test_at_the_limit_of_descriptors_the_broker_goes_on(tmp_path: Path, door: st
             for _ in range(TOO_MANY):
                 one = crowd.enter_context(socket.socket())
                 one.settimeout(10)
-                one.connect(("127.0.0.1", broker.ports[door]))
+                one.connect(("127.0.0.1", broker.ports[scheme]))
             process = psutil.Process(broker.pid)
             before = process.cpu_times()
             time.sleep(1)

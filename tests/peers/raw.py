@@ -17,6 +17,7 @@ from core.protocol.codec import decode_response, encode_request
 from core.protocol.header import decode_response_header, encode_request_header
 from core.protocol.primitives import ProtocolError
 from core.protocol.schema import fields_of
+from tests.frames import connect, receive_frame, send_frame
 
 KEYS = {api.name: api.key for api in APIS.values()}
 SECONDS = 10.0
@@ -121,7 +122,7 @@ class Peer:
         """Send a whole frame, which may be nonsense, and wait for the answer; nothing is kept."""
         self.send(frame)
         try:
-            response = self._receive()
+            response = receive_frame(self._connection())
             why = "closed"
         except TimeoutError:
             response, why = None, "silent"
@@ -137,8 +138,7 @@ class Peer:
     def open(self, *, authenticate: bool = True) -> None:
         """Connect, which a request does by itself; a connection that is to authenticate by hand is opened so."""
         self.close()
-        self._socket = socket.create_connection(self.address, timeout=SECONDS)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connect(self.address, SECONDS)
         if self._user is not None and authenticate:
             self._authenticate(*self._user)
 
@@ -146,8 +146,11 @@ class Peer:
         """Send a frame, with its size in front."""
         if self._socket is None:
             self.open()
+        send_frame(self._connection(), frame)
+
+    def _connection(self) -> socket.socket:
         assert self._socket is not None
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        return self._socket
 
     def _authenticate(self, name: str, password: str) -> None:
         self.exchange("", 17, 1, b"\0\5PLAIN")
@@ -155,23 +158,6 @@ class Peer:
         answer = self.exchange("", 36, 0, struct.pack(">i", len(token)) + token).body
         assert isinstance(answer, dict), answer
         assert answer["error_code"] == 0, answer
-
-    def _receive(self) -> bytes | None:
-        head = self._read(4)
-        return None if head is None else self._read(struct.unpack(">i", head)[0])
-
-    def _read(self, size: int) -> bytes | None:
-        assert self._socket is not None
-        data = bytearray()
-        while len(data) < size:
-            try:
-                piece = self._socket.recv(size - len(data))
-            except ConnectionResetError:
-                return None
-            if not piece:
-                return None
-            data += piece
-        return bytes(data)
 
 
 def _decoded(key: int, version: int, response: bytes) -> dict[str, Any] | str:

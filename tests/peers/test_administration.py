@@ -153,7 +153,7 @@ def _wait_until_led(wire: Wire) -> None:
 
 
 @pytest.fixture(scope="module")
-def doors(kafka: KafkaProcess, sluice: BrokerProcess) -> Iterator[dict[str, tuple[Wire, str]]]:
+def clients(kafka: KafkaProcess, sluice: BrokerProcess) -> Iterator[dict[str, tuple[Wire, str]]]:
     """A connection to each broker, with its data directory."""
     both = {
         "kafka": (Wire(kafka.address), str(kafka.logs)),
@@ -200,14 +200,14 @@ def plain(value: Any, name: str = "") -> Any:
 @pytest.mark.parametrize(
     "case", CASES, ids=lambda case: f"{APIS[case.key].name}-{re.sub(' ', '-', case.name)}"
 )
-def test_both_answer_the_same(doors: dict[str, tuple[Wire, str]], case: Case) -> None:
+def test_both_answer_the_same(clients: dict[str, tuple[Wire, str]], case: Case) -> None:
     for version in case.versions:
-        kafka, sluice = (told(*door, case.key, version, case.fields) for door in doors.values())
+        kafka, sluice = (told(*client, case.key, version, case.fields) for client in clients.values())
         assert (kafka == sluice) is (case.name not in DIFFERENCES), (version, kafka, sluice)
 
 
 def test_the_tool_for_reassignments_ends_well_on_both(
-    kafka: KafkaProcess, sluice: BrokerProcess, doors: object, tools: Tools, tmp_path: Path
+    kafka: KafkaProcess, sluice: BrokerProcess, clients: object, tools: Tools, tmp_path: Path
 ) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(

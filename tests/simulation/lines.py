@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.clients.text_line import Answer, read_answer
+from tests.clients.line import Answer, read_answer
 from tests.simulation.members import SURELY_ALIVE_SECONDS, TOPICS
 from tests.simulation.streams import GoneError, Stream
 from tests.simulation.world import TEXT_PORT, Client, World

@@ -1,6 +1,6 @@
 """A network of one machine's ports, in virtual time: bytes are delayed, split, held back and cut off.
 
-The broker's own protocol objects (`Connection` of the Kafka door, the HTTP protocol) hang on these transports as
+The broker's own protocol objects (`Connection` of the Kafka listener, the HTTP protocol) hang on these transports as
 they would on sockets; clients hang on the other end.
 """
 

@@ -1,4 +1,4 @@
-"""One seed, one run: a broker, clients of all doors, a disk, a network and a clock, all in virtual time."""
+"""One seed, one run: a broker, clients of all protocols, a disk, a network and a clock, all in virtual time."""
 
 from __future__ import annotations
 

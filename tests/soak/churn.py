@@ -1,4 +1,4 @@
-"""What happens to a broker while it is soaked: steady load, and clients of every door that come and go.
+"""What happens to a broker while it is soaked: steady load, and clients of every client that come and go.
 
 Each worker is a function that runs in a thread until it is told to stop. What a client may be told when things come
 and go is counted; anything else ends the soak.
@@ -18,7 +18,7 @@ from confluent_kafka import Consumer
 
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire, batch
-from tests.contract.doors import KafkaDoor, NativeDoor, TextDoor
+from tests.contract.clients import KafkaClient, LineClient, NativeClient
 
 STEADY = "steady"
 PARTITIONS = 4
@@ -122,17 +122,17 @@ def come_and_go(soak: Soak) -> None:
     number = 0
     while not soak.stop.wait(soak.pause):
         number += 1
-        name, kind = f"passing-{number}", (KafkaDoor, NativeDoor)[number % 2]
-        door = kind(soak.broker)
-        door.create_topic(name, 2)
+        name, kind = f"passing-{number}", (KafkaClient, NativeClient)[number % 2]
+        client = kind(soak.broker)
+        client.create_topic(name, 2)
         for partition in range(2):
-            door.produce(name, partition, [(b"k", b"v" * 100)] * 10)
-        member = door.join(f"group-{number}", [name])
-        door.heartbeat(member)
-        door.commit(f"group-{number}", name, 0, 10, member)
-        door.leave(member)
-        door.delete_topic(name)
-        door.close()
+            client.produce(name, partition, [(b"k", b"v" * 100)] * 10)
+        member = client.join(f"group-{number}", [name])
+        client.heartbeat(member)
+        client.commit(f"group-{number}", name, 0, 10, member)
+        client.leave(member)
+        client.delete_topic(name)
+        client.close()
         soak.done["topics"] += 1
 
 
@@ -160,10 +160,10 @@ def say_lines(soak: Soak) -> None:
     number = 0
     while not soak.stop.wait(soak.pause):
         number += 1
-        door = TextDoor(soak.broker)
-        member = door.join(f"lines-{number}", [STEADY])
-        door.commit(f"lines-{number}", STEADY, 0, 1, member)
-        door.close()
+        client = LineClient(soak.broker)
+        member = client.join(f"lines-{number}", [STEADY])
+        client.commit(f"lines-{number}", STEADY, 0, 1, member)
+        client.close()
         soak.done["lines"] += 1
 
 

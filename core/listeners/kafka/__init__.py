@@ -1,1 +1,1 @@
-"""The Kafka binary door: one file per family of APIs."""
+"""The Kafka listener: one file per family of APIs."""

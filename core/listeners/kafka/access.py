@@ -6,10 +6,10 @@ Every rule is SECURITY_DISABLED, every user is unknown, and a credential that co
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from core.errors import ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -23,9 +23,6 @@ from core.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 _NO_AUTHORIZER = "No authorizer is configured on this broker: it has no access rules."
 _NO_USERS = "This broker authenticates no users and keeps no SCRAM credentials."

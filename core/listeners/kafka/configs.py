@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from core.broker.broker_configs import CLUSTER, DYNAMIC
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.listeners.kafka.loggers import describe_loggers, set_levels
 from core.listeners.kafka.topics import CONFIG_SOURCES
 from core.protocol.messages import alter_configs as alter
@@ -35,9 +35,6 @@ from core.protocol.messages.describe_configs import (
 )
 from core.topic_config import DEFINITIONS, Definition, list_items
 from core.vocabulary.topic import ConfigEntry, check_topic_name
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 _TOPIC, _BROKER, _LOGGER, _METRICS, _GROUP = 2, 4, 8, 16, 32
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
@@ -82,7 +79,7 @@ def _described(
         if name == CLUSTER:
             return [_result(entry, request) for entry in configs.of_cluster()]
         _check_own(session, name, " or empty string")
-        listeners = [one for one in broker.endpoints if one.scheme == "kafka"] or [session.door.endpoint]
+        listeners = [one for one in broker.endpoints if one.scheme == "kafka"] or [session.listener.endpoint]
         return [_result(entry, request) for entry in configs.of_broker(listeners, session.advertised)]
     if kind == _LOGGER:
         _require_name(name, "Broker id")

@@ -1,4 +1,4 @@
-"""Which APIs this door serves: the sum of the tables of its files. A new API is a new file and a line here."""
+"""Join the tables of all files into the table of served APIs. A new file is a line here."""
 
 from __future__ import annotations
 

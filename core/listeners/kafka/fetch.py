@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.fetch_session import FetchSession, SessionPartition, TopicKey
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.listeners.kafka.old_fetch import OldFormat
 from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
 from core.types import TopicPartition
 from core.vocabulary.records import Fetched, FetchRead
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 _READ_COMMITTED = 1
 _CONSUMERS = (-1, -2)  # replica ids of ordinary consumers, and of debugging ones
@@ -29,7 +27,7 @@ class _Fetch:
         self.request = request
         self.fetch_session = fetch_session
         self.by_id = names_topics_by_id(1, session.version)
-        self.old_format = OldFormat(session.broker, session.door.conversions, session.version)
+        self.old_format = OldFormat(session.broker, session.listener.conversions, session.version)
         # They are cut after conversion, so the first batch of every partition must come.
         self.min_one_each = fetch_cuts_every_partition(session.version)
         self.partitions: list[SessionPartition] = list(fetch_session.partitions.values())
@@ -145,7 +143,7 @@ def fetch(session: KafkaSession, request: FetchRequest) -> Any:
 
             return replica_fetch(session, replica, request)
     try:
-        fetch_session = session.door.fetch_sessions.open(request, names_topics_by_id(1, session.version))
+        fetch_session = session.listener.fetch_sessions.open(request, names_topics_by_id(1, session.version))
     except BrokerError as error:
         return FetchResponse(error_code=error.code, session_id=0)
     work = _Fetch(session, request, fetch_session)

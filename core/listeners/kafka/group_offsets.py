@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from core.errors import BrokerError, ErrorCode
 from core.groups.groups import NO_OFFSET, Commit
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol import traits
 from core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -34,9 +34,6 @@ from core.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from core.protocol.primitives import NIL
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 # (partition, offset, leader epoch, metadata, error), in the order of both kinds of answer.
 _Row = tuple[int, int, int, str, int]

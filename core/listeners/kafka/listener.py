@@ -1,4 +1,4 @@
-"""The Kafka door: one session per connection, one dispatch for every request.
+"""The Kafka listener: one session per connection, one path for every request.
 
     frame → header → handler → codec → the broker → codec → pieces
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from struct import Struct
 from types import CoroutineType
 from typing import Any
@@ -20,12 +20,9 @@ from core.broker.broker import Broker
 from core.config import Endpoint
 from core.listeners.connection import Answer, Deferred, Piece, RefusedError
 from core.listeners.kafka.answer_errors import error_codes
-from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.fetch_session import FetchSessions
-from core.listeners.kafka.handler import Handler, NoAnswer
+from core.listeners.kafka.handler import Handler, NoAnswer, WhenDurable, protocol_versions
 from core.listeners.kafka.old_produce import Conversions
-from core.listeners.kafka.produce import WhenDurable
-from core.listeners.kafka.versions import protocol_versions
 from core.protocol.apis import API_VERSIONS, EXCHANGE_KEY
 from core.protocol.codec import decode_request, encode_response
 from core.protocol.header import RequestHeader, decode_request_header, encode_response_header
@@ -47,11 +44,12 @@ UNKNOWN_API = -1
 _WILDCARDS = ("0.0.0.0", "::", "")
 
 
-class KafkaDoor:
-    """What all Kafka connections of one listener share."""
+class KafkaListener:
+    """Keep what all connections of one listener share. `handlers` are the APIs served, by key."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, handlers: Mapping[int, Handler]) -> None:
         self.broker = broker
+        self.handlers = handlers
         self.endpoint = Endpoint("kafka", "127.0.0.1", 0)
         self.fetch_sessions = FetchSessions(broker.config.max_fetch_sessions, broker.clock)
         self._cached: dict[tuple[object, ...], list[Piece]] = {}
@@ -64,11 +62,11 @@ class KafkaDoor:
         self.now = broker.clock.monotonic
 
     def bound(self, endpoint: Endpoint) -> None:
-        """See `Door.bound`."""
+        """See `Listener.bound`."""
         self.endpoint = endpoint
 
     def session(self) -> KafkaSession:
-        """See `Door.session`."""
+        """See `Listener.session`."""
         return KafkaSession(self)
 
     def cached(self, question: tuple[object, ...]) -> list[Piece] | None:
@@ -95,9 +93,9 @@ class KafkaDoor:
 class KafkaSession:
     """One connection, and the request that it has under way (there is only one at a time)."""
 
-    def __init__(self, door: KafkaDoor) -> None:
-        self.door = door
-        self.broker = door.broker
+    def __init__(self, listener: KafkaListener) -> None:
+        self.listener = listener
+        self.broker = listener.broker
         self.api_key = -1
         self.version = 0
         self.client_id: str | None = None
@@ -120,7 +118,7 @@ class KafkaSession:
         advertised = self.broker.config.advertised
         if advertised is not None:
             return advertised
-        endpoint = self.door.endpoint
+        endpoint = self.listener.endpoint
         if endpoint.host in _WILDCARDS:
             return Endpoint(endpoint.scheme, self.local_host, endpoint.port)
         return endpoint
@@ -135,10 +133,10 @@ class KafkaSession:
     def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:
         """See `Session.handle`."""
         self._received = len(frame) + 4
-        self._started = self.door.now()
+        self._started = self.listener.now()
         try:
             header, position = decode_request_header(frame)
-            handler = HANDLERS.get(header.api_key)
+            handler = self.listener.handlers.get(header.api_key)
             if handler is None and header.api_key == EXCHANGE_KEY and self.broker.config.peers:
                 return self._exchange(header, bytes(frame[position:]))
             if handler is None or not handler.serves(header.api_version):
@@ -147,7 +145,7 @@ class KafkaSession:
             question: tuple[object, ...] | None = None
             if handler.cached:
                 question = (header.api_key, header.api_version, self.advertised, bytes(frame[position:]))
-                known = self.door.cached(question)
+                known = self.listener.cached(question)
                 if known is not None:
                     return self._pack(header, known, self._started, self._received)
             request = decode_request(header.api_key, header.api_version, frame, position)
@@ -192,11 +190,11 @@ class KafkaSession:
             self._count(header.api_key, 0)
             return None
         body = encode_response(header.api_key, header.api_version, answer)
-        door = self.door
+        listener = self.listener
         if codes := error_codes(header.api_key, answer):
-            door.count_errors(header.api_key, codes)
+            listener.count_errors(header.api_key, codes)
         if question is not None and self.cacheable:
-            door.remember(question, body)
+            listener.remember(question, body)
         return self._pack(header, body, started, received)
 
     def _pack(self, header: RequestHeader, body: list[Piece], started: float, received: int) -> list[Piece]:
@@ -204,8 +202,8 @@ class KafkaSession:
         size = len(start)
         for piece in body:
             size += piece.length if isinstance(piece, FileSlice) else len(piece)
-        door = self.door
-        door.requests[header.api_key].note(door.now() - started, received, size + 4)
+        listener = self.listener
+        listener.requests[header.api_key].note(listener.now() - started, received, size + 4)
         return [_SIZE.pack(size) + start, *body]
 
     async def _exchange(self, header: RequestHeader, data: bytes) -> Answer:
@@ -220,13 +218,12 @@ class KafkaSession:
     def _unserved(self, header: RequestHeader) -> Answer:
         if header.api_key == API_VERSIONS:
             self.version = 0
-            handler: Handler = HANDLERS[API_VERSIONS]
-            answer = handler.function(self, None)
+            answer = self.listener.handlers[API_VERSIONS].function(self, None)
             body = encode_response(API_VERSIONS, 0, answer)
             return self._pack(header, body, self._started, self._received)
         own_key = self.broker.config.protocol_version_api_key
         if own_key and header.api_key == own_key and header.api_version in VERSIONS:
-            table = encode_protocol_versions(protocol_versions(own_key))
+            table = encode_protocol_versions(protocol_versions(self.listener.handlers, own_key))
             self._count(UNKNOWN_API, len(table) + 8)
             return [_HEADER_ONLY.pack(len(table) + 4, header.correlation_id) + table]
         self._count(UNKNOWN_API, 8)
@@ -234,5 +231,5 @@ class KafkaSession:
 
     def _count(self, api_key: int, bytes_out: int) -> None:
         """Count the request under way: it is answered, or needs no answer."""
-        door = self.door
-        door.requests[api_key].note(door.now() - self._started, self._received, bytes_out)
+        listener = self.listener
+        listener.requests[api_key].note(listener.now() - self._started, self._received, bytes_out)

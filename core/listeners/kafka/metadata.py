@@ -1,17 +1,18 @@
 """Metadata, DescribeCluster, DescribeTopicPartitions: who is there and who leads what.
 
 Without peers this broker leads every partition. An answer in which nothing is missing depends on the question and on
-the topics only, so the door keeps it, encoded, until the topics change.
+the topics only, so the listener keeps it, encoded, until the topics change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
+from core.broker.broker import Broker
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -36,10 +37,6 @@ from core.protocol.primitives import NIL
 from core.protocol.traits import metadata_empty_means_all, metadata_may_leave_names_out
 from core.vocabulary.replicas import Placement
 from core.vocabulary.topic import TopicInfo, check_topic_name
-
-if TYPE_CHECKING:
-    from core.broker.broker import Broker
-    from core.listeners.kafka.listener import KafkaSession
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +106,8 @@ def _create(session: KafkaSession, name: str, allowed: bool) -> ErrorCode:
     ):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     task = asyncio.get_running_loop().create_task(_auto_create(session, name))
-    session.door.tasks.add(task)
-    task.add_done_callback(session.door.tasks.discard)
+    session.listener.tasks.add(task)
+    task.add_done_callback(session.listener.tasks.discard)
     return ErrorCode.LEADER_NOT_AVAILABLE
 
 

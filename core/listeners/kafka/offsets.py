@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
 from core.clock import TimeSlice
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -30,10 +30,6 @@ from core.protocol.messages.offset_for_leader_epoch import (
 )
 from core.protocol.traits import list_offsets_knows, list_offsets_old_style
 from core.types import TopicPartition
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
-
 
 # Partitions that are asked for in one request and looked up in one go, at 20 to 50 µs each where a time is sought.
 _IN_ONE_GO = 50

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.errors import BrokerError, ErrorCode
 from core.listeners.connection import RefusedError
-from core.listeners.kafka.handler import Handler, NoAnswer, table
+from core.listeners.kafka.handler import Handler, NoAnswer, Waiting, WhenDurable, table
+from core.listeners.kafka.listener import KafkaSession
 from core.listeners.kafka.old_produce import OldSets
 from core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from core.protocol.messages.produce import (
@@ -26,55 +25,7 @@ from core.records.batch import carries_zstd
 from core.records.header import MAGIC
 from core.types import TopicPartition
 
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
-
-Waiting = tuple[asyncio.Future[None], PartitionProduceResponse]
-
 _ACKS = (-1, 0, 1)
-
-
-class WhenDurable:
-    """A response that is complete when each of its partitions is as durable as the acks ask.
-
-    The batches are appended already, so the next request of the connection need not wait for it.
-    """
-
-    __slots__ = ("_call", "_left", "_response", "_waiting")
-
-    def __init__(self, response: ProduceResponse, waiting: list[Waiting]) -> None:
-        self._response = response
-        self._waiting = waiting
-        self._left = len(waiting)
-        self._call: Callable[[ProduceResponse], None] | None = None
-
-    def then(self, call: Callable[[ProduceResponse], None]) -> None:
-        """Have `call` called with the response once it is complete; on the loop, without a task."""
-        self._call = call
-        for durable, answer in self._waiting:
-            durable.add_done_callback(partial(self._done, answer))
-
-    async def wait(self) -> ProduceResponse:
-        """The response, once it is complete."""
-        for durable, answer in self._waiting:
-            try:
-                await durable
-            except BrokerError as error:
-                _refuse(answer, error)
-        return self._response
-
-    def _done(self, answer: PartitionProduceResponse, durable: asyncio.Future[None]) -> None:
-        error = asyncio.CancelledError() if durable.cancelled() else durable.exception()
-        if error is not None:
-            # Whatever ended the wait, nothing has said that the records are durable.
-            _refuse(answer, error if isinstance(error, BrokerError) else _unknown(error))
-        self._left -= 1
-        if not self._left and self._call is not None:
-            self._call(self._response)
-
-
-def _unknown(error: BaseException) -> BrokerError:
-    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"The records may not be durable ({error!r}).")
 
 
 def produce(session: KafkaSession, request: ProduceRequest) -> Any:
@@ -95,12 +46,12 @@ async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets
     """What has been read from the socket is written, also when its client has gone meanwhile (acks=0)."""
 
     async def work() -> Any:
-        await sets.finish(session.door.conversions)
+        await sets.finish(session.listener.conversions)
         answer = _append_all(session, request, sets)
         return await answer.wait() if isinstance(answer, WhenDurable) else answer
 
     task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work())
-    tasks = session.door.tasks
+    tasks = session.listener.tasks
     tasks.add(task)
     task.add_done_callback(tasks.discard)
     # If nobody is left to be told of a failure, it is no failure of ours.
@@ -187,11 +138,6 @@ def _refusal(index: int, error: BrokerError) -> PartitionProduceResponse:
         [BatchIndexAndErrorMessage(position, message) for position, message in records],
         error.message,
     )
-
-
-def _refuse(answer: PartitionProduceResponse, error: BrokerError) -> None:
-    answer.error_code, answer.error_message = error.code, error.message
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
 async def init_producer_id(session: KafkaSession, request: InitProducerIdRequest) -> InitProducerIdResponse:

@@ -7,10 +7,9 @@ answers as the leader of an empty one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.describe_quorum import (
     DescribedQuorumPartition,
     DescribedQuorumTopic,
@@ -21,9 +20,6 @@ from core.protocol.messages.describe_quorum import (
     ReplicaState,
 )
 from core.vocabulary.replicas import METADATA
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 _KEY = 55
 _LISTENER = "PLAINTEXT"

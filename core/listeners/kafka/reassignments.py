@@ -7,10 +7,10 @@ the only one that succeeds is the one to where the replica is already; each othe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -30,9 +30,6 @@ from core.protocol.messages.list_partition_reassignments import (
 )
 from core.types import TopicPartition
 from core.vocabulary.topic import TopicInfo
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 
 def list_partition_reassignments(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -14,9 +15,6 @@ from core.protocol.messages.fetch import (
     PartitionData,
 )
 from core.vocabulary.replicas import FollowerFetched, FollowerRead
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 
 async def replica_fetch(session: KafkaSession, replica: int, request: FetchRequest) -> FetchResponse:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -13,9 +12,6 @@ from core.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from core.types import TopicPartition
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 _PREFERRED, _UNCLEAN = 0, 1
 

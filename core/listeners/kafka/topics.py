@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
+from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -43,9 +44,6 @@ from core.protocol.messages.describe_producers import (
 )
 from core.protocol.primitives import NIL
 from core.types import TopicPartition
-
-if TYPE_CHECKING:
-    from core.listeners.kafka.listener import KafkaSession
 
 _Name = TypeVar("_Name", bound=Hashable)
 

@@ -2,7 +2,8 @@
 
 Version 1, flexible from 0.
 
-Types are 0 gap, 1 accept, 2 release, 3 reject.
+Types are 0 gap, 1 accept, 2 release, 3 reject. ShareFetch has the same acknowledgements, leaders and endpoints, and
+imports their classes from here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from core.protocol.schema import F, Int8, Int16, Int32, Int64, Message, Value
 
 
 class AcknowledgementBatch(Message):
-    """An entry of `AcknowledgePartition.acknowledgement_batches`."""
+    """An entry of `acknowledgement_batches`."""
 
     first_offset: Annotated[Int64, F("1+")] = 0
     # Inclusive.
@@ -48,7 +49,7 @@ class ShareAcknowledgeRequest(Message):
 
 
 class LeaderIdAndEpoch(Value, frozen=True):
-    """`PartitionData.current_leader`."""
+    """The field `current_leader`."""
 
     leader_id: Annotated[Int32, F("1+")] = 0
     leader_epoch: Annotated[Int32, F("1+")] = 0
@@ -71,7 +72,7 @@ class ShareAcknowledgeTopicResponse(Message):
 
 
 class NodeEndpoint(Message):
-    """An entry of `ShareAcknowledgeResponse.node_endpoints`."""
+    """An entry of `node_endpoints`."""
 
     node_id: Annotated[Int32, F("1+")] = 0
     host: Annotated[str, F("1+")] = ""

@@ -10,18 +10,9 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
+from core.protocol.messages.share_acknowledge import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint
 from core.protocol.primitives import NIL
-from core.protocol.schema import F, Int8, Int16, Int32, Int64, Message, SentRecords, Value
-
-
-class AcknowledgementBatch(Message):
-    """An entry of `FetchPartition.acknowledgement_batches`."""
-
-    first_offset: Annotated[Int64, F("1+")] = 0
-    # Inclusive.
-    last_offset: Annotated[Int64, F("1+")] = 0
-    # One for each offset, or one for all: 0 gap, 1 accept, 2 release, 3 reject.
-    acknowledge_types: Annotated[list[Int8], F("1+")] = []
+from core.protocol.schema import F, Int16, Int32, Int64, Message, SentRecords
 
 
 class FetchPartition(Message):
@@ -62,13 +53,6 @@ class ShareFetchRequest(Message):
     forgotten_topics_data: Annotated[list[ForgottenTopic], F("1+")] = []
 
 
-class LeaderIdAndEpoch(Value, frozen=True):
-    """`PartitionData.current_leader`."""
-
-    leader_id: Annotated[Int32, F("1+")] = 0
-    leader_epoch: Annotated[Int32, F("1+")] = 0
-
-
 class AcquiredRecords(Message):
     """An entry of `PartitionData.acquired_records`."""
 
@@ -98,15 +82,6 @@ class ShareFetchableTopicResponse(Message):
 
     topic_id: Annotated[UUID, F("1+")] = NIL
     partitions: Annotated[list[PartitionData], F("1+")] = []
-
-
-class NodeEndpoint(Message):
-    """An entry of `ShareFetchResponse.node_endpoints`."""
-
-    node_id: Annotated[Int32, F("1+")] = 0
-    host: Annotated[str, F("1+")] = ""
-    port: Annotated[Int32, F("1+")] = 0
-    rack: Annotated[str | None, F("1+", nullable="1+")] = None
 
 
 class ShareFetchResponse(Message):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.app.commands.running import Ran, Sluice
 from tests.broker_process import BrokerProcess
-from tests.clients.text_line import TextLine
+from tests.clients.line import LineConnection
 
 BROKER_SCHEMES = ("text",)
 Import = Callable[..., Ran]
@@ -43,7 +43,7 @@ def test_members_go_on_in_their_generation_and_offsets_are_there(
     group = topic
     ran = import_groups({group: kept(topic)}, {group: {topic: {"0": 17, "1": 4}}})
     assert ran.lines[1].split() == [group, "2", "0", "2,", "in", "generation", "3"]
-    with TextLine(broker.text_address) as line:
+    with LineConnection(broker.line_address) as line:
         assert line.ask("SYNC", f"{group} {topic} c1 3").payload == "generation=3 assigned=[0,2]"
         assert line.ask("HEARTBEAT", f"{group} {topic} c2 3").payload == "heartbeat=ok"
         assert line.ask("OFFSET", f"{group} {topic} 0").payload == "offset=17"
@@ -118,7 +118,7 @@ def test_what_cannot_be_taken_over_is_one_line(
 def test_a_group_with_members_of_its_own_is_not_taken_over(
     import_groups: Import, broker: BrokerProcess, topic: str
 ) -> None:
-    with TextLine(broker.text_address) as line:
+    with LineConnection(broker.line_address) as line:
         line.ask("JOIN", f"{topic} {topic} mine")
         refused = import_groups({topic: kept(topic)}, {}, code=1)
         assert "Stop its consumers first" in refused.err

@@ -54,7 +54,7 @@ async def test_a_wildcard_is_told_as_the_address_by_which_the_request_came(tmp_p
         assert broker["kafka"] == f"127.0.0.1:{app.server.endpoints[0].port}"
 
 
-async def test_the_versions_of_the_kafka_door_are_told_over_http(http: httpx.AsyncClient) -> None:
+async def test_the_versions_of_the_kafka_listener_are_told_over_http(http: httpx.AsyncClient) -> None:
     apis = {api["api_key"]: api for api in (await http.get("/api/v1/protocol-versions")).json()["apis"]}
     assert apis[1] == {
         "api_key": 1,

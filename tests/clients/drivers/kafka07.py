@@ -52,7 +52,7 @@ class Kafka07Driver(ChildDriver):
             time.sleep(0.01)
 
     def _end(self, topic: str, partition: int) -> int:
-        """The log end offset, as the HTTP door tells it; 0 if there is no such topic yet."""
+        """The log end offset, as the HTTP listener tells it; 0 if there is no such topic yet."""
         try:
             with urllib.request.urlopen(f"{self.broker.http}/api/v1/topics/{topic}") as answer:
                 return int(json.load(answer)["partition_details"][partition]["latest"])

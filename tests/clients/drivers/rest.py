@@ -1,4 +1,4 @@
-"""The HTTP door, as a client that wants every byte back: base64 both ways."""
+"""The HTTP listener, as a client that wants every byte back: base64 both ways."""
 
 from __future__ import annotations
 

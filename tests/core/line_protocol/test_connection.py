@@ -19,28 +19,28 @@ from core.listeners.connection import Answer
 class EchoSession:
     """Answers each line with itself; one that begins with w waits for the gate."""
 
-    def __init__(self, door: EchoDoor) -> None:
-        self.door = door
+    def __init__(self, listener: EchoListener) -> None:
+        self.listener = listener
 
     def connected(self, peer_host: str, local_host: str) -> None: ...
 
     def close(self) -> None:
-        self.door.closed += 1
+        self.listener.closed += 1
 
     def unreadable(self, reason: str) -> Answer:
         return [f"! {reason}\n".encode()]
 
     def handle(self, frame: memoryview) -> Any:
         line = bytes(frame)
-        self.door.seen.append(line)
+        self.listener.seen.append(line)
         return self.wait(line) if line[:1] == b"w" else [b"<%b>\n" % line]
 
     async def wait(self, line: bytes) -> Answer:
-        await self.door.gate.wait()
+        await self.listener.gate.wait()
         return [b"<%b>\n" % line]
 
 
-class EchoDoor:
+class EchoListener:
     def __init__(self) -> None:
         self.seen: list[bytes] = []
         self.closed = 0
@@ -55,9 +55,9 @@ class EchoDoor:
 class Running:
     def __init__(self, config: Config) -> None:
         self.clock = ManualClock()
-        self.door = EchoDoor()
+        self.listener = EchoListener()
         endpoint = Endpoint("text", "127.0.0.1", 0)
-        self.acceptor = Acceptor(endpoint, config, self.clock, self.door, LineConnection)
+        self.acceptor = Acceptor(endpoint, config, self.clock, self.listener, LineConnection)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.acceptor.endpoint.port)
@@ -93,7 +93,7 @@ async def run() -> AsyncIterator[Run]:
 
     yield start
     for running in started:
-        running.door.gate.set()
+        running.listener.gate.set()
         await running.acceptor.stop()
         assert running.acceptor.load.inflight_bytes == 0
 
@@ -130,7 +130,7 @@ async def test_a_line_beyond_the_limit_is_refused_once_and_skipped(run: Run, len
     line = b"x" * length
     answer = await running.say(b"before\n" + line[:cut], line[cut:] + b"\nbehind\n")
     assert answer == b"<before>\n! the line is longer than 20000 bytes\n<behind>\n"
-    assert running.door.seen == [b"before", b"behind"]
+    assert running.listener.seen == [b"before", b"behind"]
 
 
 async def test_a_line_that_the_end_of_the_input_cuts_is_refused_and_not_executed(run: Run) -> None:
@@ -139,7 +139,7 @@ async def test_a_line_that_the_end_of_the_input_cuts_is_refused_and_not_executed
     assert await running.say(b"full\ncut") == b"<full>\n" + refusal
     assert await running.say(b"full\n", b"cut") == b"<full>\n" + refusal
     assert await running.say(b"") == b""
-    assert b"cut" not in running.door.seen
+    assert b"cut" not in running.listener.seen
 
 
 async def test_a_side_that_was_shut_down_still_gets_what_takes_time(run: Run) -> None:
@@ -147,13 +147,13 @@ async def test_a_side_that_was_shut_down_still_gets_what_takes_time(run: Run) ->
     reader, writer = await running.connect()
     writer.write(b"w1\nsecond\nw3\nlast")
     writer.write_eof()
-    await until(lambda: running.door.seen == [b"w1"])
+    await until(lambda: running.listener.seen == [b"w1"])
     await asyncio.sleep(0.05)
     assert running.acceptor.load.connections == 1
-    running.door.gate.set()
+    running.listener.gate.set()
     answer = await asyncio.wait_for(reader.read(), 5)
     assert answer.startswith(b"<w1>\n<second>\n<w3>\n! the input ended")
-    await until(lambda: running.door.closed == 1)
+    await until(lambda: running.listener.closed == 1)
     writer.close()
 
 
@@ -164,8 +164,8 @@ async def test_a_waiting_line_holds_back_those_behind_it_on_its_connection_only(
     assert await running.say(b"other\n") == b"<other>\n"
     writer.write(b"third\n")
     await asyncio.sleep(0.05)
-    assert running.door.seen == [b"w1", b"other"]
-    running.door.gate.set()
+    assert running.listener.seen == [b"w1", b"other"]
+    running.listener.gate.set()
     assert [await reader.readline() for _ in range(3)] == [b"<w1>\n", b"<second>\n", b"<third>\n"]
     writer.close()
 
@@ -177,7 +177,7 @@ async def test_a_hundred_thousand_lines_are_no_reason_for_others_to_wait(run: Ru
     writer.write_eof()
     reading = asyncio.ensure_future(reader.read())
     assert await running.say(b"other\n") == b"<other>\n"
-    assert len(running.door.seen) < 50_000
+    assert len(running.listener.seen) < 50_000
     assert await asyncio.wait_for(reading, 20) == b"<>\n" * 100_000 + b"<end>\n"
     writer.close()
 
@@ -195,9 +195,9 @@ async def test_who_never_reads_is_not_read_either(run: Run) -> None:
 
     flooding = asyncio.ensure_future(flood())
     await asyncio.sleep(0.3)
-    seen = len(running.door.seen)
+    seen = len(running.listener.seen)
     await asyncio.sleep(0.1)
-    assert len(running.door.seen) == seen < 4_000
+    assert len(running.listener.seen) == seen < 4_000
     running.clock.advance(CONFIG.write_timeout_ms / 1000 + 1)
     await until(lambda: running.acceptor.load.connections == 0)
     flooding.cancel()
@@ -257,10 +257,10 @@ async def test_a_drain_answers_what_is_under_way_and_closes(run: Run) -> None:
     reader, writer = await running.connect()
     idle, idle_writer = await running.connect()
     writer.write(b"w\n")
-    await until(lambda: running.door.seen == [b"w"] and running.acceptor.load.connections == 2)
+    await until(lambda: running.listener.seen == [b"w"] and running.acceptor.load.connections == 2)
     running.acceptor.drain()
     assert await asyncio.wait_for(idle.read(), 5) == b""
-    running.door.gate.set()
+    running.listener.gate.set()
     assert await asyncio.wait_for(reader.read(), 5) == b"<w>\n"
     writer.close()
     idle_writer.close()

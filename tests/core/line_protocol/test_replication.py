@@ -17,17 +17,18 @@ from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config, Peer
 from core.errors import BrokerError
-from core.line_protocol.listener import TextDoor
+from core.line_protocol.commands import HANDLERS
+from core.line_protocol.listener import LineListener
 from core.vocabulary.replicas import METADATA
 
 ABSENT = Peer(2, "127.0.0.1", 1)
 
 
 class Speaker:
-    """Says lines to a door without a socket."""
+    """Says lines to a listener without a socket."""
 
     def __init__(self, broker: Broker) -> None:
-        self._session = TextDoor(broker).session()
+        self._session = LineListener(broker, HANDLERS).session()
         self._session.connected("127.0.0.1", "127.0.0.1")
 
     async def __call__(self, args: str) -> str:

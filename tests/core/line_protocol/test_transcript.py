@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.clients.text_line import say
+from tests.clients.line import say
 
 BROKER_SCHEMES = ("text",)
 # Members of a test come one after the other; the usual three seconds are for those that start together.
@@ -22,7 +22,7 @@ def transcript(broker: BrokerProcess, lines: str) -> None:
     rows = [row.strip() for row in lines.strip().splitlines()]
     said = b"".join(row[2:].encode() + b"\n" for row in rows if row.startswith("> "))
     expected = b"".join(row.encode() + b"\n" for row in rows if not row.startswith("> "))
-    assert say(broker.text_address, said).decode() == expected.decode()
+    assert say(broker.line_address, said).decode() == expected.decode()
 
 
 def test_the_examples_of_the_text(broker: BrokerProcess) -> None:
@@ -189,7 +189,7 @@ def test_args_that_break_a_rule(broker: BrokerProcess, command: str, args: str, 
 
 
 def test_lines_are_counted_by_command_and_code(broker: BrokerProcess) -> None:
-    say(broker.text_address, b"V1|1|PING|\nV1|1|FLY|\nV1|1|OFFSET|\n")
+    say(broker.line_address, b"V1|1|PING|\nV1|1|FLY|\nV1|1|OFFSET|\n")
     scraped = httpx.get(f"{broker.http}/metrics").text
     for sample in (
         'sluice_text_requests_total{command="PING"}',

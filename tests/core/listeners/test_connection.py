@@ -28,18 +28,18 @@ def frame(body: bytes) -> bytes:
 class EchoSession:
     """Answers each frame with itself; commands in the first byte: w waits, f sends a file, n nothing, x fails."""
 
-    def __init__(self, door: EchoDoor) -> None:
-        self.door = door
+    def __init__(self, listener: EchoListener) -> None:
+        self.listener = listener
 
     def connected(self, peer_host: str, local_host: str) -> None:
-        self.door.peers.append((peer_host, local_host))
+        self.listener.peers.append((peer_host, local_host))
 
     def close(self) -> None:
-        self.door.closed += 1
+        self.listener.closed += 1
 
     def handle(self, received: memoryview) -> Any:
         body = bytes(received)
-        self.door.seen.append(body)
+        self.listener.seen.append(body)
         match body[:1]:
             case b"w":
                 return self.wait(body)
@@ -49,29 +49,29 @@ class EchoSession:
                 return self.defer(body)
             case b"q":
                 # The client hangs up in the turn in which its request comes.
-                next(iter(self.door.connections))._transport.abort()
+                next(iter(self.listener.connections))._transport.abort()
                 return self.outer(self.wait(body))
             case b"x":
                 raise RefusedError("asked to")
             case b"f":
-                slice_ = FileSlice(self.door.file, 0, self.door.file_size)
-                return [struct.pack(">i", self.door.file_size), slice_]
+                slice_ = FileSlice(self.listener.file, 0, self.listener.file_size)
+                return [struct.pack(">i", self.listener.file_size), slice_]
         return [frame(body)]
 
     def defer(self, body: bytes) -> Deferred:
         deferred = Deferred()
-        self.door.deferred.append((body, deferred))
+        self.listener.deferred.append((body, deferred))
         return deferred
 
     async def outer(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         return await work
 
     async def wait(self, body: bytes) -> Answer:
-        await self.door.gate.wait()
+        await self.listener.gate.wait()
         return [frame(body)]
 
 
-class EchoDoor:
+class EchoListener:
     def __init__(self) -> None:
         self.seen: list[bytes] = []
         self.peers: list[tuple[str, str]] = []
@@ -92,13 +92,13 @@ class EchoDoor:
 class Running:
     def __init__(self, config: Config) -> None:
         self.clock = ManualClock()
-        self.door = EchoDoor()
-        self.acceptor = Acceptor(Endpoint("kafka", "127.0.0.1", 0), config, self.clock, self.door)
+        self.listener = EchoListener()
+        self.acceptor = Acceptor(Endpoint("kafka", "127.0.0.1", 0), config, self.clock, self.listener)
 
     async def start(self) -> None:
         self.acceptor.bind()
         await self.acceptor.start()
-        self.door.connections = self.connections
+        self.listener.connections = self.connections
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.acceptor.endpoint.port)
@@ -124,7 +124,7 @@ async def run() -> AsyncIterator[Callable[..., Any]]:
 
     yield start
     for running in started:
-        running.door.gate.set()
+        running.listener.gate.set()
         await running.acceptor.stop()
 
 
@@ -178,8 +178,8 @@ async def test_a_waiting_request_holds_back_those_behind_it_on_its_connection_on
     assert await answer(other_reader) == b"other"
     writer.write(frame(b"third"))
     await asyncio.sleep(0.05)
-    assert running.door.seen == [b"w1", b"other"]
-    running.door.gate.set()
+    assert running.listener.seen == [b"w1", b"other"]
+    running.listener.gate.set()
     assert [await answer(reader) for _ in range(3)] == [b"w1", b"second", b"third"]
     writer.close()
     other_writer.close()
@@ -232,11 +232,11 @@ async def test_a_client_that_never_reads_holds_one_chunk_and_nobody_else(run: An
     path = tmp_path / "log"
     path.write_bytes(b"0123456789abcdef" * (4 * 1024 * 1024))
     with path.open("rb") as file:
-        running.door.file, running.door.file_size = file, path.stat().st_size
+        running.listener.file, running.listener.file_size = file, path.stat().st_size
         slow = socket.create_connection(("127.0.0.1", running.acceptor.endpoint.port))
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.sendall(frame(b"f"))
-        await until(lambda: b"f" in running.door.seen)
+        await until(lambda: b"f" in running.listener.seen)
         await asyncio.sleep(0.05)
         (connection,) = running.connections
         assert connection._transport is not None
@@ -256,7 +256,7 @@ async def test_a_file_is_sent_whole(run: Any, tmp_path: Path) -> None:
     content = bytes(i * 7 % 251 for i in range(2_000_003))
     path.write_bytes(content)
     with path.open("rb") as file:
-        running.door.file, running.door.file_size = file, len(content)
+        running.listener.file, running.listener.file_size = file, len(content)
         reader, writer = await running.connect()
         writer.write(frame(b"f") + frame(b"behind"))
         assert await answer(reader) == content
@@ -311,13 +311,13 @@ async def test_a_drain_answers_what_is_under_way_and_closes(run: Any) -> None:
     reader, writer = await running.connect()
     idle, idle_writer = await running.connect()
     writer.write(frame(b"w"))
-    await until(lambda: running.door.seen == [b"w"] and len(running.connections) == 2)
+    await until(lambda: running.listener.seen == [b"w"] and len(running.connections) == 2)
     running.acceptor.drain()
     assert await asyncio.wait_for(idle.read(), 5) == b""
-    running.door.gate.set()
+    running.listener.gate.set()
     assert await answer(reader) == b"w"
     assert await asyncio.wait_for(reader.read(), 5) == b""
-    await until(lambda: running.door.closed == 2)
+    await until(lambda: running.listener.closed == 2)
     writer.close()
     idle_writer.close()
 
@@ -326,9 +326,9 @@ async def test_a_client_that_leaves_cancels_its_request(run: Any) -> None:
     running = await run()
     _, writer = await running.connect()
     writer.write(frame(b"w"))
-    await until(lambda: running.door.seen == [b"w"])
+    await until(lambda: running.listener.seen == [b"w"])
     writer.transport.abort()
-    await until(lambda: running.door.closed == 1 and not running.connections)
+    await until(lambda: running.listener.closed == 1 and not running.connections)
 
 
 async def test_one_connection_too_many_is_closed(run: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -345,7 +345,7 @@ async def test_one_connection_too_many_is_closed(run: Any, caplog: pytest.LogCap
 
 async def test_a_taken_port_is_one_clear_line(run: Any) -> None:
     running = await run()
-    again = Acceptor(running.acceptor.endpoint, CONFIG, running.clock, EchoDoor())
+    again = Acceptor(running.acceptor.endpoint, CONFIG, running.clock, EchoListener())
     with pytest.raises(StartupError, match="the port is taken"):
         again.bind()
 
@@ -354,8 +354,8 @@ async def test_a_taken_port_is_one_clear_line(run: Any) -> None:
 
 
 async def deferred(running: Running, count: int) -> list[tuple[bytes, Deferred]]:
-    await until(lambda: len(running.door.deferred) >= count)
-    return running.door.deferred
+    await until(lambda: len(running.listener.deferred) >= count)
+    return running.listener.deferred
 
 
 def finish(one: tuple[bytes, Deferred]) -> None:
@@ -370,15 +370,15 @@ async def test_requests_begin_while_answers_are_deferred_and_answers_leave_in_or
     first, second = await deferred(running, 2)
     # An answer that is there waits behind the two, and only then does the next request begin.
     await asyncio.sleep(0.02)
-    assert running.door.seen == [b"d1", b"d2", b"plain"]
+    assert running.listener.seen == [b"d1", b"d2", b"plain"]
     finish(second)
     await asyncio.sleep(0.02)
     assert not reader._buffer  # type: ignore[attr-defined]
     finish(first)
     assert [await answer(reader) for _ in range(3)] == [b"d1", b"d2", b"plain"]
     third = (await deferred(running, 3))[2]
-    await until(lambda: b"w" in running.door.seen)
-    running.door.gate.set()
+    await until(lambda: b"w" in running.listener.seen)
+    running.listener.gate.set()
     await asyncio.sleep(0.02)
     assert not reader._buffer  # type: ignore[attr-defined]
     finish(third)
@@ -405,7 +405,7 @@ async def test_so_many_answers_are_deferred_and_not_more(run: Any, step: int) ->
         waiting = (await deferred(running, min(answered + 128, len(bodies))))[answered:]
         await asyncio.sleep(0.01)
         # A frame that was arriving when the limit was reached is the one more.
-        assert len(running.door.deferred) - answered <= 129
+        assert len(running.listener.deferred) - answered <= 129
         for one in waiting:
             finish(one)
         for body, _ in waiting:
@@ -458,7 +458,7 @@ async def test_a_client_that_hangs_up_as_its_request_begins_leaves_no_coroutine_
     running = await run()
     _, writer = await running.connect()
     writer.write(frame(b"q"))
-    await until(lambda: running.door.closed == 1)
+    await until(lambda: running.listener.closed == 1)
     gc.collect()
     await asyncio.sleep(0.01)
     gc.collect()

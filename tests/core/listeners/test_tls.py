@@ -21,7 +21,8 @@ from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.listeners.connection import Connection, Shared
-from core.listeners.kafka.listener import KafkaDoor
+from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.listener import KafkaListener
 from core.protocol.codec import decode_response, encode_request
 from core.protocol.header import decode_response_header, encode_request_header
 from core.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -53,11 +54,13 @@ async def serving(data_dir: Path, context: ssl.SSLContext | None) -> AsyncIterat
     broker = Broker(config, Clock())
     await broker.open()
     loop = asyncio.get_running_loop()
-    door = KafkaDoor(broker)
+    listener = KafkaListener(broker, HANDLERS)
     shared = Shared(config, broker.clock, loop)
-    server = await loop.create_server(lambda: Connection(shared, door.session()), "127.0.0.1", 0, ssl=context)
+    server = await loop.create_server(
+        lambda: Connection(shared, listener.session()), "127.0.0.1", 0, ssl=context
+    )
     port = server.sockets[0].getsockname()[1]
-    door.bound(Endpoint("kafka", "127.0.0.1", port))
+    listener.bound(Endpoint("kafka", "127.0.0.1", port))
     try:
         async with relay_to(port) as relay:
             yield broker, relay

@@ -1,4 +1,4 @@
-"""A broker with a Kafka door and no socket: requests are encoded, handled and decoded in process."""
+"""A broker with a Kafka listener and no socket: requests are encoded, handled and decoded in process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.listeners.connection import Deferred
-from core.listeners.kafka.listener import KafkaDoor
+from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.listener import KafkaListener
 from core.protocol.apis import APIS
 from core.protocol.codec import decode_response, encode_request
 from core.protocol.header import decode_response_header, encode_request_header
@@ -28,9 +29,9 @@ from core.types import FileSlice
 class Client:
     """One connection: `ask` gives the decoded answer, None where there is none."""
 
-    def __init__(self, door: KafkaDoor) -> None:
-        self.door = door
-        self.session = door.session()
+    def __init__(self, listener: KafkaListener) -> None:
+        self.listener = listener
+        self.session = listener.session()
         self.session.connected("127.0.0.1", "127.0.0.1")
         self.correlation_id = 0
 
@@ -77,7 +78,7 @@ class Client:
         self, topic: str, values: Sequence[bytes | None], *, acks: int = 1, partition: int = 0, **batch: Any
     ) -> Any:
         records = [NewRecord(key=b"k", value=v) for v in values]
-        data = build_batch(records, now_ms=self.door.broker.clock.wall_ms(), **batch)
+        data = build_batch(records, now_ms=self.listener.broker.clock.wall_ms(), **batch)
         answer = await self.ask(0, 9, produce_request(topic, bytes(data), acks=acks, partition=partition))
         return answer and answer.responses[0].partition_responses[0]
 
@@ -111,12 +112,12 @@ async def broker(config: Config, clock: ManualClock) -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
-def door(broker: Broker) -> KafkaDoor:
-    made = KafkaDoor(broker)
+def listener(broker: Broker) -> KafkaListener:
+    made = KafkaListener(broker, HANDLERS)
     made.bound(Endpoint("kafka", "127.0.0.1", 9092))
     return made
 
 
 @pytest.fixture
-def client(door: KafkaDoor) -> Client:
-    return Client(door)
+def client(listener: KafkaListener) -> Client:
+    return Client(listener)

@@ -15,7 +15,8 @@ from core.broker.broker_configs import DYNAMIC, FIXED
 from core.clock import ManualClock
 from core.config import Config, Endpoint, Peer
 from core.errors import BrokerError, ErrorCode
-from core.listeners.kafka.listener import KafkaDoor
+from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.listener import KafkaListener
 from core.protocol.messages import alter_configs as alter
 from core.protocol.messages import incremental_alter_configs as incremental
 from core.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -349,9 +350,9 @@ async def test_what_the_process_was_started_with_is_a_level_of_its_own(tmp_path:
     )  # fmt: skip
     broker = Broker(config, ManualClock())
     await broker.open()
-    door = KafkaDoor(broker)
-    door.bound(Endpoint("kafka", "127.0.0.1", 9092))
-    client = Client(door)
+    listener = KafkaListener(broker, HANDLERS)
+    listener.bound(Endpoint("kafka", "127.0.0.1", 9092))
+    client = Client(listener)
     await client.create("t", 1)
     found = await entries(client, TOPIC, "t")
     assert shown(found["min.cleanable.dirty.ratio"]) == (

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete at the Kafka door, in every version and with every error."""
+"""OffsetCommit, OffsetFetch and OffsetDelete at the Kafka listener, in every version and with every error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from core.broker.broker import Broker
 from core.config import Config
 from core.errors import ErrorCode
-from core.listeners.kafka.listener import KafkaDoor
+from core.listeners.kafka.listener import KafkaListener
 from core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -213,9 +213,9 @@ async def test_offsets_are_deleted_where_nobody_reads(client: Client, topic_id: 
 
 
 async def test_a_stopping_broker_says_so_in_the_place_that_each_version_has(
-    door: KafkaDoor, client: Client, topic_id: UUID
+    listener: KafkaListener, client: Client, topic_id: UUID
 ) -> None:
-    door.broker.drain()
+    listener.broker.drain()
     gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await commit(client, 9, commit_request(at(0, 5))) == [gone]
     assert await fetch(client, 1, fetch_request(NIL, 0)) == [(0, -1, "", gone)]

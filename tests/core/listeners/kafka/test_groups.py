@@ -1,4 +1,4 @@
-"""The group APIs at the Kafka door: what each version may say, and every error that the guides list."""
+"""The group APIs at the Kafka listener: what each version may say, and every error that the guides list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config
 from core.errors import ErrorCode
-from core.listeners.kafka.listener import KafkaDoor
+from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.listener import KafkaListener
 from core.protocol.apis import APIS
 from core.protocol.messages.delete_groups import DeleteGroupsRequest
 from core.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -136,14 +137,16 @@ async def test_a_full_group_says_so(tmp_path: Path) -> None:
         Config(data_dir=tmp_path, group_initial_rebalance_delay_ms=0, group_max_size=1), ManualClock()
     )
     await broker.open()
-    client = Client(KafkaDoor(broker))
+    client = Client(KafkaListener(broker, HANDLERS))
     await member(client)
     answer = await client.ask(JOIN, 3, joining())
     assert answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     await broker.close()
 
 
-async def test_syncs_and_heartbeats_are_refused_with_their_own_codes(door: KafkaDoor, client: Client) -> None:
+async def test_syncs_and_heartbeats_are_refused_with_their_own_codes(
+    listener: KafkaListener, client: Client
+) -> None:
     one = await member(client)
 
     async def codes(group: str, generation: int, member_id: str, **more: Any) -> tuple[int, int]:
@@ -159,7 +162,7 @@ async def test_syncs_and_heartbeats_are_refused_with_their_own_codes(door: Kafka
     assert await codes("g", 9, one) == both(ErrorCode.ILLEGAL_GENERATION)
     assert await codes("g", 1, one, group_instance_id="i") == both(ErrorCode.UNKNOWN_MEMBER_ID)
     assert (await codes("g", 1, one, protocol_name="other"))[0] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    waiting = asyncio.create_task(Client(door).ask(JOIN, 3, joining()))
+    waiting = asyncio.create_task(Client(listener).ask(JOIN, 3, joining()))
     await asyncio.sleep(0.01)
     assert await codes("g", 1, one) == both(ErrorCode.REBALANCE_IN_PROGRESS)
     await client.newest(LEAVE, LeaveGroupRequest("g", "", [MemberIdentity(one)]))
@@ -240,23 +243,25 @@ async def test_groups_without_members_are_deleted(client: Client, version: int) 
     assert [r.error_code for r in answer.results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
 
 
-async def test_a_client_that_disconnects_leaves_no_member_behind(door: KafkaDoor, client: Client) -> None:
+async def test_a_client_that_disconnects_leaves_no_member_behind(
+    listener: KafkaListener, client: Client
+) -> None:
     await member(client)
-    waiting = asyncio.create_task(Client(door).ask(JOIN, 3, joining()))
+    waiting = asyncio.create_task(Client(listener).ask(JOIN, 3, joining()))
     await asyncio.sleep(0.01)
-    assert len(door.broker.groups.describe("g").members) == 2  # type: ignore[union-attr]
+    assert len(listener.broker.groups.describe("g").members) == 2  # type: ignore[union-attr]
     waiting.cancel()
     await asyncio.sleep(0.01)
-    assert len(door.broker.groups.describe("g").members) == 1  # type: ignore[union-attr]
+    assert len(listener.broker.groups.describe("g").members) == 1  # type: ignore[union-attr]
 
 
 async def test_a_stopping_broker_answers_waiters_and_refuses_the_rest(
-    door: KafkaDoor, client: Client
+    listener: KafkaListener, client: Client
 ) -> None:
     one = await member(client)
-    waiting = asyncio.create_task(Client(door).ask(JOIN, 3, joining()))
+    waiting = asyncio.create_task(Client(listener).ask(JOIN, 3, joining()))
     await asyncio.sleep(0.01)
-    door.broker.drain()
+    listener.broker.drain()
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
     gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (await client.newest(HEARTBEAT, HeartbeatRequest("g", 1, one))).error_code == gone
@@ -273,7 +278,7 @@ async def test_members_go_on_after_a_restart(config: Config, broker: Broker, cli
     again = Broker(config, ManualClock())
     await again.open()
     try:
-        client = Client(KafkaDoor(again))
+        client = Client(KafkaListener(again, HANDLERS))
         assert (await client.newest(HEARTBEAT, HeartbeatRequest("g", 1, one))).error_code == 0
         assert (await client.newest(SYNC, SyncGroupRequest("g", 1, one))).assignment == b"mine"
     finally:

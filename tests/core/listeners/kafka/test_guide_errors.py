@@ -177,8 +177,8 @@ async def asked_for(client: Client, version: int, name: str) -> int:
 
 @provokes(METADATA, 3, 0, 1)
 async def a_topic_that_is_not_there(client: Client, version: int) -> int:
-    broker = client.door.broker
-    broker.topics._config = broker.config = replace(broker.config, auto_create_topics=False)
+    broker = client.listener.broker
+    broker.config = replace(broker.config, auto_create_topics=False)
     return await asked_for(client, version, "nobody")
 
 
@@ -265,7 +265,7 @@ async def a_rebalance_under_way(client: Client, version: int, api: int = -1) -> 
         return await said(client, api, version, member_id, generation)
     done = await client.ask(SYNC, 0, SyncGroupRequest("g", generation, member_id))
     assert done.error_code == 0
-    second = Client(client.door)
+    second = Client(client.listener)
     task = asyncio.get_running_loop().create_task(joined(second, 0))
     await asyncio.sleep(0.01)
     try:

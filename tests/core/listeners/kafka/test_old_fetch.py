@@ -27,7 +27,7 @@ def fetch_request(
 @pytest.mark.parametrize("topic_setting", ["producer", "zstd"])
 async def test_zstd_comes_as_gzip_to_clients_that_do_not_know_it(client: Client, topic_setting: str) -> None:
     await client.create("t", compression_type=topic_setting)
-    data = build_batch([NewRecord(value=b"a")], now_ms=client.door.broker.clock.wall_ms(), codec=4)
+    data = build_batch([NewRecord(value=b"a")], now_ms=client.listener.broker.clock.wall_ms(), codec=4)
     for version, code in [(6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (7, 0)]:
         answer = await client.ask(0, version, produce_request("t", bytes(data)))
         assert answer.responses[0].partition_responses[0].error_code == code

@@ -92,8 +92,8 @@ async def test_what_was_read_is_written_though_the_client_goes(client: Client, b
     task.cancel()  # what a connection does when it is lost
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    while client.door.tasks:
-        await asyncio.gather(*client.door.tasks)
+    while client.listener.tasks:
+        await asyncio.gather(*client.listener.tasks)
     assert await values(broker) == [b"a"]
 
 

@@ -1,4 +1,4 @@
-"""Produce, InitProducerId and Fetch through the door, without a socket."""
+"""Produce, InitProducerId and Fetch through the listener, without a socket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import ErrorCode
 from core.listeners.connection import RefusedError
-from core.listeners.kafka.listener import KafkaDoor
+from core.listeners.kafka.listener import KafkaListener
 from core.listeners.kafka.produce import WhenDurable
 from core.log import files
 from core.protocol.codec import decode_response, encode_request
@@ -73,7 +73,7 @@ def pipelined(client: Client, partition: int, number: int) -> Any:
 async def test_requests_with_acks_all_begin_before_the_one_before_is_durable(client: Client) -> None:
     await client.create("t", 2)
     answers = [pipelined(client, number % 2, number) for number in range(10)]
-    logs = [client.door.broker.partitions.log(TopicPartition("t", partition)) for partition in (0, 1)]
+    logs = [client.listener.broker.partitions.log(TopicPartition("t", partition)) for partition in (0, 1)]
     assert [log.offsets.log_end_offset for log in logs] == [5, 5]
     assert [log.flushed_offset for log in logs] == [0, 0]
     for number, deferred in enumerate(answers):
@@ -83,14 +83,14 @@ async def test_requests_with_acks_all_begin_before_the_one_before_is_durable(cli
         done = decode_response(0, 9, data, position).responses[0].partition_responses[0]
         assert (correlation_id, done.error_code, done.base_offset) == (number, 0, number // 2)
         assert logs[number % 2].flushed_offset > number // 2
-    assert client.door.requests[0].count == 10
+    assert client.listener.requests[0].count == 10
 
 
 async def test_a_failed_fsync_is_the_answer_to_all_that_waited_for_it_and_to_no_other(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await client.create("t", 2)
-    bad = client.door.broker.partitions.log(TopicPartition("t", 0))
+    bad = client.listener.broker.partitions.log(TopicPartition("t", 0))
     answers = [pipelined(client, number % 2, number) for number in range(6)]
     refused = bad.segments.active.log.reading().fd
     sync = files.sync
@@ -110,7 +110,7 @@ async def test_a_failed_fsync_is_the_answer_to_all_that_waited_for_it_and_to_no_
         codes.append(done.error_code)
         assert (done.base_offset == -1) == (done.error_code != 0)
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0] * 3
-    assert client.door.counters.errors[0, ErrorCode.KAFKA_STORAGE_ERROR] == 3
+    assert client.listener.counters.errors[0, ErrorCode.KAFKA_STORAGE_ERROR] == 3
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
@@ -153,10 +153,10 @@ async def test_unknown_partitions_are_told_per_partition(client: Client, topic: 
 
 async def test_bad_batches_are_refused_each_for_its_reason(client: Client) -> None:
     await client.create("t", max_message_bytes="2000")
-    good = build_batch([NewRecord(value=b"a")], now_ms=client.door.broker.clock.wall_ms())
+    good = build_batch([NewRecord(value=b"a")], now_ms=client.listener.broker.clock.wall_ms())
     flipped = bytearray(good)
     flipped[-1] ^= 1
-    large = build_batch([NewRecord(value=b"a" * 3000)], now_ms=client.door.broker.clock.wall_ms())
+    large = build_batch([NewRecord(value=b"a" * 3000)], now_ms=client.listener.broker.clock.wall_ms())
     for data, code in [
         (bytes(flipped), ErrorCode.CORRUPT_MESSAGE),
         (bytes(good[:-1]), ErrorCode.CORRUPT_MESSAGE),
@@ -171,9 +171,9 @@ async def test_bad_batches_are_refused_each_for_its_reason(client: Client) -> No
 
 async def test_topics_go_by_id_from_version_13_on(client: Client) -> None:
     await client.create("t")
-    topic_id = client.door.broker.topics.get("t").topic_id
-    data = memoryview(build_batch([NewRecord(value=b"a")], now_ms=client.door.broker.clock.wall_ms()))
-    for wanted, code in [(topic_id, 0), (client.door.broker.clock.uuid4(), ErrorCode.UNKNOWN_TOPIC_ID)]:
+    topic_id = client.listener.broker.topics.get("t").topic_id
+    data = memoryview(build_batch([NewRecord(value=b"a")], now_ms=client.listener.broker.clock.wall_ms()))
+    for wanted, code in [(topic_id, 0), (client.listener.broker.clock.uuid4(), ErrorCode.UNKNOWN_TOPIC_ID)]:
         topic = TopicProduceData("", wanted, [PartitionProduceData(0, data)])
         answer = await client.ask(0, 13, ProduceRequest(acks=1, topic_data=[topic]))
         assert answer.responses[0].topic_id == wanted
@@ -217,7 +217,7 @@ async def test_a_transactional_batch_without_a_transactional_id_is_refused(
 ) -> None:
     """Stored, it would hold back every reader of committed records, for ever."""
     await client.create("t")
-    broker = client.door.broker
+    broker = client.listener.broker
     data = memoryview(
         build_batch(
             [NewRecord(key=b"k", value=b"a")],
@@ -250,41 +250,45 @@ async def test_acks_all_is_refused_when_the_topic_wants_more_replicas_than_there
     assert (await client.produce("t", [b"a"], acks=1)).error_code == 0
 
 
-async def test_a_long_poll_wakes_on_an_append_and_not_before(client: Client, door: KafkaDoor) -> None:
+async def test_a_long_poll_wakes_on_an_append_and_not_before(client: Client, listener: KafkaListener) -> None:
     await client.create("t")
     poll = asyncio.create_task(fetch(client, max_wait_ms=30_000))
     await asyncio.sleep(0.01)
-    assert not poll.done() and len(door.broker.purgatory) == 1
-    await Client(door).produce("t", [b"now"])
+    assert not poll.done() and len(listener.broker.purgatory) == 1
+    await Client(listener).produce("t", [b"now"])
     assert values(await asyncio.wait_for(poll, 5)) == [b"now"]
 
 
-async def test_a_long_poll_waits_for_min_bytes_then_for_its_time(client: Client, door: KafkaDoor) -> None:
+async def test_a_long_poll_waits_for_min_bytes_then_for_its_time(
+    client: Client, listener: KafkaListener
+) -> None:
     await client.create("t")
     await client.produce("t", [b"small"])
     assert values(await fetch(client, max_wait_ms=20, min_bytes=10_000)) == [b"small"]
     poll = asyncio.create_task(fetch(client, max_wait_ms=30_000, min_bytes=1000))
     await asyncio.sleep(0.01)
-    await Client(door).produce("t", [b"more"])
+    await Client(listener).produce("t", [b"more"])
     await asyncio.sleep(0.01)
     assert not poll.done()
-    await Client(door).produce("t", [b"x" * 1000])
+    await Client(listener).produce("t", [b"x" * 1000])
     assert len(values(await asyncio.wait_for(poll, 5))) == 3
 
 
-async def test_a_drain_answers_a_long_poll_empty(client: Client, door: KafkaDoor) -> None:
+async def test_a_drain_answers_a_long_poll_empty(client: Client, listener: KafkaListener) -> None:
     await client.create("t")
     poll = asyncio.create_task(fetch(client, max_wait_ms=30_000))
     await asyncio.sleep(0.01)
-    door.broker.drain()
+    listener.broker.drain()
     assert values(await asyncio.wait_for(poll, 5)) == []
 
 
-async def test_a_long_poll_on_a_topic_that_is_deleted_is_told_so(client: Client, door: KafkaDoor) -> None:
+async def test_a_long_poll_on_a_topic_that_is_deleted_is_told_so(
+    client: Client, listener: KafkaListener
+) -> None:
     await client.create("t")
     poll = asyncio.create_task(fetch(client, max_wait_ms=30_000))
     await asyncio.sleep(0.01)
-    await door.broker.topics.delete("t")
+    await listener.broker.topics.delete("t")
     got = await asyncio.wait_for(poll, 5)
     assert got.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

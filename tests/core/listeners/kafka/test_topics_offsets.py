@@ -1,4 +1,4 @@
-"""Metadata, topics, configs and offsets through the door, without a socket."""
+"""Metadata, topics, configs and offsets through the listener, without a socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.errors import ErrorCode
 from core.listeners.kafka.dispatch import HANDLERS
-from core.listeners.kafka.listener import KafkaDoor
+from core.listeners.kafka.listener import KafkaListener
 from core.protocol.apis import APIS
 from core.protocol.codec import decode_response
 from core.protocol.messages import alter_configs as alter
@@ -131,8 +131,8 @@ async def test_a_missing_topic_is_created_when_allowed_and_there_at_the_next_que
 
 async def test_topics_are_found_by_id(client: Client) -> None:
     await client.create("t")
-    topic_id = client.door.broker.topics.get("t").topic_id
-    unknown = client.door.broker.clock.uuid4()
+    topic_id = client.listener.broker.topics.get("t").topic_id
+    unknown = client.listener.broker.clock.uuid4()
     wanted = [MetadataRequestTopic(topic_id, None), MetadataRequestTopic(unknown, None)]
     answer = await client.ask(3, 12, MetadataRequest(wanted))
     assert [(t.name, t.error_code) for t in answer.topics] == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
@@ -142,27 +142,27 @@ async def test_a_kept_answer_changes_with_the_topics(client: Client) -> None:
     await client.create("t")
     for _ in range(3):
         assert len((await client.ask(3, 9, by_name("t"))).topics[0].partitions) == 1
-    await client.door.broker.topics.create_partitions("t", 4)
+    await client.listener.broker.topics.create_partitions("t", 4)
     assert len((await client.ask(3, 9, by_name("t"))).topics[0].partitions) == 4
-    await client.door.broker.topics.delete("t")
+    await client.listener.broker.topics.delete("t")
     answer = await client.ask(3, 9, by_name("t", create=False))
     assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_the_advertised_address_is_the_setting_or_what_was_dialled(door: KafkaDoor) -> None:
-    door.bound(Endpoint("kafka", "0.0.0.0", 1234))
-    client = Client(door)
+async def test_the_advertised_address_is_the_setting_or_what_was_dialled(listener: KafkaListener) -> None:
+    listener.bound(Endpoint("kafka", "0.0.0.0", 1234))
+    client = Client(listener)
     client.session.connected("10.0.0.1", "10.0.0.2")
     (broker,) = (await client.ask(3, 9, MetadataRequest(None))).brokers
     assert (broker.host, broker.port) == ("10.0.0.2", 1234)
-    door.broker.config = replace(door.broker.config, advertised=Endpoint("kafka", "kafka.example", 9))
+    listener.broker.config = replace(listener.broker.config, advertised=Endpoint("kafka", "kafka.example", 9))
     (broker,) = (await client.ask(3, 9, MetadataRequest(None))).brokers
     assert (broker.host, broker.port) == ("kafka.example", 9)
 
 
 async def test_the_cluster_is_described(client: Client) -> None:
     answer = await client.newest(60, DescribeClusterRequest())
-    assert (answer.error_code, answer.cluster_id) == (0, client.door.broker.cluster_id)
+    assert (answer.error_code, answer.cluster_id) == (0, client.listener.broker.cluster_id)
     assert [(b.broker_id, b.port) for b in answer.brokers] == [(1, 9092)]
     answer = await client.newest(60, DescribeClusterRequest(endpoint_type=2))
     assert answer.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
@@ -194,7 +194,7 @@ async def create(client: Client, topic: CreatableTopic, **changes: Any) -> Any:
 async def test_a_topic_is_created_with_its_configs(client: Client) -> None:
     topic = CreatableTopic("t", 3, -1, [], [CreatableTopicConfig("retention.ms", "5000")])
     dry = await create(client, topic, validate_only=True)
-    assert dry.error_code == 0 and client.door.broker.topics.list() == []
+    assert dry.error_code == 0 and client.listener.broker.topics.list() == []
     done = await create(client, topic)
     assert (done.error_code, done.num_partitions, done.replication_factor) == (0, 3, 1)
     assert {c.name: (c.value, c.config_source) for c in done.configs}["retention.ms"] == ("5000", 1)
@@ -239,13 +239,13 @@ async def test_what_cannot_be_created_is_refused_for_its_reason(
 async def test_a_name_that_stands_twice_is_refused_once(client: Client) -> None:
     answer = await client.ask(19, 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)] * 2))
     assert [t.error_code for t in answer.topics] == [ErrorCode.INVALID_REQUEST]
-    assert client.door.broker.topics.list() == []
+    assert client.listener.broker.topics.list() == []
 
 
 async def test_topics_are_deleted_by_name_and_by_id(client: Client) -> None:
     await client.create("a")
     await client.create("b")
-    topic_id = client.door.broker.topics.get("b").topic_id
+    topic_id = client.listener.broker.topics.get("b").topic_id
     answer = await client.ask(20, 5, DeleteTopicsRequest(topic_names=["a", "a"]))
     assert [r.error_code for r in answer.responses] == [ErrorCode.INVALID_REQUEST]
     answer = await client.ask(20, 5, DeleteTopicsRequest(topic_names=["a", "x"]))
@@ -428,7 +428,7 @@ async def test_records_of_many_partitions_are_deleted_with_one_checkpoint(
     await client.create("t", 3)
     for partition in range(3):
         await client.produce("t", [b"a", b"b"], partition=partition)
-    logs, checkpoints = client.door.broker.logs, []
+    logs, checkpoints = client.listener.broker.logs, []
     begin = logs.begin_checkpoint
     monkeypatch.setattr(logs, "begin_checkpoint", lambda: checkpoints.append(1) or begin())
 
@@ -456,7 +456,7 @@ async def test_topics_configs_and_records_are_there_after_a_restart(
     for attempt in range(3):
         broker = Broker(config, clock)
         await broker.open()
-        client = Client(KafkaDoor(broker))
+        client = Client(KafkaListener(broker, HANDLERS))
         if attempt == 0:
             await client.create("t", 2, retention_ms="123456")
         done = await client.produce("t", [b"a"], partition=1)

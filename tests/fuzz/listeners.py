@@ -1,4 +1,4 @@
-"""Whole doors under fuzz: a broker in virtual time, every port, valid and broken requests in one stream.
+"""Whole listeners under fuzz: a broker in virtual time, every port, valid and broken requests in one stream.
 
 After each burst a healthy client asks for something and is answered; the log holds no traceback; nothing takes
 long.
@@ -93,8 +93,8 @@ def old_requests() -> list[bytes]:
     return found
 
 
-class _Door:
-    """How a door is spoken to: its port, good requests, and how a changed one is put on the wire."""
+class _Listener:
+    """How a listener is spoken to: its port, good requests, and how a changed one is put on the wire."""
 
     def __init__(self, port: int, samples: list[bytes], mode: str) -> None:
         self.port, self.samples, self.mode = port, samples, mode
@@ -108,18 +108,18 @@ class _Door:
         return data
 
 
-def doors(seed: int) -> dict[str, _Door]:
-    """All doors by name."""
+def listeners(seed: int) -> dict[str, _Listener]:
+    """All listeners by name."""
     return {
-        "kafka-door": _Door(KAFKA_PORT, list(kafka_requests()), "sized"),
-        "http-door": _Door(HTTP_PORT, http_requests(random.Random(seed)), "raw"),
-        "text-door": _Door(TEXT_PORT, LINES, "lines"),
-        "kafka07-door": _Door(OLD_PORT, old_requests(), "sized"),
+        "kafka-listener": _Listener(KAFKA_PORT, list(kafka_requests()), "sized"),
+        "http-listener": _Listener(HTTP_PORT, http_requests(random.Random(seed)), "raw"),
+        "text-listener": _Listener(TEXT_PORT, LINES, "lines"),
+        "kafka07-listener": _Listener(OLD_PORT, old_requests(), "sized"),
     }
 
 
-def fuzz_door(name: str, seed: int, *, inputs: int) -> Report:
-    """Send so many requests to a door."""
+def fuzz_listener(name: str, seed: int, *, inputs: int) -> Report:
+    """Send so many requests to a listener."""
     directory = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     report, loop = Report(name), SimLoop()
     # To collect the garbage of all that is in this process takes half a second; that is not an input's fault.
@@ -141,7 +141,7 @@ class _Attack:
     def __init__(
         self, loop: SimLoop, data_dir: Path, name: str, seed: int, report: Report, complaints: Complaints
     ) -> None:
-        self.door = doors(seed)[name]
+        self.listener = listeners(seed)[name]
         self.chance = random.Random(f"{name} {seed}")
         self.report, self.complaints, self.loop = report, complaints, loop
         self.recent: list[bytes] = []
@@ -175,11 +175,11 @@ class _Attack:
 
     async def _burst(self, first: list[bytes]) -> None:
         """A few requests on one connection."""
-        stream = Stream(self.machine.network, self.door.port)
+        stream = Stream(self.machine.network, self.listener.port)
         transport = await stream.open()
         for _ in range(_BURST):
             # What is in the corpus stands there as it went over the wire.
-            data = first.pop() if first else self.door.frame(self._request())
+            data = first.pop() if first else self.listener.frame(self._request())
             self.recent.append(data)
             before = time.process_time()
             transport.write(data)
@@ -195,8 +195,8 @@ class _Attack:
         stream.close()
 
     def _request(self) -> bytes:
-        data = self.chance.choice(self.door.samples)
-        return data if self.chance.random() < 0.2 else mutate(data, self.door.samples, self.chance)
+        data = self.chance.choice(self.listener.samples)
+        return data if self.chance.random() < 0.2 else mutate(data, self.listener.samples, self.chance)
 
     async def _healthy(self) -> None:
         """Others are served as ever."""

@@ -7,9 +7,9 @@ import pickle
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
+from pipeline.data_source import SluiceDataSource
 from pipeline.sink.writer import BatchWriter, StreamWriter
 from pipeline.source.batch import BatchReader
-from pipeline.source.data_source import SluiceDataSource
 from pipeline.source.options import OptionError
 from pipeline.source.pushdown import PushdownReader
 from pipeline.source.stream import StreamReader

@@ -15,7 +15,7 @@ MICRO = 1e6
 
 def _lines(server: BrokerProcess, line: bytes, count: int, window: int, repeats: int) -> list[float]:
     """Processor µs for each line, `window` of them on their way at a time; one sample per repeat."""
-    connection = socket.create_connection(server.text_address, timeout=60)
+    connection = socket.create_connection(server.line_address, timeout=60)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     samples = []
     with CORES.together(server.pid):

@@ -47,7 +47,7 @@ def read_answer(line: bytes) -> Answer:
     return Answer(correlation_id, code, message)
 
 
-class TextLine:
+class LineConnection:
     """One connection. `ask` says one command and gives its answer."""
 
     def __init__(self, address: tuple[str, int], timeout: float = 60) -> None:
@@ -55,7 +55,7 @@ class TextLine:
         self._file = self.socket.makefile("rb")
         self._count = 0
 
-    def __enter__(self) -> TextLine:
+    def __enter__(self) -> LineConnection:
         return self
 
     def __exit__(self, *_: object) -> None:

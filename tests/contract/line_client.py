@@ -1,4 +1,4 @@
-"""The line protocol as a door of the scenarios, with what it can say."""
+"""The line protocol as a client of the scenarios, with what it can say."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import uuid
 from typing import ClassVar
 
 from tests.broker_process import BrokerProcess
-from tests.clients.text_line import Answer, TextLine
-from tests.contract.vocabulary import DoorError, Membership
+from tests.clients.line import Answer, LineConnection
+from tests.contract.vocabulary import ClientError, Membership
 
 
-class TextDoor:
+class LineClient:
     """Lines. A message goes where its key sends it, so `produce` is for topics of one partition; who commits is a
     member; a member chooses its own id."""
 
@@ -18,7 +18,7 @@ class TextDoor:
     VERBS: ClassVar[frozenset[str]] = frozenset({"write", "join"})
 
     def __init__(self, broker: BrokerProcess) -> None:
-        self._line = TextLine(broker.text_address)
+        self._line = LineConnection(broker.line_address)
 
     def close(self) -> None:
         self._line.close()
@@ -28,7 +28,7 @@ class TextDoor:
         if answer.code:
             # The message begins with Kafka's name, where the code itself is none.
             name, _, message = answer.payload.partition(": ")
-            raise DoorError(name if name.isupper() else answer.code, message)
+            raise ClientError(name if name.isupper() else answer.code, message)
         return answer
 
     def produce(

@@ -1,7 +1,7 @@
-"""The doors under one vocabulary: what a scenario says, said in each door's own words.
+"""The clients under one vocabulary: what a scenario says, said in each client's own words.
 
-Every refusal becomes `DoorError` with Kafka's error name, as far as the door can say it. `VERBS` of a door says
-what it has; a scenario is run over the doors that have what it needs, never skipped.
+Every refusal becomes `ClientError` with Kafka's error name, as far as the client can say it. `VERBS` of a client says
+what it has; a scenario is run over the clients that have what it needs, never skipped.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from core.records.batch import build_batch
 from core.records.record import NewRecord
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import KEYS, Wire
-from tests.contract.text_door import TextDoor
-from tests.contract.vocabulary import DoorError, Membership, Read
+from tests.contract.line_client import LineClient
+from tests.contract.vocabulary import ClientError, Membership, Read
 
 __all__ = [
-    "DOORS",
-    "DoorError",
-    "KafkaDoor",
+    "CLIENTS",
+    "ClientError",
+    "KafkaClient",
+    "LineClient",
     "Membership",
-    "NativeDoor",
-    "ProxyDoor",
+    "NativeClient",
     "Read",
-    "TextDoor",
+    "RestV2Client",
     "having",
 ]
 
@@ -71,7 +71,7 @@ V2_JSON = "application/vnd.kafka.v2+json"
 V2_BINARY = "application/vnd.kafka.binary.v2+json"
 
 
-class KafkaDoor:
+class KafkaClient:
     """The binary protocol, one connection per member so that a waiting join holds up nobody."""
 
     name: ClassVar[str] = "kafka"
@@ -204,7 +204,7 @@ class KafkaDoor:
             if one.member_id == member.member_id:
                 assignment = decode_assignment(one.member_assignment)
                 return {(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions}
-        raise DoorError("UNKNOWN_MEMBER_ID")
+        raise ClientError("UNKNOWN_MEMBER_ID")
 
     def heartbeat(self, member: Membership) -> None:
         request = HeartbeatRequest(member.group, member.generation, member.member_id)
@@ -221,11 +221,11 @@ class KafkaDoor:
         _check(result.error_code)
 
 
-class NativeDoor:
+class NativeClient:
     """`/api/v1`."""
 
     name: ClassVar[str] = "native"
-    VERBS: ClassVar[frozenset[str]] = KafkaDoor.VERBS
+    VERBS: ClassVar[frozenset[str]] = KafkaClient.VERBS
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._http = httpx.Client(base_url=f"{broker.http}/api/v1", timeout=30)
@@ -237,7 +237,7 @@ class NativeDoor:
         answer = self._http.request(method, path, json=body, params=query or None)
         document = answer.json() if answer.content else None
         if answer.status_code >= 400:
-            raise DoorError(document.get("kafka_error") or document["type"], document.get("detail", ""))
+            raise ClientError(document.get("kafka_error") or document["type"], document.get("detail", ""))
         return document
 
     # topics
@@ -255,7 +255,7 @@ class NativeDoor:
             headers={"content-type": "application/merge-patch+json"},
         )
         if answer.status_code >= 400:
-            raise DoorError(answer.json()["kafka_error"], answer.json()["detail"])
+            raise ClientError(answer.json()["kafka_error"], answer.json()["detail"])
 
     def partitions(self, name: str) -> int:
         return int(self._call("GET", f"/topics/{name}")["partitions"])
@@ -284,7 +284,7 @@ class NativeDoor:
             offsets = self._call("GET", f"/topics/{topic}/offsets", at=at)["partitions"]
             known = {one["partition"]: one["offset"] for one in offsets}
             if partition not in known:
-                raise DoorError("UNKNOWN_TOPIC_OR_PARTITION")
+                raise ClientError("UNKNOWN_TOPIC_OR_PARTITION")
             found.append(known[partition])
         return found[0], found[1]
 
@@ -305,7 +305,7 @@ class NativeDoor:
     def committed(self, group: str, topic: str, partition: int) -> int | None:
         try:
             offsets = self._call("GET", f"/groups/{group}/offsets")["offsets"]
-        except DoorError as refused:
+        except ClientError as refused:
             if refused.name == "GROUP_ID_NOT_FOUND":  # a group that never was is a resource that is not there
                 return None
             raise
@@ -331,7 +331,7 @@ class NativeDoor:
         for one in self._call("GET", f"/groups/{member.group}")["members"]:
             if one["member_id"] == member.member_id:
                 return {(p["topic"], p["partition"]) for p in one["partitions"]}
-        raise DoorError("UNKNOWN_MEMBER_ID")
+        raise ClientError("UNKNOWN_MEMBER_ID")
 
     def heartbeat(self, member: Membership) -> None:
         path = f"/groups/{member.group}/members/{member.member_id}:heartbeat"
@@ -344,7 +344,7 @@ class NativeDoor:
         self._call("DELETE", f"/groups/{group}")
 
 
-class ProxyDoor:
+class RestV2Client:
     """The REST Proxy v2 surface."""
 
     name: ClassVar[str] = "proxy"
@@ -379,10 +379,10 @@ class ProxyDoor:
             raise self._error(document["error_code"], document["message"])
         return document
 
-    def _error(self, code: int, message: str) -> DoorError:
+    def _error(self, code: int, message: str) -> ClientError:
         """The surface has one code for many Kafka errors; its sentence tells them apart."""
         by_sentence = next((name for word, name in self._SENTENCES.items() if word in message), str(code))
-        return DoorError(self._NAMES.get(code, by_sentence), message)
+        return ClientError(self._NAMES.get(code, by_sentence), message)
 
     def produce(
         self, topic: str, partition: int, records: list[tuple[bytes | None, bytes | None]]
@@ -403,17 +403,17 @@ class ProxyDoor:
         return found["beginning_offset"], found["end_offset"]
 
 
-DOORS: tuple[type[Any], ...] = (KafkaDoor, NativeDoor, ProxyDoor, TextDoor)
+CLIENTS: tuple[type[Any], ...] = (KafkaClient, NativeClient, RestV2Client, LineClient)
 
 
 def having(*verbs: str) -> list[type[Any]]:
-    """The doors that have all these verbs."""
-    return [door for door in DOORS if set(verbs) <= door.VERBS]
+    """The clients that have all these verbs."""
+    return [client for client in CLIENTS if set(verbs) <= client.VERBS]
 
 
 def _check(code: int, message: str | None = None) -> None:
     if code:
-        raise DoorError(ErrorCode(code).name, message or "")
+        raise ClientError(ErrorCode(code).name, message or "")
 
 
 def _embedded(key: bytes | None, value: bytes | None) -> dict[str, Any]:

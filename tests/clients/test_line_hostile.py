@@ -13,7 +13,7 @@ import pytest
 
 from core.line_protocol.codec import COMMANDS
 from tests.broker_process import BrokerProcess
-from tests.clients.text_line import TextLine, read_answer, say
+from tests.clients.line import LineConnection, read_answer, say
 
 BROKER_SCHEMES = ("text",)
 BROKER_ENVIRONMENT = {
@@ -46,33 +46,33 @@ _ANSWER = re.compile(rb"V1\|[^\n]*\|(OK(\|[^|\n]*)?|ERR\|[A-Z_]+\|[^|\n]*)", re.
     ],
 )
 def test_what_is_no_line_is_a_bad_request_of_nobody(broker: BrokerProcess, data: bytes) -> None:
-    answer = read_answer(say(broker.text_address, data))
+    answer = read_answer(say(broker.line_address, data))
     assert (answer.correlation_id, answer.code) == ("0", "BAD_REQUEST")
 
 
 @pytest.mark.parametrize("first", [b"POST / HTTP/1.1\r\n", b"x /y HTTP/1.0\n", b"Host: 127.0.0.1\r\n"])
 def test_a_web_page_cannot_say_lines_through_a_browser(broker: BrokerProcess, first: bytes) -> None:
     body = b"V1|1|CREATE|by-a-web-page\n"
-    with socket.create_connection(broker.text_address, timeout=30) as connection:
+    with socket.create_connection(broker.line_address, timeout=30) as connection:
         connection.sendall(first + b"\r\n" + body)
         with contextlib.suppress(ConnectionResetError):
             assert connection.recv(65_536) == b""
-    with TextLine(broker.text_address) as line:
+    with LineConnection(broker.line_address) as line:
         assert "by-a-web-page" not in line.ask("TOPICS")["topics"]
 
 
 def test_bytes_without_an_end_are_refused_and_the_connection_closed(broker: BrokerProcess) -> None:
     for data in (b"\x00" * 1_000, b"V1|1|PRODUCE|orders k:cut", b"x" * LIMIT):
-        answer = read_answer(say(broker.text_address, data))
+        answer = read_answer(say(broker.line_address, data))
         assert (answer.correlation_id, answer.code) == ("0", "BAD_REQUEST")
-    assert say(broker.text_address, b"") == b""
-    with TextLine(broker.text_address) as line:
+    assert say(broker.line_address, b"") == b""
+    with LineConnection(broker.line_address) as line:
         assert "orders" not in line.ask("TOPICS")["topics"], "a line that was cut is not executed"
 
 
 def test_a_long_line_is_refused_and_the_next_one_is_read(broker: BrokerProcess) -> None:
     for length in (LIMIT + 1, 1_000_000):
-        with TextLine(broker.text_address) as line:
+        with LineConnection(broker.line_address) as line:
             line.send(b"V1|1|PRODUCE|long k:" + b"x" * length + b"\nV1|2|PING|\n")
             refused = read_answer(line.line())
             assert (refused.correlation_id, refused.code) == ("0", "BAD_REQUEST")
@@ -83,7 +83,7 @@ def test_a_long_line_is_refused_and_the_next_one_is_read(broker: BrokerProcess) 
 def test_a_value_may_be_as_long_as_a_line(broker: BrokerProcess) -> None:
     value = bytes(c for c in range(256) if c not in b"|\n\r")
     value *= 60
-    with TextLine(broker.text_address) as line:
+    with LineConnection(broker.line_address) as line:
         assert line.ask("PRODUCE", b"bytes k:" + value).payload == "partition=0 offset=0 hw=1"
         assert line.ask("CONSUME", "bytes 0 0").messages() == [(0, value)]
 
@@ -93,7 +93,7 @@ def test_lines_are_answered_in_order_however_many_are_sent_at_once(broker: Broke
     data = b"".join(
         b"V1|%d|PRODUCE|many k:%d%s\r\n" % (n, n, b" acks=all" if n % 100 == 0 else b"") for n in range(count)
     )
-    answers = say(broker.text_address, data).splitlines()
+    answers = say(broker.line_address, data).splitlines()
     assert [line.split(b"|")[1] for line in answers] == [b"%d" % n for n in range(count)]
     offsets = [int(re.search(rb"offset=(\d+)", line)[1]) for line in answers]  # type: ignore[index]
     assert offsets == list(range(count))
@@ -101,7 +101,7 @@ def test_lines_are_answered_in_order_however_many_are_sent_at_once(broker: Broke
 
 def test_a_word_that_is_too_long_or_too_strange_is_refused(broker: BrokerProcess) -> None:
     long = "x" * 15_000
-    with TextLine(broker.text_address) as line:
+    with LineConnection(broker.line_address) as line:
         for command, args in (
             ("PRODUCE", f"{long} k:v"),
             ("CREATE", long),
@@ -159,10 +159,10 @@ def _mutated(chance: random.Random) -> bytes:
 
 def test_mutated_lines_get_one_answer_each(broker: BrokerProcess) -> None:
     chance = random.Random(SEED)
-    with TextLine(broker.text_address) as healthy:
+    with LineConnection(broker.line_address) as healthy:
         for _ in range(LINES // 40):
             lines = [_mutated(chance) for _ in range(40)]
-            answers = say(broker.text_address, b"\n".join(lines) + b"\n").split(b"\n")
+            answers = say(broker.line_address, b"\n".join(lines) + b"\n").split(b"\n")
             assert answers.pop() == b""
             assert len(answers) == len(lines)
             for line, answer in zip(lines, answers, strict=True):
@@ -173,14 +173,14 @@ def test_mutated_lines_get_one_answer_each(broker: BrokerProcess) -> None:
 def test_random_bytes_cut_anywhere_do_no_harm(broker: BrokerProcess) -> None:
     chance = random.Random(SEED)
     for _ in range(60):
-        with socket.create_connection(broker.text_address, timeout=30) as connection:
+        with socket.create_connection(broker.line_address, timeout=30) as connection:
             for _ in range(chance.randrange(1, 6)):
                 connection.sendall(chance.randbytes(chance.choice((1, 10, 300, 70_000))))
             if chance.random() < 0.5:
                 connection.shutdown(socket.SHUT_WR)
                 while connection.recv(65_536):
                     pass
-    with TextLine(broker.text_address) as line:
+    with LineConnection(broker.line_address) as line:
         start = time.monotonic()
         assert not line.ask("PING").code
         assert time.monotonic() - start < 5

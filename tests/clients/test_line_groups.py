@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.broker_process import BrokerProcess
-from tests.clients.text_line import TextLine
+from tests.clients.line import LineConnection
 
 BROKER_SCHEMES = ("text",)
 BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
@@ -68,13 +68,15 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def line(broker: BrokerProcess) -> Iterator[TextLine]:
-    with TextLine(broker.text_address) as line:
+def line(broker: BrokerProcess) -> Iterator[LineConnection]:
+    with LineConnection(broker.line_address) as line:
         yield line
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "range,roundrobin"])
-def test_librdkafka_and_a_line_share_a_topic(broker: BrokerProcess, line: TextLine, strategy: str) -> None:
+def test_librdkafka_and_a_line_share_a_topic(
+    broker: BrokerProcess, line: LineConnection, strategy: str
+) -> None:
     topic = group = f"shared.{strategy.replace(',', '.')}"
     assert not line.ask("CREATE", f"{topic} partitions=4").code
     assert line.ask("JOIN", f"{group} {topic} c1").numbers("assigned") == [0, 1, 2, 3]
@@ -107,7 +109,7 @@ def test_librdkafka_and_a_line_share_a_topic(broker: BrokerProcess, line: TextLi
     assert not line.ask("LEAVE", f"{group} {topic} c1 {mine.number('generation')}").code
 
 
-def test_a_line_comes_second_and_leaves_again(broker: BrokerProcess, line: TextLine) -> None:
+def test_a_line_comes_second_and_leaves_again(broker: BrokerProcess, line: LineConnection) -> None:
     topic = group = "second"
     line.ask("CREATE", f"{topic} partitions=3")
     member = Member(broker, group, topic, "range,roundrobin")
