@@ -12,7 +12,6 @@ from core.broker.time_slice import Breath
 from core.broker.topics import TopicVerbs
 from core.errors import BrokerError, ErrorCode
 from core.log.log import Log
-from core.log.old_offsets import segment_offsets
 from core.log.producer_state import ProducerState
 from core.records.validation import ProduceBatches, validate_produce
 from core.types import AppendResult, LogRead, TimestampOffset, TopicPartition
@@ -295,7 +294,8 @@ class BatchVerbs(TopicVerbs):
         −1 begins with the end of the log, −2 gives the start only; a time gives the segments last written
         before it.
         """
-        return segment_offsets(self.log(topic_partition), timestamp, limit, now_ms=self.clock.wall_ms())
+        log = self.log(topic_partition)
+        return log.segments.offsets_before(timestamp, limit, log.offsets, now_ms=self.clock.wall_ms())
 
     def active_producers(self, topic_partition: TopicPartition) -> Iterator[ProducerState]:
         """The idempotent producers that the partition remembers."""

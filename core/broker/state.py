@@ -20,7 +20,6 @@ from core.errors import BrokerError, ErrorCode
 from core.groups.foreign_groups import ForeignGroups
 from core.log.log import Log
 from core.log.manager import LogManager
-from core.log.replica_log import ReplicaLog
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import TopicRow, put_setting
 from core.purgatory import Purgatory
@@ -195,7 +194,7 @@ class BrokerState:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id}.")
         return name
 
-    def log(self, topic_partition: TopicPartition) -> ReplicaLog:
+    def log(self, topic_partition: TopicPartition) -> Log:
         """The log of a partition, opened if need be; UNKNOWN_TOPIC_OR_PARTITION if there is none."""
         topic = self.topic(topic_partition.topic)
         if not 0 <= topic_partition.partition < topic.partitions:

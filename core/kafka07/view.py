@@ -65,7 +65,7 @@ class AddressView:
                 anew = max(self._bases.values()) + self.log.size
                 logger.warning(
                     "%s: the 0.7 addresses (magic %d) of its first segment are lost; they begin anew at %d",
-                    self.log.topic_partition, self.magic, anew,
+                    self.log.tp, self.magic, anew,
                 )  # fmt: skip
             self._bases = {first.base_offset: anew}
             self._write_bases()
@@ -220,9 +220,7 @@ class AddressView:
         except OSError as error:
             if strict:
                 raise
-            logger.warning(
-                "%s: 0.7 addresses cannot be written: %s", self.log.topic_partition, error.strerror
-            )
+            logger.warning("%s: 0.7 addresses cannot be written: %s", self.log.tp, error.strerror)
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -237,9 +235,7 @@ class AddressView:
         for offset, why in place.unseen:
             if offset not in self._reported and len(self._reported) < REPORTS:
                 self._reported.add(offset)
-                logger.error(
-                    "%s: 0.7 does not see the batch at offset %d: %s", self.log.topic_partition, offset, why
-                )
+                logger.error("%s: 0.7 does not see the batch at offset %d: %s", self.log.tp, offset, why)
 
     def begin_reading(self, wanted: int, limit: int, max_size: int) -> Reading | None:
         """A read from the address `wanted`, which is the frontier's at most; None if the frontier had to go back.

@@ -99,7 +99,7 @@ class LegacyViews:
             for view in self.existing(log):
                 view.truncated(log.offsets.log_end_offset)
         except OSError as error:
-            logger.warning("%s: its 0.7 addresses could not be cut: %s", log.topic_partition, error.strerror)
+            logger.warning("%s: its 0.7 addresses could not be cut: %s", log.tp, error.strerror)
 
     def forget(self, log: Log) -> None:
         """The log is closed."""

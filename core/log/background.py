@@ -14,7 +14,7 @@ from core.log.cleaner import CleanerPass, needs_compaction, roll_overdue
 from core.log.directories import DELETE_SUFFIX
 from core.log.entry import LogEntry
 from core.log.flush import Chore
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log
 from core.log.retention import SettledTime, apply_retention, next_check_ms
 from core.log.segment import DELETED_SUFFIX, LOG_SUFFIX
 from core.log.shared import LogContext
@@ -65,7 +65,7 @@ class Background:
         self,
         context: LogContext,
         entries: dict[TopicPartition, LogEntry],
-        open_log: Callable[[TopicPartition, LogEntry], ReplicaLog],
+        open_log: Callable[[TopicPartition, LogEntry], Log],
     ) -> None:
         self._context = context
         self._entries = entries

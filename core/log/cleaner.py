@@ -132,7 +132,7 @@ class CleanerPass:
             # A full disk is empty again one day; a batch that cannot be read stays so.
             if isinstance(failure, BrokerError) and failure.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 self.failure = str(failure)
-            logger.error("%s: compaction stopped: %s", self._log.topic_partition, failure)
+            logger.error("%s: compaction stopped: %s", self._log.tp, failure)
         return None
 
     def abort(self) -> None:

@@ -22,7 +22,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from core.clock import Clock
@@ -55,9 +55,8 @@ from core.log.entry import LogEntry
 from core.log.flush import Chore
 from core.log.log import Log
 from core.log.recovery import LastKnown, open_log
-from core.log.replica_log import ReplicaLog
+from core.log.segment import LOG_SUFFIX
 from core.log.shared import LogContext
-from core.log.sizes import SizeTask
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 
@@ -70,6 +69,23 @@ LOGS_PER_CHECKPOINT = 100
 # With more logs to be flushed at once, the disk is asked to write all of them in its own order first: 10,000
 # fsyncs one by one take 16 s, and a tenth of that when little is left for each.
 MANY_LOGS = 32
+
+
+class SizeTask:
+    """Looks up how large some logs are that are not open: `run` in a thread, then `sizes` has the bytes."""
+
+    def __init__(self, directories: Sequence[tuple[TopicPartition, str]]) -> None:
+        self._directories = directories
+        self.sizes: dict[TopicPartition, int] = {}
+
+    def run(self) -> None:
+        """Add up the segments of each log; a directory that is missing counts as empty."""
+        for tp, directory in self._directories:
+            try:
+                with os.scandir(directory) as found:
+                    self.sizes[tp] = sum(e.stat().st_size for e in found if e.name.endswith(LOG_SUFFIX))
+            except OSError:
+                self.sizes[tp] = 0
 
 
 class LogManager:
@@ -191,7 +207,7 @@ class LogManager:
 
     # --- logs ----------------------------------------------------------------------------------------------
 
-    def get(self, tp: TopicPartition) -> ReplicaLog:
+    def get(self, tp: TopicPartition) -> Log:
         """The log of a partition, opened if it was not. Raises UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
         entry = self._entries.get(tp)
         if entry is None:
@@ -331,7 +347,7 @@ class LogManager:
     def _path(self, tp: TopicPartition) -> str:
         return f"{self._root}/{tp.topic}-{tp.partition}"
 
-    def _open(self, tp: TopicPartition, entry: LogEntry) -> ReplicaLog:
+    def _open(self, tp: TopicPartition, entry: LogEntry) -> Log:
         path = self._path(tp)
         try:
             self._own_directory(tp, entry, path)

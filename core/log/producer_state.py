@@ -18,8 +18,9 @@ producer, which is the newest, and ours gets all five back.
 from __future__ import annotations
 
 import contextlib
+import logging
 from bisect import insort
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -27,7 +28,11 @@ import crc32c
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
+from core.log.segment import Segment
 from core.records.header import BatchHeader
+from core.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 REMEMBERED_BATCHES = 5
 SNAPSHOT_VERSION = 1
@@ -288,3 +293,36 @@ class Snapshots:
         with contextlib.suppress(OSError):
             files.remove_if_present(self.path(offset))
             self._offsets = [known for known in self._offsets if known != offset]
+
+
+def replay_producers(
+    tp: TopicPartition,
+    segments: Sequence[Segment],
+    snapshots: Snapshots,
+    end: int,
+    *,
+    limit: int,
+    now_ms: int,
+) -> ProducerStates:
+    """Return the producers of the newest snapshot that can be read, and of the batches after it, up to `end`.
+
+    `limit` bounds how many are remembered; `now_ms` is monotonic. Removes torn snapshots.
+    """
+    producers = ProducerStates(limit)
+    after = 0
+    for offset in reversed(snapshots.offsets):
+        if producers.decode(snapshots.read(offset), now_ms):
+            after = offset
+            break
+        logger.warning("%s: the producer snapshot at %d is torn", tp, offset)
+        snapshots.remove(offset)
+    if after >= end:
+        return producers
+    for i, segment in enumerate(segments):
+        if segment.size == 0 or (i + 1 < len(segments) and segments[i + 1].base_offset <= after):
+            continue
+        with contextlib.suppress(BrokerError):
+            for _, header in segment.walk(segment.locate(after) if after > segment.base_offset else 0):
+                if header.producer_id >= 0:
+                    producers.update(header, header.base_offset, now_ms)
+    return producers

@@ -23,9 +23,8 @@ from core.errors import BrokerError
 from core.log import files
 from core.log.checkpoint import LEADER_EPOCHS
 from core.log.epochs import UNKNOWN, LeaderEpochs
-from core.log.producer_state import Snapshots
-from core.log.replay import replay_producers
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log
+from core.log.producer_state import Snapshots, replay_producers
 from core.log.scan import SCAN_WINDOW, EpochCheck, Scan, scan
 from core.log.segment import (
     CLEANED_SUFFIX,
@@ -73,14 +72,14 @@ class _Directory:
 
 def open_log(
     context: LogContext,
-    topic_partition: TopicPartition,
+    tp: TopicPartition,
     topic_id: uuid.UUID,
     config: TopicConfig,
     directory: str,
     known: LastKnown,
-) -> ReplicaLog:
+) -> Log:
     """Open the log in `directory`, which may be missing or empty. Raises OSError if it cannot be read."""
-    return _Opening(context, topic_partition, config, directory, known).open(topic_id)
+    return _Opening(context, tp, config, directory, known).open(topic_id)
 
 
 class _Opening:
@@ -89,13 +88,13 @@ class _Opening:
     def __init__(
         self,
         context: LogContext,
-        topic_partition: TopicPartition,
+        tp: TopicPartition,
         config: TopicConfig,
         directory: str,
         known: LastKnown,
     ) -> None:
         self._context = context
-        self._name = topic_partition
+        self._tp = tp
         self._config = config
         self._directory = directory
         self._known = known
@@ -106,7 +105,7 @@ class _Opening:
         # Whether the last segment must not be appended to: it was a sealed one, or is damaged.
         self._needs_segment = False
 
-    def open(self, topic_id: uuid.UUID) -> ReplicaLog:
+    def open(self, topic_id: uuid.UUID) -> Log:
         """All steps in their order."""
         found = _list_directory(self._directory)
         _tidy(found)
@@ -119,16 +118,16 @@ class _Opening:
         snapshots = Snapshots(self._directory, found.snapshots)
         snapshots.truncate_to(self._end)
         producers = replay_producers(
-            self._name,
+            self._tp,
             self._segments,
             snapshots,
             self._end,
             limit=self._context.config.max_producers_per_partition,
             now_ms=int(self._context.clock.monotonic() * 1000),
         )
-        log = ReplicaLog(
+        log = Log(
             self._context,
-            self._name,
+            self._tp,
             topic_id,
             self._config,
             self._directory,
@@ -180,7 +179,7 @@ class _Opening:
                     files.remove_if_present(sidecar + SWAP_SUFFIX)
                 return
         compacted.close()
-        logger.warning("%s: the compaction of the segment %d is completed", self._name, base)
+        logger.warning("%s: the compaction of the segment %d is completed", self._tp, base)
         for old in [old for old in found.logs if base <= old < end]:
             segment = self._segment(old)
             for stale in [*segment.paths(), *(segment.sidecars() if old != base else ())]:
@@ -219,7 +218,7 @@ class _Opening:
             if active.damaged:
                 return False
         except BrokerError:
-            logger.error("%s does not end with a whole batch after a clean shutdown", self._name)
+            logger.error("%s does not end with a whole batch after a clean shutdown", self._tp)
             return False
         point = self._known.recovery_point
         return point is None or self._end >= point
@@ -257,7 +256,7 @@ class _Opening:
             if not last:
                 segment.seal()
         if epochs.doubtful:
-            logger.warning("%s: the leader epochs do not fit the log, they are found anew", self._name)
+            logger.warning("%s: the leader epochs do not fit the log, they are found anew", self._tp)
         return epochs_known and not epochs.doubtful
 
     def _epoch_before(self, index: int, position: int) -> int:
@@ -297,7 +296,7 @@ class _Opening:
         lost = segment.size - result.position + sum(s.size for s in self._segments[index + 1 :])
         logger.warning(
             "%s: the log ends at offset %d, %d bytes behind it are not whole batches and are cut off: %s",
-            self._name, result.next_offset, lost, result.reason,
+            self._tp, result.next_offset, lost, result.reason,
         )  # fmt: skip
         self._needs_segment = self._needs_segment or index < len(self._segments) - 1
         self._drop(index + 1)
@@ -367,7 +366,7 @@ class _Opening:
 
     def _report(self, what: str) -> None:
         self._damage = what
-        logger.error("%s is damaged: %s", self._name, what)
+        logger.error("%s is damaged: %s", self._tp, what)
 
 
 def _write_again(segment: Segment, position: int, end: int) -> None:

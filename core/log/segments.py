@@ -6,11 +6,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
+from core.log.files import modified
 from core.log.segment import Cut, Segment
 from core.records.header import LENGTH_OVERHEAD
-from core.types import FileSlice, TimestampOffset
+from core.types import FileSlice, LogOffsets, TimestampOffset
 
 NOT_FOUND = TimestampOffset(-1, -1, -1)
+# ListOffsets v0's two special timestamps.
+LATEST, EARLIEST = -1, -2
 
 
 class Segments:
@@ -133,3 +136,23 @@ class Segments:
                 found = segment.find_time(segment.max_timestamp, start_offset, max_bytes)
                 best = TimestampOffset(*found) if found else best
         return best
+
+    def offsets_before(self, timestamp: int, limit: int, bounds: LogOffsets, *, now_ms: int) -> list[int]:
+        """Return base offsets of segments, newest first, at most `limit`, as ListOffsets v0 lists them.
+
+        `timestamp` −1 begins with the log end offset, −2 gives the log start offset only; a time in ms gives the
+        segments last written at or before it, and the log end offset too if that time is not before `now_ms`. The
+        first segment's is never below the log start offset. Source: Kafka guide of 0.9, "Offset API".
+        """
+        known = [
+            (max(s.base_offset, bounds.log_start_offset), int(modified(s.log.path) * 1000)) for s in self._all
+        ]
+        if self.active.size:
+            known.append((bounds.log_end_offset, now_ms))
+        if timestamp == EARLIEST:
+            found = [known[0][0]]
+        elif timestamp == LATEST:
+            found = [offset for offset, _ in reversed(known)]
+        else:
+            found = [offset for offset, time in reversed(known) if time <= timestamp]
+        return found[: max(limit, 0)]

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.config import Endpoint, Peer
 from core.errors import BrokerError, ErrorCode
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log
 from core.metadata.topics import put_setting
 from core.replication.copies import Copy
 from core.replication.epochs import leader_of, next_epoch
@@ -164,7 +164,7 @@ class Cluster:
         """See `Keeper.followed`."""
         return [c for c in self._replicas if c.replica.follows and leader_of(c.replica.epoch) == leader]
 
-    async def flush(self, log: ReplicaLog) -> None:
+    async def flush(self, log: Log) -> None:
         """See `Keeper.flush`."""
         waiting = self._state.flusher.durable(log, log.offsets.log_end_offset)
         if waiting is not None:

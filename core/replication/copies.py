@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log
 from core.replication.replica import Replica
 from core.types import TopicPartition
 
@@ -14,9 +14,7 @@ class Copy:
 
     __slots__ = ("backoff", "joined", "log", "replica", "resting", "topic_id", "topic_partition")
 
-    def __init__(
-        self, topic_partition: TopicPartition, topic_id: UUID, log: ReplicaLog, replica: Replica
-    ) -> None:
+    def __init__(self, topic_partition: TopicPartition, topic_id: UUID, log: Log, replica: Replica) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log

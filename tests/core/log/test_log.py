@@ -13,7 +13,7 @@ from core.records.batch import batches, build_batch, read_header, set_log_append
 from core.records.record import NewRecord
 from core.types import LogOffsets, TimestampOffset
 from tests.core.log.disk import Disk
-from tests.core.log.shelf import Shelf, append, read_all, records, values
+from tests.core.log.shelf import Shelf, append, index_entries, read_all, records, values
 
 
 @pytest.fixture
@@ -66,6 +66,16 @@ def test_several_batches_of_one_append_are_numbered_one_behind_the_other(shelf: 
     result = log.append(memoryview(buffer), [h for _, h in batches(buffer)], leader_epoch=0)
     assert (result.base_offset, result.last_offset) == (1, 6)
     assert values(log) == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
+
+
+def test_each_batch_of_an_append_is_indexed_for_itself(shelf: Shelf) -> None:
+    log = shelf.open()
+    buffer = bytearray().join(build_batch(records("x" * 150), now_ms=i) for i in range(10))
+    log.append(buffer, [h for _, h in batches(buffer)], leader_epoch=0)
+    offsets, _ = index_entries(log.segments.active)
+    assert offsets
+    assert {position for _, position in offsets} <= {position for position, _ in batches(buffer)}
+    assert log.segments.active.max_timestamp == 9
 
 
 def test_an_append_with_the_brokers_time_tells_it(shelf: Shelf) -> None:
