@@ -19,6 +19,7 @@ from core.clock import Clock
 from core.config import Config
 from core.counters import DoorLoad
 from core.errors import StartupError
+from core.kafka07.views import Kafka07Views
 from core.listeners.acceptor import Acceptor, Door
 from core.listeners.connection import Connection
 from core.listeners.kafka.listener import KafkaDoor
@@ -36,28 +37,28 @@ KAFKA_07 = "kafka07"
 HTTP_SCHEMES = frozenset({"http"})
 
 
-def _kafka_door(broker: Broker) -> tuple[Door, type[Connection]]:
-    return KafkaDoor(broker), Connection
+def _kafka_door(server: Server) -> tuple[Door, type[Connection]]:
+    return KafkaDoor(server.broker), Connection
 
 
-def _text_door(broker: Broker) -> tuple[Door, type[Connection]]:
+def _text_door(server: Server) -> tuple[Door, type[Connection]]:
     # Imported here: a broker without such a listener does not pay for it.
     from core.line_protocol.connection import LineConnection
     from core.line_protocol.listener import TextDoor
 
-    return TextDoor(broker), LineConnection
+    return TextDoor(server.broker), LineConnection
 
 
-def _legacy_door(broker: Broker) -> tuple[Door, type[Connection]]:
-    from core.kafka07.listener import LegacyDoor
+def _kafka07_listener(server: Server) -> tuple[Door, type[Connection]]:
+    from core.kafka07.listener import Kafka07Listener
 
-    return LegacyDoor(broker), Connection
+    return Kafka07Listener(server.broker, server.kafka07_views), Connection
 
 
 # By the scheme of the listener: the door, and how its requests are told apart on the wire.
-DOORS: dict[str, Callable[[Broker], tuple[Door, type[Connection]]]] = {
+DOORS: dict[str, Callable[[Server], tuple[Door, type[Connection]]]] = {
     "kafka": _kafka_door,
-    "kafka07": _legacy_door,
+    "kafka07": _kafka07_listener,
     "text": _text_door,
 }
 
@@ -117,6 +118,13 @@ class Server:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
         self.broker = Broker(config, clock or Clock())
+        # Subscribed also without a 0.7 listener: addresses that were given out once stay as they are.
+        self.kafka07_views = Kafka07Views(
+            self.broker.logs.pool,
+            max_bytes=config.max_decompressed_bytes,
+            slice_bytes=config.legacy_slice_bytes,
+        )
+        self.broker.logs.subscribe(self.kafka07_views)
         self.endpoints = self.broker.endpoints
         self._directory = DataDirectory(Path(config.data_dir))
         self._acceptors: list[Acceptor] = []
@@ -139,7 +147,7 @@ class Server:
                     raise StartupError(
                         f"Unknown listener scheme in {endpoint}; known are: http, {', '.join(DOORS)}."
                     )
-                door, connection = make_door(self.broker)
+                door, connection = make_door(self)
                 acceptor = Acceptor(endpoint, self.config, self.broker.clock, door, connection)
                 acceptor.bind()
                 self._acceptors.append(acceptor)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from core.kafka07.index import read_base, sidecar_path
-from core.kafka07.messages import LEGACY_MAGICS
-from core.kafka07.views import LEGACY_ADDRESSES
+from core.kafka07.index import MAGICS, read_base, sidecar_path
 from core.log import files
 from core.log.segment import file_stem
 
+# The file that says that a partition has addresses.
+ADDRESSES_FILE = "legacy-addresses"
 _VERSION = 0
 
 # Base offset → base address, by magic.
@@ -25,7 +25,7 @@ Bases = dict[int, dict[int, int]]
 
 def bases_path(directory: str) -> str:
     """The file of the partition in `directory`."""
-    return f"{directory}/{LEGACY_ADDRESSES}"
+    return f"{directory}/{ADDRESSES_FILE}"
 
 
 def encode_bases(bases: Bases) -> bytes:
@@ -78,7 +78,7 @@ def known_magics(directory: str, also: Iterable[int]) -> list[int]:
     try:
         return sorted({*decode_bases(files.read_whole(bases_path(directory)) or b""), *also})
     except ValueError:
-        return sorted(LEGACY_MAGICS)
+        return sorted(MAGICS)
 
 
 def write_bases(directory: str, magic: int, bases: dict[int, int]) -> None:

@@ -24,8 +24,10 @@ from typing import NamedTuple
 
 from core.log import files
 from core.log.files import FilePool, FileSlot
-from core.log.segment import SIDECAR_SUFFIXES
 
+# The message formats of 0.6 and 0.7, and the sidecars of each.
+MAGICS = (0, 1)
+SIDECAR_SUFFIXES = (".legacy0", ".legacy1")
 # Bytes of addresses between two entries: what a reader has to pass by at most, 0.1 ms of work.
 INTERVAL = 32 * 1024
 

@@ -16,8 +16,8 @@ from core.errors import BrokerError, ErrorCode
 from core.kafka07.codec import (
     FetchAnswer,
     FetchPart,
-    LegacyError,
-    LegacyRequest,
+    Kafka07Error,
+    Kafka07Request,
     OffsetsQuestion,
     ProducePart,
     RequestType,
@@ -26,42 +26,44 @@ from core.kafka07.codec import (
     encode_multifetch_answer,
     encode_offsets_answer,
 )
-from core.kafka07.requests import LegacyTopics
+from core.kafka07.requests import Kafka07Topics
+from core.kafka07.views import Kafka07Views
 from core.listeners.connection import Answer, RefusedError
 from core.protocol.primitives import ProtocolError
 from core.records.message_set import MessageGroup
 from core.types import FileSlice
 
 _CODES = {
-    ErrorCode.OFFSET_OUT_OF_RANGE: LegacyError.OFFSET_OUT_OF_RANGE,
-    ErrorCode.CORRUPT_MESSAGE: LegacyError.INVALID_MESSAGE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: LegacyError.WRONG_PARTITION,
-    ErrorCode.INVALID_FETCH_SIZE: LegacyError.INVALID_FETCH_SIZE,
+    ErrorCode.OFFSET_OUT_OF_RANGE: Kafka07Error.OFFSET_OUT_OF_RANGE,
+    ErrorCode.CORRUPT_MESSAGE: Kafka07Error.INVALID_MESSAGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Kafka07Error.WRONG_PARTITION,
+    ErrorCode.INVALID_FETCH_SIZE: Kafka07Error.INVALID_FETCH_SIZE,
 }
 
 
-class LegacyDoor:
+class Kafka07Listener:
     """What all connections of one 0.7 listener share."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, views: Kafka07Views) -> None:
         self.broker = broker
         self.endpoint = Endpoint("kafka07", "127.0.0.1", 0)
-        self.topics = LegacyTopics(broker, 1)
+        self._views = views
+        self.topics = Kafka07Topics(broker, views, 1)
 
     def bound(self, endpoint: Endpoint) -> None:
         """See `Door.bound`."""
         self.endpoint = endpoint
-        self.topics = LegacyTopics(self.broker, int(endpoint.option("magic")))
+        self.topics = Kafka07Topics(self.broker, self._views, int(endpoint.option("magic")))
 
-    def session(self) -> LegacySession:
+    def session(self) -> Kafka07Session:
         """See `Door.session`."""
-        return LegacySession(self)
+        return Kafka07Session(self)
 
 
-class LegacySession:
+class Kafka07Session:
     """One connection. It remembers nothing from one request to the next."""
 
-    def __init__(self, door: LegacyDoor) -> None:
+    def __init__(self, door: Kafka07Listener) -> None:
         self._topics = door.topics
         self._fetch_limit = door.broker.config.legacy_fetch_max_bytes
         self._counters = door.broker.counters
@@ -87,7 +89,7 @@ class LegacySession:
         else:
             unfinished = self._produce(request.produces)
             if unfinished is None:
-                self._counters.legacy[request.type.name].note(self._now() - started, received)
+                self._counters.kafka07[request.type.name].note(self._now() - started, received)
                 return None
             later = unfinished
         return self._counted(request.type.name, started, received, later)
@@ -97,12 +99,12 @@ class LegacySession:
     ) -> Answer:
         answer = await later
         sent = sum(len(piece) for piece in answer or () if not isinstance(piece, FileSlice))
-        self._counters.legacy[name].note(self._now() - started, received, sent)
+        self._counters.kafka07[name].note(self._now() - started, received, sent)
         return answer
 
-    def _code(self, error: BrokerError, request: RequestType) -> LegacyError:
-        code = _CODES.get(error.code, LegacyError.UNKNOWN)
-        self._counters.legacy_errors[request.name, code.name] += 1
+    def _code(self, error: BrokerError, request: RequestType) -> Kafka07Error:
+        code = _CODES.get(error.code, Kafka07Error.UNKNOWN)
+        self._counters.kafka07_errors[request.name, code.name] += 1
         return code
 
     # --- produce -------------------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ class LegacySession:
 
     # --- fetch and offsets ---------------------------------------------------------------------------------
 
-    async def _fetch(self, request: LegacyRequest) -> Answer:
+    async def _fetch(self, request: Kafka07Request) -> Answer:
         if request.type is RequestType.FETCH:
             one = await self._part(request.type, request.fetches[0], self._fetch_limit)
             return list(encode_fetch_answer(one))
@@ -160,19 +162,19 @@ class LegacySession:
         left = self._fetch_limit
         for part in request.fetches:
             # Beyond the limit parts are empty, as at the end of a log: their clients come again.
-            answer = await self._part(request.type, part, left) if left else FetchAnswer(LegacyError.NONE)
+            answer = await self._part(request.type, part, left) if left else FetchAnswer(Kafka07Error.NONE)
             answers.append(answer)
             left = max(left - len(answer.messages), 0)
         return list(encode_multifetch_answer(answers))
 
     async def _part(self, kind: RequestType, part: FetchPart, limit: int) -> FetchAnswer:
         try:
-            return FetchAnswer(LegacyError.NONE, await self._topics.fetch(*part, limit))
+            return FetchAnswer(Kafka07Error.NONE, await self._topics.fetch(*part, limit))
         except BrokerError as error:
             return FetchAnswer(self._code(error, kind))
 
     async def _offsets(self, question: OffsetsQuestion) -> Answer:
         try:
-            return list(encode_offsets_answer(LegacyError.NONE, await self._topics.offsets(*question)))
+            return list(encode_offsets_answer(Kafka07Error.NONE, await self._topics.offsets(*question)))
         except BrokerError as error:
             return list(encode_offsets_answer(self._code(error, RequestType.OFFSETS), ()))

@@ -16,9 +16,10 @@ from weakref import WeakKeyDictionary
 
 from core.broker.topics import check_topic_name
 from core.errors import BrokerError, ErrorCode
-from core.kafka07.messages import parse_legacy_messages
+from core.kafka07.messages import parse_messages
 from core.kafka07.tasks import Locating, Measuring, Reading
 from core.kafka07.view import EARLIEST, LATEST, AddressView
+from core.kafka07.views import Kafka07Views
 from core.records.conversion import batches_of
 from core.records.message_set import MessageGroup
 from core.records.validation import ProduceBatches
@@ -40,12 +41,13 @@ _PARSED_AT_ONCE = 32 * 1024
 _HELD_SECONDS = 0.005
 
 
-class LegacyTopics:
+class Kafka07Topics:
     """Topics as Kafka 0.7 sees them, in messages of one magic."""
 
-    def __init__(self, broker: Broker, magic: int) -> None:
+    def __init__(self, broker: Broker, views: Kafka07Views, magic: int) -> None:
         self.magic = magic
         self._broker = broker
+        self._views = views
         self._config = broker.config
         self._slots = asyncio.Semaphore(broker.config.legacy_threads)
         # Only one at a time moves the frontier of a view.
@@ -56,15 +58,15 @@ class LegacyTopics:
     def parse(self, messages: memoryview) -> list[MessageGroup] | None:
         """The messages of a small PRODUCE; None for a large one, which `parse_later` takes.
 
-        Raises BrokerError as `parse_legacy_messages` does.
+        Raises BrokerError as `parse_messages` does.
         """
         if len(messages) > _PARSED_AT_ONCE:
             return None
-        return parse_legacy_messages(messages, max_bytes=self._config.max_decompressed_bytes)
+        return parse_messages(messages, max_bytes=self._config.max_decompressed_bytes)
 
     async def parse_later(self, messages: memoryview) -> list[MessageGroup]:
         """The messages of a PRODUCE, opened in a thread; nobody may write into them meanwhile."""
-        parse = partial(parse_legacy_messages, messages, max_bytes=self._config.max_decompressed_bytes)
+        parse = partial(parse_messages, messages, max_bytes=self._config.max_decompressed_bytes)
         async with self._slots:
             return await asyncio.get_running_loop().run_in_executor(None, parse)
 
@@ -221,7 +223,7 @@ class LegacyTopics:
     async def _view(self, target: TopicPartition) -> AddressView:
         while True:
             try:
-                return self._broker.logs.legacy.of(self._broker.led_log(target), self.magic)
+                return self._views.of(self._broker.led_log(target), self.magic)
             except BlockingIOError:
                 await asyncio.sleep(_HELD_SECONDS)
             except OSError as error:

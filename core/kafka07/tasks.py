@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from core.errors import BrokerError
 from core.kafka07.index import INTERVAL, Entry
-from core.kafka07.messages import OVERHEAD, filler_start, legacy_payloads
+from core.kafka07.messages import OVERHEAD, filler_start, shown_payloads
 from core.log.damage import find_batch
 from core.log.files import OpenFile
 from core.log.segment import REPORTS
@@ -84,7 +84,7 @@ def walk(place: Place) -> Iterator[Batch]:
         offsets: Sequence[int] = ()
         payloads: list[bytes] = []
         try:
-            offsets, payloads = legacy_payloads(window, at, header, place.max_bytes)
+            offsets, payloads = shown_payloads(window, at, header, place.max_bytes)
         except BrokerError as error:
             if at + size > len(window):  # the file was cut meanwhile
                 return

@@ -27,8 +27,8 @@ from itertools import takewhile
 from core.kafka07.bases import read_bases, write_bases
 from core.kafka07.index import AddressIndex, Entry
 from core.kafka07.tasks import Locating, Measuring, Place, Reading
+from core.log.events import WatchedLog
 from core.log.files import FilePool, modified
-from core.log.log import Log
 from core.log.segment import REPORTS, Segment
 from core.records.header import HEADER, HEADER_SIZE, MAGIC
 
@@ -42,7 +42,7 @@ _AHEAD = 4096
 class AddressView:
     """The addresses of one log in one magic. `max_bytes` bounds what one batch may decompress to."""
 
-    def __init__(self, pool: FilePool, log: Log, magic: int, max_bytes: int) -> None:
+    def __init__(self, pool: FilePool, log: WatchedLog, magic: int, max_bytes: int) -> None:
         self.log = log
         self.magic = magic
         self._pool = pool
@@ -348,21 +348,20 @@ class AddressView:
 
     # --- changes of the log --------------------------------------------------------------------------------
 
-    def before_removal(self, gone: Sequence[Segment], first: Segment) -> None:
-        """The segments `gone` are about to be removed, `first` stays: its address must be known without them.
+    def before_removal(self, gone: Segment, following: Segment) -> None:
+        """Fix the address of the segment `following` before the segment in front of it, `gone`, is removed.
 
-        If nobody has asked for it yet, it is set above all that were given out, by what they hold on the disk.
-        Raises OSError if it cannot be written.
+        If the frontier has not come so far, that address is set above all that were given out, by the bytes of
+        `gone` on the disk. Raises OSError if it cannot be written.
         """
-        inside = [s for s in gone if s.base_offset >= self.segment.base_offset]
-        if inside and first.base_offset not in self._bases:
-            left = sum(s.size for s in inside) - self.frontier.position
-            self._bases[first.base_offset] = self.frontier.address + max(left, 1)
-        for segment in gone:
-            self._forget(segment.base_offset)
+        inside = gone.base_offset >= self.segment.base_offset
+        if inside and following.base_offset not in self._bases:
+            left = gone.size - self.frontier.position
+            self._bases[following.base_offset] = self.frontier.address + max(left, 1)
+        self._forget(gone.base_offset)
         self._write_bases(strict=True)
         if inside:
-            self._enter(first)
+            self._enter(following)
 
     def compacted(self, group: Sequence[Segment]) -> None:
         """The segments of a group have become one, which begins where the first of them did."""

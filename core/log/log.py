@@ -22,9 +22,13 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 
+from core.clock import Clock
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.log import files
 from core.log.epochs import LeaderEpochs
+from core.log.events import LogSubscriber
+from core.log.files import FilePool
 from core.log.flush import FlushTask, Unflushed
 from core.log.producer_state import (
     ProducerState,
@@ -35,7 +39,7 @@ from core.log.producer_state import (
 )
 from core.log.segment import DELETED_SUFFIX, INT32_MAX, SWAP_SUFFIX, Segment
 from core.log.segments import NOT_FOUND, Segments
-from core.log.shared import LogContext
+from core.log.trash import Trash
 from core.log.truncation import begin_anew, cut, find_place
 from core.records.batch import assign
 from core.records.header import LENGTH_OVERHEAD, BatchHeader
@@ -49,22 +53,85 @@ DELETED = "the partition is deleted"
 # An offset that no log reaches.
 NO_LIMIT = 2**63 - 1
 
+# One line about write errors in so many seconds.
+COMPLAIN_SECONDS = 5.0
+
 # A checkpoint writes a producer snapshot also when no producer wrote, after so many bytes: the next start walks
 # over what comes after the newest snapshot.
 SNAPSHOT_BYTES = 16 * 1024 * 1024
+
+
+class LogShared:
+    """What all logs of one broker share: settings, clock, open files, subscribers, and work to be done later."""
+
+    __slots__ = (
+        "_complained", "_silent", "clock", "config", "dirty", "lasting_files", "pool", "producer_id_expiration_ms",
+        "sidecar_suffixes", "subscribers", "touched", "trash",
+    )  # fmt: skip
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.pool = FilePool(config.max_open_files)
+        self.trash = Trash(config.file_delete_delay_ms / 1000)
+        # How long a log remembers a producer that does not write.
+        self.producer_id_expiration_ms = config.producer_id_expiration_ms
+        # Logs that hold something which is not fsynced yet. A log adds and removes itself.
+        self.dirty: set[Log] = set()
+        # Logs that were appended to since their indexes were last written, the longest waiting first.
+        self.touched: dict[Log, None] = {}
+        # See `core.log.events`.
+        self.subscribers: list[LogSubscriber] = []
+        self.sidecar_suffixes: tuple[str, ...] = ()
+        self.lasting_files: tuple[str, ...] = ()
+        # When a write error was last logged, in monotonic seconds, and how many were not since.
+        self._complained = -COMPLAIN_SECONDS
+        self._silent = 0
+
+    def subscribe(self, subscriber: LogSubscriber) -> None:
+        """Add a subscriber. Call it before the first log is opened."""
+        self.subscribers.append(subscriber)
+        self.sidecar_suffixes += tuple(subscriber.sidecar_suffixes)
+        self.lasting_files += tuple(subscriber.lasting_files)
+
+    def sidecars(self, segment: Segment) -> list[str]:
+        """Return the paths of the files that subscribers may have beside a segment."""
+        return [segment.stem + suffix for suffix in self.sidecar_suffixes]
+
+    def jitter_ms(self, config: TopicConfig) -> int:
+        """Return by how much earlier than segment.ms the next segment is rolled: a random time."""
+        most = min(config.segment_jitter_ms, config.segment_ms)
+        return self.clock.randrange(most) if most else 0
+
+    def forget(self, log: Log) -> None:
+        """Drop a log that is closed or deleted."""
+        self.dirty.discard(log)
+        self.touched.pop(log, None)
+        for subscriber in self.subscribers:
+            subscriber.closed(log)
+
+    def complain(self, what: object, error: OSError) -> None:
+        """Log a write error, but not one line for each of a thousand requests a second on a full disk."""
+        now = self.clock.monotonic()
+        if now - self._complained < COMPLAIN_SECONDS:
+            self._silent += 1
+            return
+        more = f" ({self._silent} more since the last such line)" if self._silent else ""
+        logger.error("%s: the disk refuses to write: %s%s", what, error, more)
+        self._complained, self._silent = now, 0
 
 
 class Log:
     """The log of one partition. `core.log.recovery.open_log` makes one from a directory."""
 
     __slots__ = (
-        "_context", "_cutting", "_end", "_producers", "_segments", "_snapshot_size", "_snapshots", "_start",
+        "_cutting", "_end", "_producers", "_segments", "_shared", "_snapshot_size", "_snapshots", "_start",
         "_unflushed", "cleaning", "config", "damage", "directory", "epochs", "failure", "topic_id", "tp", "visible",
     )  # fmt: skip
 
     def __init__(
         self,
-        context: LogContext,
+        shared: LogShared,
         tp: TopicPartition,
         topic_id: uuid.UUID,
         config: TopicConfig,
@@ -78,7 +145,7 @@ class Log:
         producers: ProducerStates,
         snapshots: Snapshots,
     ) -> None:
-        self._context = context
+        self._shared = shared
         self.tp = tp
         self.topic_id = topic_id
         # May be replaced at any time; the next append uses it.
@@ -208,7 +275,7 @@ class Log:
         else:
             _note_all(active, headers, base, position)
         if first.producer_id >= 0:
-            self._producers.update(first, base, int(self._context.clock.monotonic() * 1000))
+            self._producers.update(first, base, int(self._shared.clock.monotonic() * 1000))
         unflushed = self._unflushed
         if unflushed.since is None:
             self._note_dirty(last + 1 - base)
@@ -232,7 +299,7 @@ class Log:
             if active.first_timestamp >= 0:
                 age = max_timestamp - active.age_from
             else:
-                age = self._context.clock.wall_ms() - active.created_ms
+                age = self._shared.clock.wall_ms() - active.created_ms
             if age <= config.roll_ms:
                 return active
         self.roll()
@@ -259,16 +326,16 @@ class Log:
 
     def new_segment(self, base_offset: int, size: int = 0) -> Segment:
         """A segment object of this log; nothing happens on the disk."""
-        context = self._context
+        shared = self._shared
         return Segment(
-            context.pool,
+            shared.pool,
             self.directory,
             base_offset,
             interval=self.config.index_interval_bytes,
-            created_ms=context.clock.wall_ms(),
+            created_ms=shared.clock.wall_ms(),
             size=size,
             index_bytes=self.config.segment_index_bytes,
-            jitter_ms=context.jitter_ms(self.config),
+            jitter_ms=shared.jitter_ms(self.config),
         )
 
     def _assign_epoch(self, epoch: int) -> None:
@@ -297,7 +364,7 @@ class Log:
             self._segments.active.cut_back()
         except OSError as second:
             self._fail(f"a failed write could not be cut off: {second}")
-        self._context.complain(self.tp, error)
+        self._shared.complain(self.tp, error)
         return self._storage_error(f"The disk refuses to write: {error.strerror}.", error)
 
     # --- append as a follower ------------------------------------------------------------------------------
@@ -360,7 +427,7 @@ class Log:
         except OSError as error:
             raise self._write_failed(error) from error
         before, self._end = self._end, last + 1
-        now_ms = int(self._context.clock.monotonic() * 1000)
+        now_ms = int(self._shared.clock.monotonic() * 1000)
         producers = self._producers
         for header in run:
             batch_size = header.batch_length + LENGTH_OVERHEAD
@@ -410,7 +477,7 @@ class Log:
         """Return the first committed record that is not older than `timestamp`; (−1, −1, −1) if there is none."""
         with self._reading():
             found = self._segments.find_time(
-                timestamp, self._start, self._context.config.max_decompressed_bytes
+                timestamp, self._start, self._shared.config.max_decompressed_bytes
             )
         return found if found.offset < self.visible else NOT_FOUND
 
@@ -420,7 +487,7 @@ class Log:
         (−1, −1, −1) if the log is empty, or if that record is not committed.
         """
         with self._reading():
-            found = self._segments.find_max_time(self._start, self._context.config.max_decompressed_bytes)
+            found = self._segments.find_max_time(self._start, self._shared.config.max_decompressed_bytes)
         return found if found.offset < self.visible else NOT_FOUND
 
     def earliest(self) -> TimestampOffset:
@@ -473,15 +540,15 @@ class Log:
         if error is not None:
             self._fail(f"fsync failed: {error}")
         elif self.failure is None:
-            self._unflushed.done(task, self._end, self._context.clock.monotonic())
+            self._unflushed.done(task, self._end, self._shared.clock.monotonic())
             if not self._unflushed:
-                self._context.dirty.discard(self)
+                self._shared.dirty.discard(self)
 
     def _note_dirty(self, records: int) -> None:
-        self._unflushed.since = self._context.clock.monotonic()
+        self._unflushed.since = self._shared.clock.monotonic()
         self._unflushed.records += records
-        self._context.dirty.add(self)
-        self._context.touched[self] = None
+        self._shared.dirty.add(self)
+        self._shared.touched[self] = None
 
     # --- checkpoint and close ------------------------------------------------------------------------------
 
@@ -502,7 +569,7 @@ class Log:
 
     def close(self) -> None:
         """Write indexes and producer state, let go of all files. Flush before; nothing may be called after."""
-        self._context.forget(self)
+        self._shared.forget(self)
         for segment in self._segments.all:
             segment.flush_indexes()
         if self._end and (self._end not in self._snapshots.offsets or self._producers.changed):
@@ -512,7 +579,7 @@ class Log:
     def abandon(self) -> None:
         """The partition is deleted: take nothing more, let go of all files without writing."""
         self.failure = DELETED
-        self._context.forget(self)
+        self._shared.forget(self)
         self.release()
 
     def release(self) -> None:
@@ -541,7 +608,8 @@ class Log:
             return
         for segment in self._segments.all[:-1][:count]:
             try:
-                self._context.legacy.before_removal(self, [segment])
+                for subscriber in self._shared.subscribers:
+                    subscriber.removing(self, segment)
                 self._remove_files(segment)
             except OSError as error:
                 logger.error("%s: segment %d stays: %s", self.tp, segment.base_offset, error)
@@ -555,11 +623,11 @@ class Log:
     def _remove_files(self, segment: Segment) -> None:
         """Take a segment's files out of the log's sight. Raises OSError."""
         segment.close()
-        now, delay = self._context.clock.monotonic(), self.config.file_delete_delay_ms / 1000
-        for path in [*segment.sidecars(), *segment.paths()]:
+        now, delay = self._shared.clock.monotonic(), self.config.file_delete_delay_ms / 1000
+        for path in [*self._shared.sidecars(segment), *segment.paths()]:
             with contextlib.suppress(FileNotFoundError):
                 files.rename(path, path + DELETED_SUFFIX)
-                self._context.trash.add(path + DELETED_SUFFIX, now, delay)
+                self._shared.trash.add(path + DELETED_SUFFIX, now, delay)
 
     def swap_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Put the compacted segment `new` in the place of `old`; its log is there as a durable .swap file.
@@ -643,8 +711,8 @@ class Log:
             self._segments.all,
             self._snapshots,
             self._end,
-            limit=self._context.config.max_producers_per_partition,
-            now_ms=int(self._context.clock.monotonic() * 1000),
+            limit=self._shared.config.max_producers_per_partition,
+            now_ms=int(self._shared.clock.monotonic() * 1000),
         )
         self._snapshot_size = self.size
         # A new object: an fsync that was begun before the cut says nothing of what is appended after it.
@@ -653,7 +721,8 @@ class Log:
             unflushed.add_segment(sealed, end)
         unflushed.add_name()
         self._unflushed = unflushed
-        self._context.legacy.truncated(self)
+        for subscriber in self._shared.subscribers:
+            subscriber.cut(self)
         self._note_dirty(self._end - unflushed.offset)
 
     # --- failure -------------------------------------------------------------------------------------------
@@ -661,7 +730,7 @@ class Log:
     def _fail(self, reason: str) -> None:
         if self.failure is None:
             self.failure = reason
-            self._context.dirty.discard(self)
+            self._shared.dirty.discard(self)
             logger.critical("%s takes no more appends until a restart: %s", self.tp, reason)
 
     def _failed(self) -> BrokerError:

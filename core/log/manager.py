@@ -28,7 +28,6 @@ from pathlib import Path
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.kafka07.views import LegacyViews
 from core.log import files
 from core.log.background import Background
 from core.log.checkpoint import (
@@ -52,11 +51,12 @@ from core.log.directories import (
     set_aside,
 )
 from core.log.entry import LogEntry
+from core.log.events import LogSubscriber
+from core.log.files import FilePool
 from core.log.flush import Chore
-from core.log.log import Log
+from core.log.log import Log, LogShared
 from core.log.recovery import LastKnown, open_log
 from core.log.segment import LOG_SUFFIX
-from core.log.shared import LogContext
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 
@@ -95,10 +95,10 @@ class LogManager:
         self._root = os.fspath(data_dir)
         self._config = config
         self._clock = clock
-        self._context = LogContext(config, clock)
+        self._shared = LogShared(config, clock)
         self._files = CheckpointFiles(self._root)
         self._entries: dict[TopicPartition, LogEntry] = {}
-        self._background = Background(self._context, self._entries, self._open)
+        self._background = Background(self._shared, self._entries, self._open)
         # Whether the checkpoints tell where compaction may have left holes.
         self._holes_known = True
         # Whether the last shutdown was clean, so that logs need no check when they are opened.
@@ -109,6 +109,10 @@ class LogManager:
         self.newest_epoch = -1
         # Topics that were deleted and whose directories may not be out of the way.
         self._deleted: set[uuid.UUID] = set()
+
+    def subscribe(self, subscriber: LogSubscriber) -> None:
+        """Tell a subscriber what happens to the logs (`core.log.events`). Call it before `load`."""
+        self._shared.subscribe(subscriber)
 
     # --- start ---------------------------------------------------------------------------------------------
 
@@ -161,7 +165,7 @@ class LogManager:
             found = [(entry.name, entry.path) for entry in directory if entry.is_dir(follow_symlinks=False)]
         for name, path in found:
             if name.endswith(DELETE_SUFFIX):
-                self._context.trash.add(path, now)
+                self._shared.trash.add(path, now)
                 continue
             tp = partition_of(name)
             if tp is None:
@@ -217,16 +221,16 @@ class LogManager:
     @property
     def producer_id_expiration_ms(self) -> int:
         """How long logs remember a producer that does not write; may be changed at any time."""
-        return self._context.producer_id_expiration_ms
+        return self._shared.producer_id_expiration_ms
 
     @producer_id_expiration_ms.setter
     def producer_id_expiration_ms(self, value: int) -> None:
-        self._context.producer_id_expiration_ms = value
+        self._shared.producer_id_expiration_ms = value
 
     @property
-    def legacy(self) -> LegacyViews:
-        """How Kafka 0.7 sees the logs."""
-        return self._context.legacy
+    def pool(self) -> FilePool:
+        """The open files of all logs, within one limit; a subscriber's files count too."""
+        return self._shared.pool
 
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._entries
@@ -341,7 +345,7 @@ class LogManager:
         except OSError as error:
             logger.error("%s cannot be removed: %s", name, error)
             return False
-        self._context.trash.add(target, self._clock.monotonic(), delay_seconds)
+        self._shared.trash.add(target, self._clock.monotonic(), delay_seconds)
         return True
 
     def _path(self, tp: TopicPartition) -> str:
@@ -357,7 +361,7 @@ class LogManager:
                 compacted_until=entry.cleaned_offset if self._holes_known else None,
                 clean=self._clean or entry.checked,
             )
-            log = open_log(self._context, tp, entry.topic_id, entry.config, path, known)
+            log = open_log(self._shared, tp, entry.topic_id, entry.config, path, known)
         except OSError as error:
             logger.error("%s cannot be opened: %s", tp, error)
             raise _storage_error(f"The log of {tp} cannot be opened", error) from error
@@ -390,7 +394,7 @@ class LogManager:
 
     def unflushed(self) -> list[Log]:
         """The logs that hold something which is not fsynced, for the flusher."""
-        return list(self._context.dirty)
+        return list(self._shared.dirty)
 
     def begin_checkpoint(self) -> CheckpointTask:
         """Write index entries and producer states; then, by the task, recovery points and start offsets.
@@ -408,11 +412,11 @@ class LogManager:
                 starts[tp] = entry.log_start_offset
             if entry.cleaned_offset:
                 cleaned[tp] = entry.cleaned_offset
-        touched = self._context.touched
+        touched = self._shared.touched
         for log in list(touched)[:LOGS_PER_CHECKPOINT]:
             log.checkpoint()
             del touched[log]
-            if log in self._context.dirty:
+            if log in self._shared.dirty:
                 touched[log] = None
         return self._files.task(
             {RECOVERY_POINTS: points, LOG_START_OFFSETS: starts, CLEANER_OFFSETS: cleaned}

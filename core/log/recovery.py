@@ -23,7 +23,7 @@ from core.errors import BrokerError
 from core.log import files
 from core.log.checkpoint import LEADER_EPOCHS
 from core.log.epochs import UNKNOWN, LeaderEpochs
-from core.log.log import Log
+from core.log.log import Log, LogShared
 from core.log.producer_state import Snapshots, replay_producers
 from core.log.scan import SCAN_WINDOW, EpochCheck, Scan, scan
 from core.log.segment import (
@@ -31,14 +31,12 @@ from core.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    SIDECAR_SUFFIXES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     Reached,
     Segment,
 )
-from core.log.shared import LogContext
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 
@@ -71,7 +69,7 @@ class _Directory:
 
 
 def open_log(
-    context: LogContext,
+    shared: LogShared,
     tp: TopicPartition,
     topic_id: uuid.UUID,
     config: TopicConfig,
@@ -79,7 +77,7 @@ def open_log(
     known: LastKnown,
 ) -> Log:
     """Open the log in `directory`, which may be missing or empty. Raises OSError if it cannot be read."""
-    return _Opening(context, tp, config, directory, known).open(topic_id)
+    return _Opening(shared, tp, config, directory, known).open(topic_id)
 
 
 class _Opening:
@@ -87,13 +85,13 @@ class _Opening:
 
     def __init__(
         self,
-        context: LogContext,
+        shared: LogShared,
         tp: TopicPartition,
         config: TopicConfig,
         directory: str,
         known: LastKnown,
     ) -> None:
-        self._context = context
+        self._shared = shared
         self._tp = tp
         self._config = config
         self._directory = directory
@@ -107,7 +105,7 @@ class _Opening:
 
     def open(self, topic_id: uuid.UUID) -> Log:
         """All steps in their order."""
-        found = _list_directory(self._directory)
+        found = _list_directory(self._directory, self._shared.sidecar_suffixes)
         _tidy(found)
         for base in sorted(found.swaps):
             self._finish_swap(base, found)
@@ -122,11 +120,11 @@ class _Opening:
             self._segments,
             snapshots,
             self._end,
-            limit=self._context.config.max_producers_per_partition,
-            now_ms=int(self._context.clock.monotonic() * 1000),
+            limit=self._shared.config.max_producers_per_partition,
+            now_ms=int(self._shared.clock.monotonic() * 1000),
         )
         log = Log(
-            self._context,
+            self._shared,
             self._tp,
             topic_id,
             self._config,
@@ -149,14 +147,14 @@ class _Opening:
 
     def _segment(self, base_offset: int, size: int = 0) -> Segment:
         return Segment(
-            self._context.pool,
+            self._shared.pool,
             self._directory,
             base_offset,
             interval=self._config.index_interval_bytes,
-            created_ms=self._context.clock.wall_ms(),
+            created_ms=self._shared.clock.wall_ms(),
             size=size,
             index_bytes=self._config.segment_index_bytes,
-            jitter_ms=self._context.jitter_ms(self._config),
+            jitter_ms=self._shared.jitter_ms(self._config),
         )
 
     def _finish_swap(self, base: int, found: _Directory) -> None:
@@ -175,18 +173,18 @@ class _Opening:
             self._report(f"the compacted segment {base} is torn and was not taken")
             if base in found.logs:
                 files.unlink(path + SWAP_SUFFIX)
-                for sidecar in compacted.sidecars():
+                for sidecar in self._shared.sidecars(compacted):
                     files.remove_if_present(sidecar + SWAP_SUFFIX)
                 return
         compacted.close()
         logger.warning("%s: the compaction of the segment %d is completed", self._tp, base)
         for old in [old for old in found.logs if base <= old < end]:
             segment = self._segment(old)
-            for stale in [*segment.paths(), *(segment.sidecars() if old != base else ())]:
+            for stale in [*segment.paths(), *(self._shared.sidecars(segment) if old != base else ())]:
                 if stale != path:
                     files.remove_if_present(stale)
             del found.logs[old]
-        for sidecar in compacted.sidecars():
+        for sidecar in self._shared.sidecars(compacted):
             with contextlib.suppress(FileNotFoundError):
                 files.rename(sidecar + SWAP_SUFFIX, sidecar)
         files.rename(path + SWAP_SUFFIX, path)
@@ -327,7 +325,7 @@ class _Opening:
         """Remove the segments from `index` on, the last one first, so that a crash leaves no gap."""
         for segment in reversed(self._segments[index:]):
             segment.close()
-            for path in [*segment.sidecars(), *segment.paths()]:
+            for path in [*self._shared.sidecars(segment), *segment.paths()]:
                 files.remove_if_present(path)
         del self._segments[index:]
 
@@ -387,8 +385,8 @@ def _write_again(segment: Segment, position: int, end: int) -> None:
     segment.log.release()
 
 
-def _list_directory(directory: str) -> _Directory:
-    """What is in a partition's directory; nothing if there is none."""
+def _list_directory(directory: str, sidecar_suffixes: tuple[str, ...]) -> _Directory:
+    """Sort the files of a partition's directory; no files if it is missing. Raises OSError."""
     found = _Directory()
     try:
         entries = os.scandir(directory)
@@ -396,11 +394,11 @@ def _list_directory(directory: str) -> _Directory:
         return found
     with entries:
         for entry in entries:
-            _classify(entry, found)
+            _classify(entry, found, sidecar_suffixes)
     return found
 
 
-def _classify(entry: os.DirEntry[str], found: _Directory) -> None:
+def _classify(entry: os.DirEntry[str], found: _Directory, sidecar_suffixes: tuple[str, ...]) -> None:
     stem, suffix = entry.name[:20], entry.name[20:]
     base = int(stem) if stem.isascii() and stem.isdigit() and len(stem) == 20 else None
     if suffix.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)) or entry.name.endswith(".tmp"):
@@ -411,9 +409,9 @@ def _classify(entry: os.DirEntry[str], found: _Directory) -> None:
         found.logs[base] = entry.stat().st_size
     elif suffix == LOG_SUFFIX + SWAP_SUFFIX:
         found.swaps[base] = entry.stat().st_size
-    elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *SIDECAR_SUFFIXES):
+    elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *sidecar_suffixes):
         found.indexes[entry.path] = base
-    elif suffix.startswith(SIDECAR_SUFFIXES) and suffix.endswith(SWAP_SUFFIX):
+    elif suffix.startswith(sidecar_suffixes) and suffix.endswith(SWAP_SUFFIX):
         found.sidecar_swaps[entry.path] = base
     elif suffix == SNAPSHOT_SUFFIX:
         found.snapshots.append(base)

@@ -29,7 +29,6 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
-SIDECAR_SUFFIXES = (".legacy0", ".legacy1")
 # A file that is to be removed a little later.
 DELETED_SUFFIX = ".deleted"
 # Compaction's output: not complete yet; complete, and to take the place of the old segments.
@@ -498,10 +497,6 @@ class Segment:
     def paths(self) -> list[str]:
         """The segment's files, the log last: without its log a segment is nothing."""
         return [self.times.path, self.offsets.path, self.log.path]
-
-    def sidecars(self) -> list[str]:
-        """What else may be there: the addresses of Kafka 0.7 (`core.kafka07.index`), in either format."""
-        return [f"{self.stem}{suffix}" for suffix in SIDECAR_SUFFIXES]
 
     def close(self) -> None:
         """Let go of all descriptors."""

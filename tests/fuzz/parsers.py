@@ -20,7 +20,7 @@ from app.errors import Problem
 from app.native.produce_body import ProduceBody
 from app.native.streams.cursor import CursorError, CursorWriter, Position, read_cursor
 from core.errors import BrokerError
-from core.kafka07.messages import encode_legacy_message, parse_legacy_messages
+from core.kafka07.messages import encode_message, parse_messages
 from core.line_protocol.codec import LineError
 from core.line_protocol.codec import parse as parse_line
 from core.log.checkpoint import decode_epochs, decode_offsets, encode_epochs, encode_offsets
@@ -148,13 +148,13 @@ def _message_set(data: bytes) -> None:
 def _legacy_messages() -> list[bytes]:
     found = []
     for magic in (0, 1):
-        plain = encode_legacy_message(magic, b"one") + encode_legacy_message(magic, b"")
+        plain = encode_message(magic, b"one") + encode_message(magic, b"")
         found.append(plain)
-    return [*found, *(encode_legacy_message(1, b"inner" * 9, codec) for codec in (1, 2))]
+    return [*found, *(encode_message(1, b"inner" * 9, codec) for codec in (1, 2))]
 
 
 def _legacy(data: bytes) -> None:
-    parse_legacy_messages(data, max_bytes=LIMIT)
+    parse_messages(data, max_bytes=LIMIT)
 
 
 # --- HTTP ---------------------------------------------------------------------------------------------------

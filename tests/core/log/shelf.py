@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from core.clock import ManualClock
 from core.config import Config
-from core.log.log import Log
+from core.log.log import Log, LogShared
 from core.log.recovery import LastKnown, open_log
 from core.log.segment import Segment
-from core.log.shared import LogContext
 from core.records.batch import batches, build_batch, decode_all, read_header
 from core.records.record import NewRecord, Record
 from core.topic_config import TopicConfig
@@ -44,9 +44,13 @@ class Shelf:
         self.directory = root / str(TP)
         self.clock = ManualClock()
         self.settings = Config()
-        self.context = LogContext(self.settings, self.clock)
+        self.shared = self.share()
         self.config = replace(TopicConfig(index_interval_bytes=interval), **config)  # type: ignore[arg-type]
         self.directory.mkdir(parents=True, exist_ok=True)
+
+    def share(self) -> LogShared:
+        """What the logs of a new process share."""
+        return LogShared(self.settings, self.clock)
 
     def open(
         self,
@@ -57,9 +61,9 @@ class Shelf:
         compacted: int = 0,
     ) -> Log:
         """The log, opened by a new process that knows this of it."""
-        self.context = LogContext(self.settings, self.clock)
+        self.shared = self.share()
         known = LastKnown(recovery_point, log_start, compacted, clean)
-        return open_log(self.context, TP, TOPIC_ID, self.config, str(self.directory), known)
+        return open_log(self.shared, TP, TOPIC_ID, self.config, str(self.directory), known)
 
     def reopen_cleanly(self, log: Log) -> Log:
         """Flush and close the log, and open it after a clean shutdown."""
@@ -68,9 +72,9 @@ class Shelf:
         log.close()
         return self.open(recovery_point=end, clean=True, log_start=start)
 
-    def copy(self, target: Path) -> Shelf:
+    def copy(self, target: Path) -> Self:
         """The same files at another place."""
-        other = Shelf(target)
+        other = type(self)(target)
         other.config = self.config
         shutil.rmtree(other.directory)
         shutil.copytree(self.directory, other.directory)

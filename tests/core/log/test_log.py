@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from core.clock import ManualClock
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
+from core.log.log import LogShared
 from core.records.batch import batches, build_batch, read_header, set_log_append_time
 from core.records.record import NewRecord
 from core.types import LogOffsets, TimestampOffset
@@ -363,3 +366,17 @@ def test_a_log_start_beyond_what_survived_is_kept(shelf: Shelf) -> None:
     assert append(log, records("c")).base_offset == 5
     assert log.damage is None
     assert values(shelf.open(log_start=5)) == [b"c"]
+
+
+# --- shared ------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_complained_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    shared = LogShared(Config(), clock)
+    for _ in range(1000):
+        shared.complain("orders-0", OSError(28, "No space left on device"))
+        clock.advance(0.01)
+    assert len(caplog.records) == 2
+    assert "orders-0" in caplog.text
+    assert "more since" in caplog.text
