@@ -1,8 +1,8 @@
-"""The Kafka 0.7 door: five requests, byte addresses, and no answer to a PRODUCE.
+"""The Kafka 0.7 listener: five requests, byte addresses, and no answer to a PRODUCE.
 
-A producer of 0.7 is told nothing but by its connection: whatever is wrong with what it sends closes it, with one
-line in our log, as Kafka 0.7.2 did. Readers get the error codes of 0.7. Every listener speaks one message format,
-magic 1 or 0, because a client of one does not understand the other; what it is sent may be in either.
+A producer of 0.7 gets no error codes. If its request is wrong, the broker closes the connection and logs one line, as
+Kafka 0.7.2 did. Readers get the error codes of 0.7. Every listener answers in one message format, magic 1 or 0,
+because a client of one does not understand the other. Producers may send either.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Kafka07Listener:
 
 
 class Kafka07Session:
-    """One connection. It remembers nothing from one request to the next."""
+    """One connection. It keeps no state from one request to the next."""
 
-    def __init__(self, door: Kafka07Listener) -> None:
-        self._topics = door.topics
-        self._fetch_limit = door.broker.config.legacy_fetch_max_bytes
-        self._counters = door.broker.counters
-        self._now = door.broker.clock.monotonic
+    def __init__(self, listener: Kafka07Listener) -> None:
+        self._topics = listener.topics
+        self._fetch_limit = listener.broker.config.legacy_fetch_max_bytes
+        self._counters = listener.broker.counters
+        self._now = listener.broker.clock.monotonic
 
     def connected(self, peer_host: str, local_host: str) -> None:
         """See `Session.connected`."""
@@ -110,7 +110,7 @@ class Kafka07Session:
     # --- produce -------------------------------------------------------------------------------------------
 
     def _produce(self, parts: Sequence[ProducePart]) -> Coroutine[Any, Any, Answer] | None:
-        """Append every part, if all of them are whole; in place where nothing must be waited for."""
+        """Append every part, if all of them are whole. Return a coroutine if something must be waited for."""
         topics = self._topics
         try:
             targets = [topics.target(part.topic, part.partition) for part in parts]
@@ -161,7 +161,7 @@ class Kafka07Session:
         answers = []
         left = self._fetch_limit
         for part in request.fetches:
-            # Beyond the limit parts are empty, as at the end of a log: their clients come again.
+            # Beyond the limit parts are empty, as at the end of a log: the client fetches them again.
             answer = await self._part(request.type, part, left) if left else FetchAnswer(Kafka07Error.NONE)
             answers.append(answer)
             left = max(left - len(answer.messages), 0)

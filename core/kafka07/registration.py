@@ -21,10 +21,14 @@ from dataclasses import dataclass
 
 from core.broker.broker import Broker
 from core.config import Endpoint
-from core.kafka07.zookeeper import CONNECTED, LOST, HeldError, SessionError, ZooKeeperSession
-from core.kafka07.zookeeper_tree import (
+from core.kafka07.zookeeper import (
+    CONNECTED,
     CONSUMERS,
+    LOST,
+    HeldError,
     Node,
+    SessionError,
+    ZooKeeperSession,
     creator_of,
     id_node,
     read_groups,
