@@ -1,8 +1,8 @@
-"""Compaction and the addresses of Kafka 0.7: what stays keeps its address, what goes leaves a hole.
+"""Compaction and the addresses of Kafka 0.7: records that stay keep their address, removed ones leave a hole.
 
-While the cleaner writes a compacted segment, a carrier for each view of the log writes its sidecar: an entry behind
+While the cleaner writes a compacted segment, a carrier for each view of the log writes its sidecar: an entry after
 each hole, and one now and then where there is none. A carrier reads the old sidecars for the addresses, so the view
-must be measured up to the end of the old segments before, and nobody may compact a log whose view came up meanwhile.
+must be measured up to the end of the old segments before, and the cleaner drops a pass if a view came up meanwhile.
 
     sidecar    <base>.legacy1.swap, written beside <base>.log.cleaned and fsynced with it
     commit     <base>.log.cleaned → <base>.log.swap           from here on both count
@@ -127,6 +127,6 @@ class Carrier:
 
 
 def _every(index: AddressIndex) -> Iterator[Entry]:
-    """All entries of an index, a portion at a time."""
+    """Yield all entries of an index, a portion at a time."""
     for start in range(0, index.count, _PORTION):
         yield from index.entries(start, start + _PORTION)

@@ -1,6 +1,6 @@
 """Kafka 0.7: requests and answers of its listener, from bytes and to bytes. Record bytes pass through as they are.
 
-    request        type int16 | body                              behind the size of the frame
+    request        type int16 | body                              after the size of the frame
     PRODUCE      0 topic, partition | length int32 | messages     no answer
     FETCH        1 topic, partition | offset int64 | max size int32
     MULTIFETCH   2 count int16 | FETCH bodies
@@ -106,7 +106,7 @@ class FetchAnswer(NamedTuple):
 
 
 def decode_request(frame: memoryview) -> Kafka07Request:
-    """The request in a frame, without its size. Raises ProtocolError for anything that is not one, whole."""
+    """Return the request in a frame, without its size. Raises ProtocolError for anything that is not one, whole."""
     reader = _Reader(frame)
     number = reader.unpack(_TYPE, "request type")[0]
     try:
@@ -120,12 +120,12 @@ def decode_request(frame: memoryview) -> Kafka07Request:
 
 
 def encode_fetch_answer(answer: FetchAnswer) -> list[bytes]:
-    """The answer to a FETCH."""
+    """Return the answer to a FETCH."""
     return [_ANSWER.pack(len(answer.messages) + 2, answer.error), answer.messages]
 
 
 def encode_multifetch_answer(answers: Sequence[FetchAnswer]) -> list[bytes]:
-    """The answer to a MULTIFETCH, its parts in the order of the request."""
+    """Return the answer to a MULTIFETCH, its parts in the order of the request."""
     pieces: list[bytes] = []
     for answer in answers:
         pieces += encode_fetch_answer(answer)
@@ -134,7 +134,7 @@ def encode_multifetch_answer(answers: Sequence[FetchAnswer]) -> list[bytes]:
 
 
 def encode_offsets_answer(error: Kafka07Error, offsets: Sequence[int]) -> list[bytes]:
-    """The answer to an OFFSETS."""
+    """Return the answer to an OFFSETS."""
     head = _OFFSETS_ANSWER.pack(6 + 8 * len(offsets), error, len(offsets))
     return [head + b"".join([_OFFSET.pack(offset) for offset in offsets])]
 
@@ -163,7 +163,7 @@ class _Reader:
 
     def target(self) -> tuple[str, int]:
         (length,) = self.unpack(_COUNT, "topic length")
-        # What is no UTF-8 becomes a name that no topic can have, and is refused as such.
+        # Bytes that are not UTF-8 become a name that no topic can have, and the broker refuses it.
         name = bytes(self.take(length, "a topic name")).decode(errors="replace")
         return name, self.unpack(_INT32, "partition")[0]
 

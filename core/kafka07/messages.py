@@ -35,7 +35,7 @@ from core.records.message_set import MAX_MESSAGES, MessageFields, MessageGroup
 from core.records.record import NO_TIMESTAMP
 from core.records.record_codec import plain_values
 
-# What a message takes beside its payload, LENGTH included, by magic.
+# Bytes of a message without its payload, LENGTH included, by magic.
 OVERHEAD = (9, 10)
 
 _LENGTH = Struct(">i")
@@ -56,7 +56,7 @@ _LEAST_GZIP = OVERHEAD[1] + len(_GZIP_HEAD) + len(_GZIP_TAIL)
 
 
 def parse_messages(buffer: Buffer, *, max_bytes: int) -> list[MessageGroup]:
-    """All messages of a PRODUCE, in groups of what one wrapper held, or of neighbours without one.
+    """Return all messages of a PRODUCE, in groups of what one wrapper held, or of neighbours without one.
 
     `max_bytes` bounds what all wrappers together may decompress to. Raises BrokerError CORRUPT_MESSAGE for a
     length, a magic, a codec or a checksum that is wrong; INVALID_RECORD beyond `max_bytes`, `MAX_MESSAGES` or the
@@ -81,7 +81,7 @@ def parse_messages(buffer: Buffer, *, max_bytes: int) -> list[MessageGroup]:
 
 
 def encode_message(magic: int, payload: bytes, codec: int = NONE) -> bytes:
-    """One message; magic 0 has no place for a codec."""
+    """Return one message; magic 0 has no place for a codec."""
     if magic:
         return _HEAD_1.pack(len(payload) + 6, magic, codec, zlib.crc32(payload)) + payload
     return _HEAD_0.pack(len(payload) + 5, magic, zlib.crc32(payload)) + payload
@@ -90,7 +90,7 @@ def encode_message(magic: int, payload: bytes, codec: int = NONE) -> bytes:
 def shown_payloads(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int
 ) -> tuple[Sequence[int], list[bytes]]:
-    """What a batch shows to 0.7: the offsets of its records, and their payloads; none for a control batch.
+    """Return what a batch shows to 0.7: the offsets of its records, and their payloads; none for a control batch.
 
     Raises BrokerError CORRUPT_MESSAGE or INVALID_RECORD for a batch that cannot be read.
     """
@@ -104,7 +104,7 @@ def shown_payloads(
 
 
 def filler_start(magic: int, size: int, length: int) -> bytes:
-    """The first `length` bytes of messages of exactly `size` bytes together that say nothing, without making all.
+    """Return the first `length` bytes of empty messages of exactly `size` bytes together, without making all.
 
     A size below a message's, which no reader that adds up lengths can ask for, is filled with zeros.
     """
@@ -153,7 +153,7 @@ class _Opener:
             raise _refused(f"it holds more than {MAX_MESSAGES} messages")
 
     def open(self, codec: int, payload: Buffer, depth: int) -> list[MessageFields]:
-        """The messages inside a wrapper, those of wrappers inside it in their place."""
+        """Return the messages inside a wrapper, those of wrappers inside it in their place."""
         if depth > _MAX_DEPTH:
             raise _refused(f"compressed messages lie more than {_MAX_DEPTH} deep in one another")
         data = decompress(codec, payload, self._bytes_left)
@@ -169,7 +169,7 @@ class _Opener:
 
 
 def _walk(buffer: Buffer) -> Iterator[tuple[int, memoryview]]:
-    """Each message of one level, checksum checked: codec and payload."""
+    """Yield each message of one level, checksum checked: codec and payload."""
     view = memoryview(buffer)
     position, end = 0, len(view)
     while position < end:

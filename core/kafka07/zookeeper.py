@@ -301,7 +301,7 @@ def _put(calls: _Calls, node: Node, creator: bytes, may_replace: Callable[[bytes
 def _make_parents(calls: _Calls, path: str, creator: bytes) -> None:
     from kazoo.exceptions import NodeExistsError, NoNodeError
 
-    calls.ensure_path("/")  # the path behind the hosts, if there is one
+    calls.ensure_path("/")  # the path after the hosts, if there is one
     parts = path.split("/")
     for depth in range(2, len(parts)):
         try:

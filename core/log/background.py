@@ -16,7 +16,7 @@ from core.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# Files removed in one chore: a directory of a large partition is gone in a few.
+# Files removed in one chore: a directory of a large partition is removed in a few.
 REMOVALS_PER_CHORE = 100
 # A step ends when this much time has passed, or so many partitions were looked at.
 STEP_SECONDS = 0.004
@@ -26,8 +26,8 @@ PARTITIONS_PER_STEP = 500
 class Background:
     """The turns of background work over all logs.
 
-    A sweep goes over all partitions, a few at a time: retention, and who needs compaction. Those are compacted
-    one after the other. Logs that were not open are opened for it, and closed again.
+    A sweep looks at all partitions, a few at a time: retention, and which of them need compaction. These are
+    compacted one after the other. Logs that are not open are opened for it, and closed again.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Background:
         return self._outstanding is None and bool(self._sweep or self._dirty or self._pass)
 
     def step(self) -> Chore | None:
-        """One step; see `LogManager.background_step`."""
+        """Do one step; see `LogManager.background_step`."""
         if self._outstanding is not None:
             return None
         now = self._shared.clock.monotonic()

@@ -46,7 +46,7 @@ WRITE_SIZE = 1024 * 1024
 
 
 def dirty_segments(log: Log, cleaned_offset: int, now_ms: int) -> list[Segment]:
-    """The sealed, durable, old enough segments that hold something compaction has not seen."""
+    """Return the sealed, durable, old enough segments that hold something compaction has not seen."""
     found = []
     youngest_ms = now_ms - log.config.min_compaction_lag_ms
     # Nor what is not committed: a follower may have to cut it off, and finds older records that were dropped for it.
@@ -61,7 +61,7 @@ def dirty_segments(log: Log, cleaned_offset: int, now_ms: int) -> list[Segment]:
 
 
 def dirty_ratio(log: Log, cleaned_offset: int, now_ms: int) -> float:
-    """The share of what could be compacted that is new, from 0 to 1."""
+    """Return the share of what could be compacted that is new, from 0 to 1."""
     dirty = dirty_segments(log, cleaned_offset, now_ms)
     if not dirty:
         return 0.0
@@ -270,7 +270,7 @@ class CleanerPass:
     def _filter(
         self, header: BatchHeader, data: bytes, records: list[Record], keep: set[int]
     ) -> bytes | bytearray | None:
-        """What stays of a batch; None if nothing does."""
+        """Return what stays of a batch; None if nothing does."""
         if header.is_control:
             return data
         newest, horizon = self._newest, header.delete_horizon
@@ -343,14 +343,14 @@ class _Output:
 
 
 def fingerprint(key: bytes) -> bytes:
-    """What stands for a key in the map: short keys themselves, others a hash that nobody can collide."""
+    """Return what the map has for a key: a short key itself, or a hash for which no collision can be made."""
     if len(key) < FINGERPRINT_SIZE:
         return key
     return hashlib.blake2b(key, digest_size=FINGERPRINT_SIZE).digest()
 
 
 def _groups(log: Log, end_offset: int) -> list[list[Segment]]:
-    """The sealed segments below `end_offset`, side by side as many as one segment may hold."""
+    """Return the sealed segments below `end_offset`, side by side as many as one segment may hold."""
     groups: list[list[Segment]] = []
     size = 0
     for segment, end in log.segments.after(-1):

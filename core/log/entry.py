@@ -31,7 +31,7 @@ class LogEntry:
         # The first offset that compaction has not seen.
         self.cleaned_offset = cleaned_offset
         self.log: Log | None = None
-        # Bytes of the log while it is not open; None until somebody has looked.
+        # Bytes of the log while it is not open; None until it was looked up.
         self.closed_size: int | None = None
         # Whether the log was opened in this process, and so its end is known to be whole.
         self.checked = False

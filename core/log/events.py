@@ -1,4 +1,4 @@
-"""Events of logs, for subscribers that keep files of their own beside a log's segments.
+"""Events of logs, for subscribers that keep files of their own next to a log's segments.
 
 A subscriber is registered once for all logs of a broker (`LogManager.subscribe`), before the first log is opened:
 what it keeps must survive retention, cuts and compaction also while no client of its kind is connected. The log
@@ -109,7 +109,7 @@ class LogSubscriber(Protocol):
 
     @property
     def sidecar_suffixes(self) -> Sequence[str]:
-        """Suffixes of the files that it keeps beside a segment, named `<base offset><suffix>`."""
+        """Suffixes of the files that it keeps next to a segment, named `<base offset><suffix>`."""
 
     @property
     def lasting_files(self) -> Sequence[str]:
@@ -119,7 +119,7 @@ class LogSubscriber(Protocol):
         """Prepare for the removal of the oldest segment. An OSError keeps the segment."""
 
     def cut(self, log: WatchedLog) -> None:
-        """Take note that the log was cut at its log end offset, or begins anew there."""
+        """Take note that the log was cut at its log end offset, or begins again there."""
 
     def closed(self, log: WatchedLog) -> None:
         """Take note that the log is closed, or deleted."""

@@ -26,7 +26,7 @@ class Chore(Protocol):
 class FlushTask:
     """One fsync of a log: everything below `end_offset` is on the disk when `run` returns.
 
-    Many waiters share it: whoever appended below `end_offset` is served by it.
+    Many callers share it: it serves every append below `end_offset`.
     """
 
     __slots__ = ("_files", "_paths", "end_offset", "names", "source")
@@ -101,9 +101,9 @@ class Unflushed:
         self._segments = [item for item in self._segments if item[0] not in gone]
 
     def task(self, active: Segment, end_offset: int, paths: Sequence[str]) -> FlushTask:
-        """The fsync that makes everything up to `end_offset` durable; `paths` hold the names. May raise OSError.
+        """Return the fsync that makes everything up to `end_offset` durable. `paths` hold the names. Raises OSError.
 
-        The indexes of sealed segments go with them, because nobody looks at all their entries again.
+        The indexes of sealed segments go with them, because recovery does not check all their entries.
         """
         sealed = self.segments
         handles = [segment.log.reading() for segment in [*sealed, active] if segment.size]

@@ -40,7 +40,7 @@ from core.log.producer_state import (
 from core.log.segment import DELETED_SUFFIX, INT32_MAX, SWAP_SUFFIX, Segment
 from core.log.segments import NOT_FOUND, Segments
 from core.log.trash import Trash
-from core.log.truncation import begin_anew, cut, find_place
+from core.log.truncation import begin_again, cut, find_place
 from core.records.batch import assign
 from core.records.header import LENGTH_OVERHEAD, BatchHeader
 from core.topic_config import TopicConfig
@@ -95,7 +95,7 @@ class LogShared:
         self.lasting_files += tuple(subscriber.lasting_files)
 
     def sidecars(self, segment: Segment) -> list[str]:
-        """Return the paths of the files that subscribers may have beside a segment."""
+        """Return the paths of the files that subscribers may have next to a segment."""
         return [segment.stem + suffix for suffix in self.sidecar_suffixes]
 
     def jitter_ms(self, config: TopicConfig) -> int:
@@ -213,7 +213,7 @@ class Log:
         return self._producers
 
     def active_producers(self) -> Iterator[ProducerState]:
-        """The idempotent producers that are remembered, for DescribeProducers."""
+        """Yield the idempotent producers that are remembered, for DescribeProducers."""
         return self._producers.active()
 
     def end_offset_for_epoch(self, epoch: int, current: int = -1) -> tuple[int, int]:
@@ -289,7 +289,7 @@ class Log:
         return AppendResult(known.base_offset, known.last_offset, time, self._start, duplicate=True)
 
     def _roll_if_due(self, size: int, last_offset: int, max_timestamp: int) -> Segment:
-        """The segment for a batch, a new one if the active one is too large, too old or has a full index."""
+        """Return the segment for a batch, a new one if the active one is too large, too old or has a full index."""
         active, config = self._segments.active, self.config
         if size > config.segment_bytes:
             raise self._too_large(size)
@@ -325,7 +325,7 @@ class Log:
         self.snapshot()
 
     def new_segment(self, base_offset: int, size: int = 0) -> Segment:
-        """A segment object of this log; nothing happens on the disk."""
+        """Return a segment object of this log; nothing happens on the disk."""
         shared = self._shared
         return Segment(
             shared.pool,
@@ -359,7 +359,7 @@ class Log:
         )
 
     def _write_failed(self, error: OSError) -> BrokerError:
-        """Cut off what a failed write left behind; the log goes on if that works."""
+        """Cut off what a failed write has left; the log goes on if that works."""
         try:
             self._segments.active.cut_back()
         except OSError as second:
@@ -385,7 +385,7 @@ class Log:
             position += size
 
     def _runs(self, headers: Sequence[BatchHeader]) -> Iterator[list[BatchHeader]]:
-        """The batches in groups that are written at once: of one leader epoch, and no larger than a segment."""
+        """Yield the batches in groups that are written at once: of one leader epoch, and no larger than a segment."""
         run: list[BatchHeader] = []
         room = self.config.segment_bytes - self._segments.active.size
         end = self._end
@@ -521,7 +521,7 @@ class Log:
         return self._unflushed.records >= self.config.flush_messages
 
     def begin_flush(self) -> FlushTask | None:
-        """What to fsync so that all that is there now is on the disk; None if it is. Run it in a thread.
+        """Return what to fsync so that all that is there now is on the disk; None if it is. Run it in a thread.
 
         Raises KAFKA_STORAGE_ERROR if the log has failed.
         """
@@ -590,7 +590,7 @@ class Log:
     # --- removal -------------------------------------------------------------------------------------------
 
     def truncate_prefix(self, offset: int) -> int:
-        """Delete what lies below `offset` (DeleteRecords); the new log start, which never goes back.
+        """Delete what is below `offset` (DeleteRecords). Return the log start offset, which never decreases.
 
         It is durable once the manager has written a checkpoint. Raises OFFSET_OUT_OF_RANGE beyond the end.
         """
@@ -688,7 +688,7 @@ class Log:
         self.begin_cut(self._start)
         self._check_may_cut()
         try:
-            begin_anew(self._segments, self._snapshots, offset, self.new_segment, self._remove_files)
+            begin_again(self._segments, self._snapshots, offset, self.new_segment, self._remove_files)
         except OSError as error:
             self._fail(f"it could not begin again at {offset}: {error}")
             raise self._storage_error(f"The disk refuses to cut: {error.strerror}.", error) from error

@@ -2,7 +2,7 @@
 
     <data directory>/
       <topic>-<partition>/                  one log
-      <topic>-<partition>.<hex>-delete/     a log that goes a little later
+      <topic>-<partition>.<hex>-delete/     a log that is deleted a little later
       <topic>-<partition>.<hex>-stray/      a log of which nothing is known; a person decides
       recovery-point-offset-checkpoint      up to where each log is on the disk
       log-start-offset-checkpoint           where each log starts, if DeleteRecords moved it
@@ -10,7 +10,7 @@
       .kafka_cleanshutdown                  there only after a clean shutdown
 
 Which partitions exist is said by the topic metadata, not by the directories: `load` takes the list, and that of
-topics that were deleted, of which something may be left. What lies there besides is set aside and kept: the
+topics that were deleted, of which something may be left. Any other directory is renamed and kept: the
 metadata may be an old copy, or another directory's. After a clean shutdown `load` opens nothing.
 
 What blocks (fsync, removal of large files) is handed out as a task whose `run` belongs in a thread.
@@ -158,7 +158,7 @@ class LogManager:
         return offsets
 
     def _sort_directories(self) -> list[TopicPartition]:
-        """The partitions that have a directory; the directories of deleted topics go to the trash."""
+        """Return the partitions that have a directory; the directories of deleted topics go to the trash."""
         present = []
         now = self._clock.monotonic()
         with os.scandir(self._root) as directory:
@@ -177,7 +177,7 @@ class LogManager:
         return present
 
     def with_records(self) -> list[str]:
-        """The names of partitions whose directories hold records, whether anybody knows them or not."""
+        """Return the names of partitions whose directories hold records, also those of no known topic."""
         try:
             with os.scandir(self._root) as directory:
                 found = [(e.name, e.path) for e in directory if e.is_dir(follow_symlinks=False)]
@@ -199,7 +199,7 @@ class LogManager:
             self._unload(entry)
 
     def recovered_ends(self) -> dict[TopicPartition, int]:
-        """Where each log ends, right after a `load` that found no clean shutdown; empty after a clean one.
+        """Return where each log ends, right after a `load` that found no clean shutdown; empty after a clean one.
 
         Between the last fsync and the end of the last run a log may have been longer. A log that could not be
         opened is left out.
@@ -212,7 +212,10 @@ class LogManager:
     # --- logs ----------------------------------------------------------------------------------------------
 
     def get(self, tp: TopicPartition) -> Log:
-        """The log of a partition, opened if it was not. Raises UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        """Return the log of a partition; open it first if needed.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
         entry = self._entries.get(tp)
         if entry is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}.")
@@ -246,7 +249,7 @@ class LogManager:
     def known(self, tp: TopicPartition) -> tuple[int, int, int] | None:
         """First offset kept, next offset, bytes, without opening the log; None if there is no such partition.
 
-        Of a log that is not open: what it was left with, and 0 bytes if nobody has looked (`begin_sizes`).
+        Of a log that is not open: what it was left with, and 0 bytes until `begin_sizes` has looked.
         """
         entry = self._entries.get(tp)
         if entry is None:
@@ -258,7 +261,7 @@ class LogManager:
         return entry.log_start_offset, entry.recovery_point or 0, entry.closed_size or 0
 
     def begin_sizes(self) -> SizeTask | None:
-        """A look at the logs that are not open and whose size nobody knows yet; None if there are none."""
+        """Return the task that looks up logs that are not open and whose size is unknown; None if there are none."""
         unknown = [
             (tp, self._path(tp)) for tp, e in self._entries.items() if e.log is None and e.closed_size is None
         ]
@@ -305,7 +308,7 @@ class LogManager:
     def delete(self, topic: str) -> None:
         """Delete all partitions of a topic: at once out of sight, the files a little later.
 
-        Readers that hold a FileSlice can still read it. Call it once the metadata says that the topic is gone.
+        Readers that hold a FileSlice can still read it. Call it after the topic is deleted from the metadata.
         """
         gone = [tp for tp in self._entries if tp.topic == topic]
         for tp in gone:
@@ -321,7 +324,7 @@ class LogManager:
                 self.begin_checkpoint().run(durable=False)
 
     def _clear(self, name: str, why: str) -> None:
-        """A directory that belongs to no topic: it goes if its topic was deleted or it is empty, else it is kept."""
+        """Remove a directory of no topic if its topic was deleted or it has no records; else keep it."""
         path = f"{self._root}/{name}"
         if read_topic_id(f"{path}/{PARTITION_METADATA}") in self._deleted or not holds_records(path):
             logger.warning("%s %s and is removed", path, why)
@@ -393,7 +396,7 @@ class LogManager:
     # --- durability ----------------------------------------------------------------------------------------
 
     def unflushed(self) -> list[Log]:
-        """The logs that hold something which is not fsynced, for the flusher."""
+        """Return the logs that hold something which is not fsynced, for the flusher."""
         return list(self._shared.dirty)
 
     def begin_checkpoint(self) -> CheckpointTask:

@@ -104,7 +104,7 @@ class ProducerStates:
         return len(self._producers)
 
     def check(self, header: BatchHeader) -> RememberedBatch | None:
-        """None if the batch may be appended; the remembered batch if it is there already.
+        """Return None if the batch may be appended; the remembered batch if it is there already.
 
         Raises INVALID_PRODUCER_EPOCH for an epoch older than the newest seen, OUT_OF_ORDER_SEQUENCE_NUMBER for
         a gap, a repeat that is no longer remembered, or a new epoch that does not begin at 0. A producer that
@@ -185,7 +185,7 @@ class ProducerStates:
         }
 
     def active(self) -> Iterator[ProducerState]:
-        """All producers, the longest silent one first."""
+        """Yield all producers, the longest silent one first."""
         for producer_id, producer in self._producers.items():
             newest = producer.batches[-1] if producer.batches else None
             yield ProducerState(
@@ -198,7 +198,7 @@ class ProducerStates:
             )
 
     def encode(self) -> bytes:
-        """A snapshot file."""
+        """Return a snapshot file."""
         entries = [
             _ENTRY.pack(
                 producer_id, producer.epoch, batch.last_sequence, batch.last_offset, batch.offset_delta,
@@ -258,7 +258,7 @@ class Snapshots:
         return list(self._offsets)
 
     def path(self, offset: int) -> str:
-        """The file that holds everything below `offset`."""
+        """Return the file that holds everything below `offset`."""
         return f"{self._directory}/{offset:020d}.snapshot"
 
     def take(self, offset: int, data: bytes) -> None:
@@ -271,7 +271,7 @@ class Snapshots:
             insort(self._offsets, offset)
 
     def read(self, offset: int) -> bytes:
-        """The contents of a snapshot file; empty if it cannot be read."""
+        """Return the contents of a snapshot file; empty if it cannot be read."""
         try:
             return files.read_whole(self.path(offset)) or b""
         except OSError:

@@ -1,8 +1,8 @@
-"""Opening a log: what was left behind is put in order, and what cannot be trusted is checked.
+"""Opening a log: put in order what the last process has left, and check what cannot be trusted.
 
 After a clean shutdown the batches are trusted, and opening looks at the end of the last segment only. After a
 crash everything from the recovery point on is read batch by batch: magic, length, offset, leader epoch, CRC.
-The log ends at the first batch that is not whole; what lies behind it was never acknowledged as durable.
+The log ends at the first batch that is not whole; what follows was never acknowledged as durable.
 
 Below the recovery point the log was fsynced, so damage there is the disk's doing. It is reported, and never
 mended by cutting: readers of the damaged place get CORRUPT_MESSAGE, and if the end itself is lost, the log goes
@@ -104,7 +104,7 @@ class _Opening:
         self._needs_segment = False
 
     def open(self, topic_id: uuid.UUID) -> Log:
-        """All steps in their order."""
+        """Do all steps in their order; return the log."""
         found = _list_directory(self._directory, self._shared.sidecar_suffixes)
         _tidy(found)
         for base in sorted(found.swaps):
@@ -160,7 +160,7 @@ class _Opening:
     def _finish_swap(self, base: int, found: _Directory) -> None:
         """Let a compacted segment take the place of those it was made of: step 4 of `core.log.cleaner`.
 
-        Old segments behind its last offset hold nothing that is not superseded; they may stay. Raises OSError.
+        Old segments after its last offset hold nothing that is not superseded; they may stay. Raises OSError.
         """
         compacted = self._segment(base, found.swaps[base])
         path = compacted.log.path
@@ -205,7 +205,7 @@ class _Opening:
         self._epochs.truncate_to(self._end)
 
     def _end_is_whole(self) -> bool:
-        """Take the end from the last segment's last batch. False if it does not end behind a batch."""
+        """Take the end from the last segment's last batch. False if it does not end after a batch."""
         active = self._segments[-1]
         try:
             active.load()
@@ -222,7 +222,7 @@ class _Opening:
         return point is None or self._end >= point
 
     def _recover(self, epochs_known: bool) -> bool:
-        """Check everything from the recovery point on; cut the log behind the last whole batch.
+        """Check everything from the recovery point on; cut the log after the last whole batch.
 
         Whether the leader epochs are known: not if the batches contradict what was read of them.
         """
@@ -267,7 +267,7 @@ class _Opening:
             return UNKNOWN
 
     def _is_dense(self, segment: Segment, last: bool) -> bool:
-        """Whether no offset can be missing in a segment but by loss.
+        """Return whether no offset can be missing in a segment but by loss.
 
         Compaction never touches the last one. Of the others, in doubt, they may have holes: to keep one that a
         power loss has torn costs offsets, to cut where there was only compaction would cost records.
@@ -277,19 +277,19 @@ class _Opening:
         return not in_doubt and segment.base_offset >= (until or 0)
 
     def _resume_at(self, segment: Segment, point: int) -> Reached:
-        """Where the batch of the recovery point begins, and which offset is expected there."""
+        """Return where the batch of the recovery point begins, and which offset is expected there."""
         if point <= segment.base_offset:
             segment.forget(0)
             return Reached(0, segment.base_offset)
         reached = segment.load_until(point)
         if segment.damaged:
             self._report(f"batches of the segment {segment.base_offset} below {point} cannot be read")
-            # Appending behind bytes that cannot be walked over would make the new ones hard to find.
+            # Batches that are appended after bytes which cannot be walked over would be hard to find.
             self._needs_segment = segment is self._segments[-1]
         return reached
 
     def _cut(self, index: int, result: Scan) -> None:
-        """Let the log end within segment `index`; the segments behind it go."""
+        """Let the log end within segment `index`, and remove the later segments."""
         segment = self._segments[index]
         lost = segment.size - result.position + sum(s.size for s in self._segments[index + 1 :])
         logger.warning(

@@ -65,11 +65,11 @@ class Segments:
         self._sealed_size = sum(segment.size for segment in self._all[:-1])
 
     def index_of(self, offset: int) -> int:
-        """The index of the last segment that begins at `offset` or before it; 0 if there is none."""
+        """Return the index of the last segment that begins at `offset` or before it; 0 if there is none."""
         return max(bisect_right(self._all, offset, key=lambda s: s.base_offset) - 1, 0)
 
     def after(self, offset: int) -> list[tuple[Segment, int]]:
-        """Sealed segments that reach beyond `offset`, each with the offset at which it ends."""
+        """Return sealed segments that reach beyond `offset`, each with the offset at which it ends."""
         return [
             (s, following.base_offset)
             for s, following in pairwise(self._all)
@@ -79,7 +79,7 @@ class Segments:
     def slice(
         self, offset: int, bound: int, end_offset: int, max_bytes: int, min_one: bool
     ) -> FileSlice | None:
-        """Whole batches from the one that holds `offset` up to `bound`, of one segment; see `Log.read`.
+        """Return whole batches from the one that holds `offset` up to `bound`, of one segment; see `Log.read`.
 
         `end_offset` is the end of the log. Raises OSError, CORRUPT_MESSAGE.
         """
@@ -120,7 +120,7 @@ class Segments:
             i += 1
 
     def find_time(self, timestamp: int, start_offset: int, max_bytes: int) -> TimestampOffset:
-        """The first record from `start_offset` on whose timestamp is not before `timestamp`."""
+        """Return the first record from `start_offset` on whose timestamp is not before `timestamp`."""
         for segment in self._all[self.index_of(start_offset) :]:
             found = segment.find_time(timestamp, start_offset, max_bytes)
             if found is not None:
@@ -128,7 +128,7 @@ class Segments:
         return NOT_FOUND
 
     def find_max_time(self, start_offset: int, max_bytes: int) -> TimestampOffset:
-        """The first record from `start_offset` on that has the largest timestamp."""
+        """Return the first record from `start_offset` on that has the largest timestamp."""
         best = NOT_FOUND
         for segment in self._all[self.index_of(start_offset) :]:
             segment.load()

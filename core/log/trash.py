@@ -35,7 +35,7 @@ class Trash:
         heapq.heappush(self._due, (now + (self._delay if delay_seconds is None else delay_seconds), path))
 
     def take(self, now: float, limit: int) -> list[str]:
-        """At most `limit` paths whose time has come; the caller removes them."""
+        """Return at most `limit` paths whose time has come; the caller removes them."""
         taken: list[str] = []
         while self._due and len(taken) < limit and self._due[0][0] <= now:
             taken.append(heapq.heappop(self._due)[1])

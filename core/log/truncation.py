@@ -6,7 +6,7 @@ The steps of a cut, and what a crash after each of them leaves:
        (`Log.begin_cut`, then the caller writes a checkpoint)
     1  producer snapshots after the cut are removed           the log is as before
     2  segments after it are removed, the newest first        a log that ends at the end of a segment
-    3  the segment with the cut is cut, in one call           a cut log, with leader epochs of batches that are gone
+    3  the segment with the cut is cut, in one call           a cut log, with leader epochs of dropped batches
     4  the list of leader epochs is cut                       a cut log; the next flush makes it durable
 
 After each step recovery finds whole batches up to some end between the cut and the old log end offset. It drops the
@@ -54,7 +54,7 @@ def cut(
     """Do steps 1 to 3. Raises OSError; recovery then puts in order what is there."""
     snapshots.truncate_to(place.end)
     if place.segment == place.position == 0:
-        begin_anew(segments, snapshots, place.end, new_segment, remove_files)
+        begin_again(segments, snapshots, place.end, new_segment, remove_files)
         return
     if place.position == 0:
         _replace_from(segments, place.segment, place.end, new_segment, remove_files)
@@ -66,7 +66,7 @@ def cut(
     segments.replace(later, [])
 
 
-def begin_anew(
+def begin_again(
     segments: Segments,
     snapshots: Snapshots,
     offset: int,
@@ -86,12 +86,12 @@ def _replace_from(
     remove_files: Callable[[Segment], None],
 ) -> None:
     """Remove the segments from `index` on; an empty one begins at `end`."""
-    gone = segments.all[index:]
-    _remove(gone, remove_files)
+    dropped = segments.all[index:]
+    _remove(dropped, remove_files)
     segment = new_segment(end)
     segment.log.appending()
     segment.mark_loaded()
-    segments.replace(gone, [segment])
+    segments.replace(dropped, [segment])
 
 
 def _remove(segments: Sequence[Segment], remove_files: Callable[[Segment], None]) -> None:
