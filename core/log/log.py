@@ -144,6 +144,7 @@ class Log:
         epochs: LeaderEpochs,
         producers: ProducerStates,
         snapshots: Snapshots,
+        damage: str | None = None,
     ) -> None:
         self._shared = shared
         self.tp = tp
@@ -154,7 +155,7 @@ class Log:
         # Why the log refuses appends until a restart; None while it accepts them.
         self.failure: str | None = None
         # What recovery found broken below the recovery point; None if nothing.
-        self.damage: str | None = None
+        self.damage = damage
         # Whether compaction is running. Until it ends no segment is removed and nothing is cut.
         self.cleaning = False
         # Consumers read nothing from this offset on: the high watermark, no limit without replicas.

@@ -123,7 +123,7 @@ class _Opening:
             limit=self._shared.config.max_producers_per_partition,
             now_ms=int(self._shared.clock.monotonic() * 1000),
         )
-        log = Log(
+        return Log(
             self._shared,
             self._tp,
             topic_id,
@@ -136,9 +136,8 @@ class _Opening:
             epochs=self._epochs,
             producers=producers,
             snapshots=snapshots,
+            damage=self._damage,
         )
-        log.damage = self._damage
-        return log
 
     def _flushed(self) -> int:
         if self._known.clean and self._known.recovery_point is None:

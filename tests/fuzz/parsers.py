@@ -145,7 +145,7 @@ def _message_set(data: bytes) -> None:
     up_convert(data, TopicConfig(), now_ms=NOW, max_bytes=LIMIT)
 
 
-def _legacy_messages() -> list[bytes]:
+def _kafka07_messages() -> list[bytes]:
     found = []
     for magic in (0, 1):
         plain = encode_message(magic, b"one") + encode_message(magic, b"")
@@ -153,7 +153,7 @@ def _legacy_messages() -> list[bytes]:
     return [*found, *(encode_message(1, b"inner" * 9, codec) for codec in (1, 2))]
 
 
-def _legacy(data: bytes) -> None:
+def _kafka07(data: bytes) -> None:
     parse_messages(data, max_bytes=LIMIT)
 
 
@@ -283,7 +283,7 @@ def parsers() -> Iterator[Parser]:
     yield Parser("record-batch", _batches, _batch, typed)
     yield Parser("records", _batches, _records, typed)
     yield Parser("message-set", _message_sets, _message_set, typed)
-    yield Parser("legacy-messages", _legacy_messages, _legacy, typed)
+    yield Parser("kafka07-messages", _kafka07_messages, _kafka07, typed)
     yield Parser("produce-body", lambda: BODIES, _produce_body, ())
     yield Parser("cursor", _cursors, _cursor, ())
     yield Parser("line", lambda: LINES, parse_line, (LineError,))
