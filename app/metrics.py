@@ -73,7 +73,7 @@ class Metrics:
         families = [
             *self._kafka(),
             *self._text(),
-            *self._legacy(),
+            *self._kafka07(),
             *self._http(),
             *self._storage(),
             *self._state(),
@@ -115,13 +115,13 @@ class Metrics:
         errors: Samples = [(key, count) for key, count in counters.line_errors.items()]
         yield Family("counter", "sluice_text_errors", "Refused lines.", ("command", "code"), errors)
 
-    def _legacy(self) -> Iterator[Family | Timing]:
+    def _kafka07(self) -> Iterator[Family | Timing]:
         counters = self._broker.counters
-        if not counters.legacy:
+        if not counters.kafka07:
             return
-        requests: Meterings = [((name,), meter) for name, meter in counters.legacy.items()]
+        requests: Meterings = [((name,), meter) for name, meter in counters.kafka07.items()]
         yield from _metered("sluice_kafka07", "requests of Kafka 0.7", ("request",), requests)
-        errors: Samples = [(key, count) for key, count in counters.legacy_errors.items()]
+        errors: Samples = [(key, count) for key, count in counters.kafka07_errors.items()]
         yield Family(
             "counter", "sluice_kafka07_errors", "Error codes in answers.", ("request", "error"), errors
         )

@@ -21,8 +21,8 @@ import bench.consumers
 import bench.conversions
 import bench.groups
 import bench.http
+import bench.kafka07
 import bench.lake
-import bench.legacy
 import bench.line
 import bench.records
 import bench.replication

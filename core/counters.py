@@ -83,8 +83,8 @@ class Counters:
         self.lines: Meters[str] = Meters()
         self.line_errors: Tally[tuple[str, str]] = Tally()
         # The same of Kafka 0.7, by the names of its requests and errors.
-        self.legacy: Meters[str] = Meters()
-        self.legacy_errors: Tally[tuple[str, str]] = Tally()
+        self.kafka07: Meters[str] = Meters()
+        self.kafka07_errors: Tally[tuple[str, str]] = Tally()
         # fsyncs of logs; `failed_fsyncs` of them failed.
         self.fsyncs = Meter()
         self.failed_fsyncs = 0

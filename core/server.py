@@ -19,6 +19,7 @@ from core.clock import Clock
 from core.config import Config
 from core.counters import ListenerLoad
 from core.errors import StartupError
+from core.kafka07.views import Kafka07Views
 from core.listeners.acceptor import Acceptor, Listener
 from core.listeners.connection import Connection
 from core.listeners.kafka.dispatch import HANDLERS
@@ -37,27 +38,27 @@ KAFKA_07 = "kafka07"
 HTTP_SCHEMES = frozenset({"http"})
 
 
-def _kafka(broker: Broker) -> tuple[Listener, type[Connection]]:
-    return KafkaListener(broker, HANDLERS), Connection
+def _kafka(server: Server) -> tuple[Listener, type[Connection]]:
+    return KafkaListener(server.broker, HANDLERS), Connection
 
 
-def _line(broker: Broker) -> tuple[Listener, type[Connection]]:
+def _line(server: Server) -> tuple[Listener, type[Connection]]:
     # Imported here, so that a broker without such a listener does not load its modules.
     from core.line_protocol.commands import HANDLERS
     from core.line_protocol.connection import LineConnection
     from core.line_protocol.listener import LineListener
 
-    return LineListener(broker, HANDLERS), LineConnection
+    return LineListener(server.broker, HANDLERS), LineConnection
 
 
-def _kafka07(broker: Broker) -> tuple[Listener, type[Connection]]:
-    from core.kafka07.listener import LegacyDoor
+def _kafka07(server: Server) -> tuple[Listener, type[Connection]]:
+    from core.kafka07.listener import Kafka07Listener
 
-    return LegacyDoor(broker), Connection
+    return Kafka07Listener(server.broker, server.kafka07_views), Connection
 
 
 # By the scheme of the URL: the listener, and the class that splits the bytes of its connections into requests.
-LISTENERS: dict[str, Callable[[Broker], tuple[Listener, type[Connection]]]] = {
+LISTENERS: dict[str, Callable[[Server], tuple[Listener, type[Connection]]]] = {
     "kafka": _kafka,
     "kafka07": _kafka07,
     "text": _line,
@@ -119,6 +120,13 @@ class Server:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
         self.broker = Broker(config, clock or Clock())
+        # Subscribed also without a 0.7 listener: addresses that were given out once stay as they are.
+        self.kafka07_views = Kafka07Views(
+            self.broker.logs.pool,
+            max_bytes=config.max_decompressed_bytes,
+            slice_bytes=config.legacy_slice_bytes,
+        )
+        self.broker.logs.subscribe(self.kafka07_views)
         self.endpoints = self.broker.endpoints
         self._directory = DataDirectory(Path(config.data_dir))
         self._acceptors: list[Acceptor] = []
@@ -141,7 +149,7 @@ class Server:
                     raise StartupError(
                         f"Unknown listener scheme in {endpoint}; known are: http, {', '.join(LISTENERS)}."
                     )
-                listener, connection = make_listener(self.broker)
+                listener, connection = make_listener(self)
                 acceptor = Acceptor(endpoint, self.config, self.broker.clock, listener, connection)
                 acceptor.bind()
                 self._acceptors.append(acceptor)

@@ -249,7 +249,7 @@ class Flusher:
             self._counters.failed_fsyncs += 1
             failure = error if isinstance(error, OSError) else OSError(str(error))
             log.finish_flush(task, failure)
-            message = f"The disk could not make {log.topic_partition} durable ({error})."
+            message = f"The disk could not make {log.tp} durable ({error})."
             self._fail(log, BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, message))
 
     def _answer(self, log: Log, *, nothing_left: bool = False) -> None:
@@ -265,7 +265,7 @@ class Flusher:
             return
         self._waiting[log] = left
         if nothing_left:
-            message = f"The log of {log.topic_partition} was truncated before these records were durable."
+            message = f"The log of {log.tp} was truncated before these records were durable."
             self._fail(log, BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
 
     def _fail(self, log: Log, refusal: BrokerError) -> None:

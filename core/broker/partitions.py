@@ -15,8 +15,6 @@ from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.log.log import Log
 from core.log.manager import LogManager
-from core.log.old_offsets import segment_offsets
-from core.log.replica_log import ReplicaLog
 from core.purgatory import Purgatory
 from core.records.validation import ProduceBatches, validate_produce
 from core.replication.replicas import Replicas
@@ -63,7 +61,7 @@ class Partitions:
         # close.
         self.unattended: set[asyncio.Task[None]] = set()
 
-    def log(self, tp: TopicPartition) -> ReplicaLog:
+    def log(self, tp: TopicPartition) -> Log:
         """Return the log of a partition, opened if need be.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, and NOT_LEADER_OR_FOLLOWER if this broker holds no replica.
@@ -341,7 +339,8 @@ class Partitions:
         −1 begins with the end of the log, −2 gives the start only; a time gives the segments last written
         before it.
         """
-        return segment_offsets(self.log(tp), timestamp, limit, now_ms=self._clock.wall_ms())
+        log = self.log(tp)
+        return log.segments.offsets_before(timestamp, limit, log.offsets, now_ms=self._clock.wall_ms())
 
     def active_producers(self, tp: TopicPartition) -> Iterator[ProducerState]:
         """The idempotent producers that the partition remembers."""

@@ -52,7 +52,7 @@ from core.idempotency.plan import (
     make_plan,
 )
 from core.idempotency.producer_pool import LentProducer, NewProducerIds, ProducerPool
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log
 from core.log.retention import SettledTime
 from core.metadata.idempotency import (
     ROW_BYTES,
@@ -148,7 +148,7 @@ class IdempotencyKeys:
         broker: Logs,
         store: Store,
         producer_ids: NewProducerIds,
-        log: Callable[[TopicPartition], ReplicaLog],
+        log: Callable[[TopicPartition], Log],
     ) -> None:
         self._broker = broker
         self._database = store

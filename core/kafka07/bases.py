@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from core.kafka07.index import read_base, sidecar_path
-from core.kafka07.messages import LEGACY_MAGICS
-from core.kafka07.views import LEGACY_ADDRESSES
+from core.kafka07.index import MAGICS, read_base, sidecar_path
 from core.log import files
 from core.log.segment import file_stem
 
+# The file that says that a partition has addresses.
+ADDRESSES_FILE = "legacy-addresses"
 _VERSION = 0
 
 # Base offset → base address, by magic.
@@ -24,12 +24,12 @@ Bases = dict[int, dict[int, int]]
 
 
 def bases_path(directory: str) -> str:
-    """The file of the partition in `directory`."""
-    return f"{directory}/{LEGACY_ADDRESSES}"
+    """Return the file of the partition in `directory`."""
+    return f"{directory}/{ADDRESSES_FILE}"
 
 
 def encode_bases(bases: Bases) -> bytes:
-    """The file as text."""
+    """Return the file as text."""
     lines = [
         f"{magic} {offset} {address}"
         for magic, of in sorted(bases.items())
@@ -39,7 +39,7 @@ def encode_bases(bases: Bases) -> bytes:
 
 
 def decode_bases(data: bytes) -> Bases:
-    """What the file says; ValueError if it is torn or not one."""
+    """Return what the file says; ValueError if it is torn or not one."""
     lines = data.decode().split("\n")
     if len(lines) < 3 or lines[-1] or int(lines[0]) != _VERSION or int(lines[1]) != len(lines) - 3:
         raise ValueError("not a whole file")
@@ -53,7 +53,7 @@ def decode_bases(data: bytes) -> Bases:
 
 
 def read_bases(directory: str, base_offsets: set[int], magic: int) -> dict[int, int]:
-    """The base addresses that are known of the segments that begin at `base_offsets`.
+    """Return the base addresses that are known of the segments that begin at `base_offsets`.
 
     From the file; from the sidecars as well if it does not tell where the first segment begins: from there on all
     can be found again. Raises OSError.
@@ -74,11 +74,11 @@ def read_bases(directory: str, base_offsets: set[int], magic: int) -> dict[int, 
 
 
 def known_magics(directory: str, also: Iterable[int]) -> list[int]:
-    """The magics that the file tells of, and those in `also`. Raises OSError."""
+    """Return the magics that the file tells of, and those in `also`. Raises OSError."""
     try:
         return sorted({*decode_bases(files.read_whole(bases_path(directory)) or b""), *also})
     except ValueError:
-        return sorted(LEGACY_MAGICS)
+        return sorted(MAGICS)
 
 
 def write_bases(directory: str, magic: int, bases: dict[int, int]) -> None:

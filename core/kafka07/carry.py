@@ -1,8 +1,8 @@
-"""Compaction and the addresses of Kafka 0.7: what stays keeps its address, what goes leaves a hole.
+"""Compaction and the addresses of Kafka 0.7: records that stay keep their address, removed ones leave a hole.
 
-While the cleaner writes a compacted segment, a carrier for each view of the log writes its sidecar: an entry behind
+While the cleaner writes a compacted segment, a carrier for each view of the log writes its sidecar: an entry after
 each hole, and one now and then where there is none. A carrier reads the old sidecars for the addresses, so the view
-must be measured up to the end of the old segments before, and nobody may compact a log whose view came up meanwhile.
+must be measured up to the end of the old segments before, and the cleaner drops a pass if a view came up meanwhile.
 
     sidecar    <base>.legacy1.swap, written beside <base>.log.cleaned and fsynced with it
     commit     <base>.log.cleaned → <base>.log.swap           from here on both count
@@ -17,13 +17,14 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from core.kafka07.index import INTERVAL, AddressIndex, Entry
-from core.kafka07.messages import OVERHEAD, legacy_payloads
+from core.kafka07.messages import OVERHEAD, shown_payloads
 from core.kafka07.tasks import Batch, Cursor
 from core.kafka07.view import AddressView
 from core.log import files
 from core.log.files import FilePool
 from core.log.segment import ALL, SWAP_SUFFIX, Segment
 from core.records.header import BatchHeader, read_header
+from core.records.record import Record
 
 # Entries that are read, or wait to be written, at once.
 _PORTION = 4096
@@ -56,12 +57,13 @@ class Carrier:
         self,
         segment: Segment,
         header: BatchHeader,
-        records: tuple[Sequence[int], list[bytes]],
+        records: Sequence[Record],
         kept: bytes | bytearray | None,
-        whole: bool,
         position: int,
+        *,
+        whole: bool,
     ) -> None:
-        """One batch of an old segment: its offsets and payloads, and what stays of it at `position`.
+        """Take one batch of an old segment: its records, and what stays of it at byte `position`.
 
         `whole` says that all of it stays. Raises OSError, ValueError for a damaged sidecar.
         """
@@ -70,12 +72,13 @@ class Carrier:
             index = self.view.index_of(segment)
             self._cursor = Cursor(index.start, self.view.magic, _every(index))
         assert self._cursor is not None
-        offsets, payloads = records
+        shown = () if header.is_control else records
+        offsets, payloads = [record.offset for record in shown], [record.value or b"" for record in shown]
         staying: set[int] | None = None
         if not whole:
             staying = set()
             if kept is not None:
-                staying.update(legacy_payloads(kept, 0, read_header(kept), self._max_bytes)[0])
+                staying.update(shown_payloads(kept, 0, read_header(kept), self._max_bytes)[0])
         fresh = True
         for address, run_offsets, run in self._cursor.runs(Batch(-1, -1, header, offsets, payloads)):
             if staying is None:
@@ -124,6 +127,6 @@ class Carrier:
 
 
 def _every(index: AddressIndex) -> Iterator[Entry]:
-    """All entries of an index, a portion at a time."""
+    """Yield all entries of an index, a portion at a time."""
     for start in range(0, index.count, _PORTION):
         yield from index.entries(start, start + _PORTION)

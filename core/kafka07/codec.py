@@ -1,6 +1,6 @@
 """Kafka 0.7: requests and answers of its listener, from bytes and to bytes. Record bytes pass through as they are.
 
-    request        type int16 | body                              behind the size of the frame
+    request        type int16 | body                              after the size of the frame
     PRODUCE      0 topic, partition | length int32 | messages     no answer
     FETCH        1 topic, partition | offset int64 | max size int32
     MULTIFETCH   2 count int16 | FETCH bodies
@@ -52,7 +52,7 @@ class RequestType(IntEnum):
     OFFSETS = 4
 
 
-class LegacyError(IntEnum):
+class Kafka07Error(IntEnum):
     """The error codes of 0.7."""
 
     UNKNOWN = -1
@@ -89,7 +89,7 @@ class OffsetsQuestion(NamedTuple):
     max_number: int
 
 
-class LegacyRequest(NamedTuple):
+class Kafka07Request(NamedTuple):
     """One request: its type, and one part for each topic and partition that it names."""
 
     type: RequestType
@@ -101,12 +101,12 @@ class LegacyRequest(NamedTuple):
 class FetchAnswer(NamedTuple):
     """What one part of a fetch is answered with."""
 
-    error: LegacyError
+    error: Kafka07Error
     messages: bytes = b""
 
 
-def decode_request(frame: memoryview) -> LegacyRequest:
-    """The request in a frame, without its size. Raises ProtocolError for anything that is not one, whole."""
+def decode_request(frame: memoryview) -> Kafka07Request:
+    """Return the request in a frame, without its size. Raises ProtocolError for anything that is not one, whole."""
     reader = _Reader(frame)
     number = reader.unpack(_TYPE, "request type")[0]
     try:
@@ -120,21 +120,21 @@ def decode_request(frame: memoryview) -> LegacyRequest:
 
 
 def encode_fetch_answer(answer: FetchAnswer) -> list[bytes]:
-    """The answer to a FETCH."""
+    """Return the answer to a FETCH."""
     return [_ANSWER.pack(len(answer.messages) + 2, answer.error), answer.messages]
 
 
 def encode_multifetch_answer(answers: Sequence[FetchAnswer]) -> list[bytes]:
-    """The answer to a MULTIFETCH, its parts in the order of the request."""
+    """Return the answer to a MULTIFETCH, its parts in the order of the request."""
     pieces: list[bytes] = []
     for answer in answers:
         pieces += encode_fetch_answer(answer)
     size = sum(len(piece) for piece in pieces)
-    return [_ANSWER.pack(size + 2, LegacyError.NONE), *pieces]
+    return [_ANSWER.pack(size + 2, Kafka07Error.NONE), *pieces]
 
 
-def encode_offsets_answer(error: LegacyError, offsets: Sequence[int]) -> list[bytes]:
-    """The answer to an OFFSETS."""
+def encode_offsets_answer(error: Kafka07Error, offsets: Sequence[int]) -> list[bytes]:
+    """Return the answer to an OFFSETS."""
     head = _OFFSETS_ANSWER.pack(6 + 8 * len(offsets), error, len(offsets))
     return [head + b"".join([_OFFSET.pack(offset) for offset in offsets])]
 
@@ -163,7 +163,7 @@ class _Reader:
 
     def target(self) -> tuple[str, int]:
         (length,) = self.unpack(_COUNT, "topic length")
-        # What is no UTF-8 becomes a name that no topic can have, and is refused as such.
+        # Bytes that are not UTF-8 become a name that no topic can have, and the broker refuses it.
         name = bytes(self.take(length, "a topic name")).decode(errors="replace")
         return name, self.unpack(_INT32, "partition")[0]
 
@@ -187,26 +187,26 @@ def _fetch(reader: _Reader) -> FetchPart:
     return FetchPart(topic, partition, offset, max_size)
 
 
-def _one_produce(reader: _Reader, kind: RequestType) -> LegacyRequest:
-    return LegacyRequest(kind, produces=(_produce(reader),))
+def _one_produce(reader: _Reader, kind: RequestType) -> Kafka07Request:
+    return Kafka07Request(kind, produces=(_produce(reader),))
 
 
-def _many_produces(reader: _Reader, kind: RequestType) -> LegacyRequest:
-    return LegacyRequest(kind, produces=[_produce(reader) for _ in range(reader.count(_LEAST_PRODUCE))])
+def _many_produces(reader: _Reader, kind: RequestType) -> Kafka07Request:
+    return Kafka07Request(kind, produces=[_produce(reader) for _ in range(reader.count(_LEAST_PRODUCE))])
 
 
-def _one_fetch(reader: _Reader, kind: RequestType) -> LegacyRequest:
-    return LegacyRequest(kind, fetches=(_fetch(reader),))
+def _one_fetch(reader: _Reader, kind: RequestType) -> Kafka07Request:
+    return Kafka07Request(kind, fetches=(_fetch(reader),))
 
 
-def _many_fetches(reader: _Reader, kind: RequestType) -> LegacyRequest:
-    return LegacyRequest(kind, fetches=[_fetch(reader) for _ in range(reader.count(_LEAST_FETCH))])
+def _many_fetches(reader: _Reader, kind: RequestType) -> Kafka07Request:
+    return Kafka07Request(kind, fetches=[_fetch(reader) for _ in range(reader.count(_LEAST_FETCH))])
 
 
-def _offsets(reader: _Reader, kind: RequestType) -> LegacyRequest:
+def _offsets(reader: _Reader, kind: RequestType) -> Kafka07Request:
     topic, partition = reader.target()
     time, max_number = reader.unpack(_OFFSETS, "time and number")
-    return LegacyRequest(kind, offsets=OffsetsQuestion(topic, partition, time, max_number))
+    return Kafka07Request(kind, offsets=OffsetsQuestion(topic, partition, time, max_number))
 
 
 _BODIES = {

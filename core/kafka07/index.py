@@ -6,8 +6,8 @@
 
 All big-endian; offsets and addresses count from the segment's base, the CRC of an entry is seeded by the header's.
 An entry says: the record of this offset, or the next one that is there, lies in the batch at that position and has
-that address; those behind it follow without gaps up to the next entry. So an entry stands every `INTERVAL` bytes,
-and behind each hole that compaction has left.
+that address; the following records have no gaps up to the next entry. So there is an entry every `INTERVAL` bytes,
+and after each hole that compaction has left.
 
 Unlike an offset index this one is believed: an address cannot be checked against the batches without adding up all
 that lies before. Hence the checksums, and entries go to the file only for records that are on the disk, so that a
@@ -24,8 +24,10 @@ from typing import NamedTuple
 
 from core.log import files
 from core.log.files import FilePool, FileSlot
-from core.log.segment import SIDECAR_SUFFIXES
 
+# The message formats of 0.6 and 0.7, and the sidecars of each.
+MAGICS = (0, 1)
+SIDECAR_SUFFIXES = (".legacy0", ".legacy1")
 # Bytes of addresses between two entries: what a reader has to pass by at most, 0.1 ms of work.
 INTERVAL = 32 * 1024
 
@@ -44,7 +46,7 @@ class Entry(NamedTuple):
 
 
 def sidecar_path(stem: str, magic: int) -> str:
-    """The sidecar of the segment whose files begin with `stem`."""
+    """Return the sidecar of the segment whose files begin with `stem`."""
     return stem + SIDECAR_SUFFIXES[magic]
 
 
@@ -122,7 +124,7 @@ class AddressIndex:
         return data + zlib.crc32(data, self._seed).to_bytes(4, "big")
 
     def entry(self, i: int) -> Entry:
-        """The i-th entry; −1 is where the segment begins. Raises OSError, ValueError for a damaged one."""
+        """Return the i-th entry; −1 is where the segment begins. Raises OSError, ValueError for a damaged one."""
         if i < 0:
             return self.start
         if i >= self.written:
@@ -133,7 +135,7 @@ class AddressIndex:
         return found
 
     def entries(self, start: int, end: int) -> list[Entry]:
-        """The entries from `start` up to `end`, not included. Raises OSError, ValueError for a damaged one."""
+        """Return the entries from `start` up to `end`, not included. Raises OSError, ValueError for a damaged one."""
         stop = min(end, self.written)
         found: list[Entry] = []
         if start < stop:
@@ -157,7 +159,7 @@ class AddressIndex:
         return bisect_right(range(self.count), value, key=lambda index: self.entry(index)[column]) - 1
 
     def add(self, entries: list[Entry]) -> None:
-        """Entries behind the last one, in memory."""
+        """Append entries after the last one, in memory."""
         self._pending += entries
 
     def flush(self, durable_offset: int) -> bool:

@@ -1,8 +1,8 @@
-"""The Kafka 0.7 door: five requests, byte addresses, and no answer to a PRODUCE.
+"""The Kafka 0.7 listener: five requests, byte addresses, and no answer to a PRODUCE.
 
-A producer of 0.7 is told nothing but by its connection: whatever is wrong with what it sends closes it, with one
-line in our log, as Kafka 0.7.2 did. Readers get the error codes of 0.7. Every listener speaks one message format,
-magic 1 or 0, because a client of one does not understand the other; what it is sent may be in either.
+A producer of 0.7 gets no error codes. If its request is wrong, the broker closes the connection and logs one line, as
+Kafka 0.7.2 did. Readers get the error codes of 0.7. Every listener answers in one message format, magic 1 or 0,
+because a client of one does not understand the other. Producers may send either.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from core.errors import BrokerError, ErrorCode
 from core.kafka07.codec import (
     FetchAnswer,
     FetchPart,
-    LegacyError,
-    LegacyRequest,
+    Kafka07Error,
+    Kafka07Request,
     OffsetsQuestion,
     ProducePart,
     RequestType,
@@ -26,46 +26,48 @@ from core.kafka07.codec import (
     encode_multifetch_answer,
     encode_offsets_answer,
 )
-from core.kafka07.requests import LegacyTopics
+from core.kafka07.requests import Kafka07Topics
+from core.kafka07.views import Kafka07Views
 from core.listeners.connection import Answer, RefusedError
 from core.protocol.primitives import ProtocolError
 from core.records.message_set import MessageGroup
 from core.types import FileSlice
 
 _CODES = {
-    ErrorCode.OFFSET_OUT_OF_RANGE: LegacyError.OFFSET_OUT_OF_RANGE,
-    ErrorCode.CORRUPT_MESSAGE: LegacyError.INVALID_MESSAGE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: LegacyError.WRONG_PARTITION,
-    ErrorCode.INVALID_FETCH_SIZE: LegacyError.INVALID_FETCH_SIZE,
+    ErrorCode.OFFSET_OUT_OF_RANGE: Kafka07Error.OFFSET_OUT_OF_RANGE,
+    ErrorCode.CORRUPT_MESSAGE: Kafka07Error.INVALID_MESSAGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Kafka07Error.WRONG_PARTITION,
+    ErrorCode.INVALID_FETCH_SIZE: Kafka07Error.INVALID_FETCH_SIZE,
 }
 
 
-class LegacyDoor:
+class Kafka07Listener:
     """What all connections of one 0.7 listener share."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, views: Kafka07Views) -> None:
         self.broker = broker
         self.endpoint = Endpoint("kafka07", "127.0.0.1", 0)
-        self.topics = LegacyTopics(broker, 1)
+        self._views = views
+        self.topics = Kafka07Topics(broker, views, 1)
 
     def bound(self, endpoint: Endpoint) -> None:
         """See `Door.bound`."""
         self.endpoint = endpoint
-        self.topics = LegacyTopics(self.broker, int(endpoint.option("magic")))
+        self.topics = Kafka07Topics(self.broker, self._views, int(endpoint.option("magic")))
 
-    def session(self) -> LegacySession:
+    def session(self) -> Kafka07Session:
         """See `Door.session`."""
-        return LegacySession(self)
+        return Kafka07Session(self)
 
 
-class LegacySession:
-    """One connection. It remembers nothing from one request to the next."""
+class Kafka07Session:
+    """One connection. It keeps no state from one request to the next."""
 
-    def __init__(self, door: LegacyDoor) -> None:
-        self._topics = door.topics
-        self._fetch_limit = door.broker.config.legacy_fetch_max_bytes
-        self._counters = door.broker.counters
-        self._now = door.broker.clock.monotonic
+    def __init__(self, listener: Kafka07Listener) -> None:
+        self._topics = listener.topics
+        self._fetch_limit = listener.broker.config.legacy_fetch_max_bytes
+        self._counters = listener.broker.counters
+        self._now = listener.broker.clock.monotonic
 
     def connected(self, peer_host: str, local_host: str) -> None:
         """See `Session.connected`."""
@@ -87,7 +89,7 @@ class LegacySession:
         else:
             unfinished = self._produce(request.produces)
             if unfinished is None:
-                self._counters.legacy[request.type.name].note(self._now() - started, received)
+                self._counters.kafka07[request.type.name].note(self._now() - started, received)
                 return None
             later = unfinished
         return self._counted(request.type.name, started, received, later)
@@ -97,18 +99,18 @@ class LegacySession:
     ) -> Answer:
         answer = await later
         sent = sum(len(piece) for piece in answer or () if not isinstance(piece, FileSlice))
-        self._counters.legacy[name].note(self._now() - started, received, sent)
+        self._counters.kafka07[name].note(self._now() - started, received, sent)
         return answer
 
-    def _code(self, error: BrokerError, request: RequestType) -> LegacyError:
-        code = _CODES.get(error.code, LegacyError.UNKNOWN)
-        self._counters.legacy_errors[request.name, code.name] += 1
+    def _code(self, error: BrokerError, request: RequestType) -> Kafka07Error:
+        code = _CODES.get(error.code, Kafka07Error.UNKNOWN)
+        self._counters.kafka07_errors[request.name, code.name] += 1
         return code
 
     # --- produce -------------------------------------------------------------------------------------------
 
     def _produce(self, parts: Sequence[ProducePart]) -> Coroutine[Any, Any, Answer] | None:
-        """Append every part, if all of them are whole; in place where nothing must be waited for."""
+        """Append every part, if all of them are whole. Return a coroutine if something must be waited for."""
         topics = self._topics
         try:
             targets = [topics.target(part.topic, part.partition) for part in parts]
@@ -152,27 +154,27 @@ class LegacySession:
 
     # --- fetch and offsets ---------------------------------------------------------------------------------
 
-    async def _fetch(self, request: LegacyRequest) -> Answer:
+    async def _fetch(self, request: Kafka07Request) -> Answer:
         if request.type is RequestType.FETCH:
             one = await self._part(request.type, request.fetches[0], self._fetch_limit)
             return list(encode_fetch_answer(one))
         answers = []
         left = self._fetch_limit
         for part in request.fetches:
-            # Beyond the limit parts are empty, as at the end of a log: their clients come again.
-            answer = await self._part(request.type, part, left) if left else FetchAnswer(LegacyError.NONE)
+            # Beyond the limit parts are empty, as at the end of a log: the client fetches them again.
+            answer = await self._part(request.type, part, left) if left else FetchAnswer(Kafka07Error.NONE)
             answers.append(answer)
             left = max(left - len(answer.messages), 0)
         return list(encode_multifetch_answer(answers))
 
     async def _part(self, kind: RequestType, part: FetchPart, limit: int) -> FetchAnswer:
         try:
-            return FetchAnswer(LegacyError.NONE, await self._topics.fetch(*part, limit))
+            return FetchAnswer(Kafka07Error.NONE, await self._topics.fetch(*part, limit))
         except BrokerError as error:
             return FetchAnswer(self._code(error, kind))
 
     async def _offsets(self, question: OffsetsQuestion) -> Answer:
         try:
-            return list(encode_offsets_answer(LegacyError.NONE, await self._topics.offsets(*question)))
+            return list(encode_offsets_answer(Kafka07Error.NONE, await self._topics.offsets(*question)))
         except BrokerError as error:
             return list(encode_offsets_answer(self._code(error, RequestType.OFFSETS), ()))

@@ -27,6 +27,7 @@ from functools import cache
 from struct import Struct
 
 from core.errors import BrokerError, ErrorCode
+from core.kafka07.index import MAGICS
 from core.records.batch import check_crc, record_bytes
 from core.records.compression import GZIP, NONE, SNAPPY, decompress
 from core.records.header import BatchHeader, Buffer
@@ -34,8 +35,7 @@ from core.records.message_set import MAX_MESSAGES, MessageFields, MessageGroup
 from core.records.record import NO_TIMESTAMP
 from core.records.record_codec import plain_values
 
-LEGACY_MAGICS = (0, 1)
-# What a message takes beside its payload, LENGTH included, by magic.
+# Bytes of a message without its payload, LENGTH included, by magic.
 OVERHEAD = (9, 10)
 
 _LENGTH = Struct(">i")
@@ -55,8 +55,8 @@ _GZIP_TAIL = b"\x00\x03\x00" + bytes(8)
 _LEAST_GZIP = OVERHEAD[1] + len(_GZIP_HEAD) + len(_GZIP_TAIL)
 
 
-def parse_legacy_messages(buffer: Buffer, *, max_bytes: int) -> list[MessageGroup]:
-    """All messages of a PRODUCE, in groups of what one wrapper held, or of neighbours without one.
+def parse_messages(buffer: Buffer, *, max_bytes: int) -> list[MessageGroup]:
+    """Return all messages of a PRODUCE, in groups of what one wrapper held, or of neighbours without one.
 
     `max_bytes` bounds what all wrappers together may decompress to. Raises BrokerError CORRUPT_MESSAGE for a
     length, a magic, a codec or a checksum that is wrong; INVALID_RECORD beyond `max_bytes`, `MAX_MESSAGES` or the
@@ -80,17 +80,17 @@ def parse_legacy_messages(buffer: Buffer, *, max_bytes: int) -> list[MessageGrou
     return groups
 
 
-def encode_legacy_message(magic: int, payload: bytes, codec: int = NONE) -> bytes:
-    """One message; magic 0 has no place for a codec."""
+def encode_message(magic: int, payload: bytes, codec: int = NONE) -> bytes:
+    """Return one message; magic 0 has no place for a codec."""
     if magic:
         return _HEAD_1.pack(len(payload) + 6, magic, codec, zlib.crc32(payload)) + payload
     return _HEAD_0.pack(len(payload) + 5, magic, zlib.crc32(payload)) + payload
 
 
-def legacy_payloads(
+def shown_payloads(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int
 ) -> tuple[Sequence[int], list[bytes]]:
-    """What a batch shows to 0.7: the offsets of its records, and their payloads; none for a control batch.
+    """Return what a batch shows to 0.7: the offsets of its records, and their payloads; none for a control batch.
 
     Raises BrokerError CORRUPT_MESSAGE or INVALID_RECORD for a batch that cannot be read.
     """
@@ -104,7 +104,7 @@ def legacy_payloads(
 
 
 def filler_start(magic: int, size: int, length: int) -> bytes:
-    """The first `length` bytes of messages of exactly `size` bytes together that say nothing, without making all.
+    """Return the first `length` bytes of empty messages of exactly `size` bytes together, without making all.
 
     A size below a message's, which no reader that adds up lengths can ask for, is filled with zeros.
     """
@@ -136,8 +136,8 @@ def _filler_sizes(magic: int, size: int) -> Iterator[int]:
 def _one_filler(magic: int, size: int) -> bytes:
     if magic and size >= _LEAST_GZIP:
         room = b" " * (size - _LEAST_GZIP)
-        return encode_legacy_message(magic, _GZIP_HEAD + room + _GZIP_TAIL, GZIP)
-    return encode_legacy_message(magic, bytes(size - OVERHEAD[magic]))
+        return encode_message(magic, _GZIP_HEAD + room + _GZIP_TAIL, GZIP)
+    return encode_message(magic, bytes(size - OVERHEAD[magic]))
 
 
 class _Opener:
@@ -153,7 +153,7 @@ class _Opener:
             raise _refused(f"it holds more than {MAX_MESSAGES} messages")
 
     def open(self, codec: int, payload: Buffer, depth: int) -> list[MessageFields]:
-        """The messages inside a wrapper, those of wrappers inside it in their place."""
+        """Return the messages inside a wrapper, those of wrappers inside it in their place."""
         if depth > _MAX_DEPTH:
             raise _refused(f"compressed messages lie more than {_MAX_DEPTH} deep in one another")
         data = decompress(codec, payload, self._bytes_left)
@@ -169,7 +169,7 @@ class _Opener:
 
 
 def _walk(buffer: Buffer) -> Iterator[tuple[int, memoryview]]:
-    """Each message of one level, checksum checked: codec and payload."""
+    """Yield each message of one level, checksum checked: codec and payload."""
     view = memoryview(buffer)
     position, end = 0, len(view)
     while position < end:
@@ -180,7 +180,7 @@ def _walk(buffer: Buffer) -> Iterator[tuple[int, memoryview]]:
         if not OVERHEAD[0] - 4 <= length <= left:
             raise _corrupt(position, f"its length is {length}, {left} bytes are left")
         magic = view[position + 4]
-        if magic not in LEGACY_MAGICS or length < OVERHEAD[magic] - 4:
+        if magic not in MAGICS or length < OVERHEAD[magic] - 4:
             raise _corrupt(position, f"its magic is {magic}, its length {length}")
         codec = view[position + 5] & _CODEC_BITS if magic else NONE
         if codec > SNAPPY:

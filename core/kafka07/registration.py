@@ -3,11 +3,11 @@
     away ──connected──► registering ──all nodes are ours──► registered
      ▲                      │  ▲                                │
      │                      ▼  └── checked now and then ◄───────┤ topics change, the session is a new one
-     └──── lost ──────── held: another broker's address stands under our id
+     └──── lost ──────── held: the node of our id has another broker's address
 
 ZooKeeper is never waited for: the broker starts and serves without it, and says so. A node that our own earlier
 session left behind (the process was killed and is back before ZooKeeper has noticed) is ours by its address and
-is taken over at once; one with another address is left alone until it goes.
+is taken over at once. A node with another address is left alone until ZooKeeper deletes it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ from dataclasses import dataclass
 
 from core.broker.broker import Broker
 from core.config import Endpoint
-from core.kafka07.zookeeper import CONNECTED, LOST, HeldError, SessionError, ZooKeeperSession
-from core.kafka07.zookeeper_tree import (
+from core.kafka07.zookeeper import (
+    CONNECTED,
     CONSUMERS,
+    LOST,
+    HeldError,
     Node,
+    SessionError,
+    ZooKeeperSession,
     creator_of,
     id_node,
     read_groups,
@@ -40,7 +44,7 @@ _WILDCARDS = ("0.0.0.0", "::", "")
 
 @dataclass(slots=True)
 class Registration:
-    """How the registration stands, for those who watch. `nodes` counts what is published."""
+    """The state of the registration, for status and metrics. `nodes` counts the published nodes."""
 
     state: str = AWAY
     nodes: int = 0
@@ -198,8 +202,10 @@ class ZooKeeperRegistry:
         self.registration.foreign_groups = len(groups)
 
     async def _host(self) -> str:
-        """The host that clients are told: the advertised one, or the listener's; for a wildcard, the address by
-        which this machine talks to ZooKeeper."""
+        """Return the host for clients: the advertised one, or the listener's.
+
+        For a wildcard, it is the address by which this machine talks to ZooKeeper.
+        """
         config = self.broker.config
         if config.advertised is not None:
             return config.advertised.host

@@ -1,9 +1,9 @@
-"""What a Kafka 0.7 door asks of the broker: messages without offsets, and reads by byte address.
+"""What a Kafka 0.7 listener asks of the broker: messages without offsets, and reads by byte address.
 
-The doors of one magic see every log as 0.7 would have written it in that magic (`core.kafka07.view`). A view is
-made when the first client of that kind asks; a fetch or a question for offsets waits until the log is measured as
-far as it needs. Measuring and reading are done in threads, slice by slice, with descriptors and numbers; small reads
-at the end of a log are done in place, for a hop to a thread costs more.
+The listeners of one magic see every log as 0.7 would have written it in that magic (`core.kafka07.view`). A view is
+made when the first client of that magic asks. A FETCH or OFFSETS request waits until the log is measured as far as it
+needs. Threads measure and read, slice by slice, with descriptors and numbers. Small reads at the end of a log are
+done on the event loop, because a hop to a thread costs more.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from core.broker.broker import Broker
 from core.errors import BrokerError, ErrorCode
-from core.kafka07.messages import parse_legacy_messages
+from core.kafka07.messages import parse_messages
 from core.kafka07.tasks import Locating, Measuring, Reading
 from core.kafka07.view import EARLIEST, LATEST, AddressView
+from core.kafka07.views import Kafka07Views
 from core.records.conversion import batches_of
 from core.records.message_set import MessageGroup
 from core.records.validation import ProduceBatches
@@ -25,51 +28,46 @@ from core.topic_config import TopicConfig
 from core.types import TopicPartition
 from core.vocabulary.topic import check_topic_name
 
-if TYPE_CHECKING:
-    from core.broker.broker import Broker
-
-Given = ParamSpec("Given")
-Task = TypeVar("Task")
-
-# What a partition of −1 means: the broker's choice.
+# In a PRODUCE: the broker chooses the partition.
 ANY_PARTITION = -1
 # Bytes of log that are read on the loop, and bytes of messages that are opened there.
 _AT_ONCE = 16 * 1024
 _PARSED_AT_ONCE = 32 * 1024
-# How soon a view is asked for again that cannot come up while a compaction ends: about an fsync.
+# How long to wait for a view that cannot be made while a compaction ends: about an fsync.
 _HELD_SECONDS = 0.005
 
 
-class LegacyTopics:
+class Kafka07Topics:
     """Topics as Kafka 0.7 sees them, in messages of one magic."""
 
-    def __init__(self, broker: Broker, magic: int) -> None:
+    def __init__(self, broker: Broker, views: Kafka07Views, magic: int) -> None:
         self.magic = magic
         self._broker = broker
+        self._views = views
         self._config = broker.config
         self._slots = asyncio.Semaphore(broker.config.legacy_threads)
-        # Only one at a time moves the frontier of a view.
+        # Only one request at a time moves the frontier of a view.
         self._locks: WeakKeyDictionary[AddressView, asyncio.Lock] = WeakKeyDictionary()
 
     # --- produce -------------------------------------------------------------------------------------------
 
     def parse(self, messages: memoryview) -> list[MessageGroup] | None:
-        """The messages of a small PRODUCE; None for a large one, which `parse_later` takes.
+        """Return the messages of a small PRODUCE; None for a large one, which needs `parse_later`.
 
-        Raises BrokerError as `parse_legacy_messages` does.
+        Raises BrokerError as `parse_messages` does.
         """
         if len(messages) > _PARSED_AT_ONCE:
             return None
-        return parse_legacy_messages(messages, max_bytes=self._config.max_decompressed_bytes)
+        return parse_messages(messages, max_bytes=self._config.max_decompressed_bytes)
 
     async def parse_later(self, messages: memoryview) -> list[MessageGroup]:
-        """The messages of a PRODUCE, opened in a thread; nobody may write into them meanwhile."""
-        parse = partial(parse_legacy_messages, messages, max_bytes=self._config.max_decompressed_bytes)
+        """Return the messages of a PRODUCE, parsed in a thread. The caller must not change `messages` until then."""
+        parse = partial(parse_messages, messages, max_bytes=self._config.max_decompressed_bytes)
         async with self._slots:
             return await asyncio.get_running_loop().run_in_executor(None, parse)
 
     def target(self, topic: str, partition: int) -> TopicPartition | None:
-        """Where a PRODUCE goes; None if the topic must be created first (`create`).
+        """Return the partition of a PRODUCE; None if the topic must be created first (`create`).
 
         Raises INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -84,31 +82,31 @@ class LegacyTopics:
         return TopicPartition(topic, partition)
 
     async def create(self, topic: str) -> None:
-        """Let a topic come into being, with the broker's default number of partitions, if that is allowed."""
+        """Create a topic with the broker's default number of partitions, if the broker may create topics."""
         await self._broker.topics.get_or_create(topic)
 
-    def append(self, target: TopicPartition, groups: list[MessageGroup], size: int) -> None:
-        """Append parsed messages; `size` is what they took on the wire. Raises BrokerError."""
-        config = self._broker.partitions.log(target).config
-        self.appended(target, batches_of(groups, size, config, now_ms=self._broker.clock.wall_ms()))
+    def append(self, tp: TopicPartition, groups: list[MessageGroup], size: int) -> None:
+        """Append parsed messages; `size` is their bytes on the wire. Raises BrokerError."""
+        config = self._broker.partitions.log(tp).config
+        self.appended(tp, batches_of(groups, size, config, now_ms=self._broker.clock.wall_ms()))
 
-    async def append_later(self, target: TopicPartition, groups: list[MessageGroup], size: int) -> None:
-        """Like `append`, with the batches made in a thread."""
-        config: TopicConfig = self._broker.partitions.log(target).config
+    async def append_later(self, tp: TopicPartition, groups: list[MessageGroup], size: int) -> None:
+        """Append parsed messages as `append` does, but build the batches in a thread."""
+        config: TopicConfig = self._broker.partitions.log(tp).config
         build = partial(batches_of, groups, size, config, now_ms=self._broker.clock.wall_ms())
         async with self._slots:
             checked = await asyncio.get_running_loop().run_in_executor(None, build)
-        self.appended(target, checked)
+        self.appended(tp, checked)
 
-    def appended(self, target: TopicPartition, checked: ProduceBatches) -> None:
-        """Append batches. Nobody waits for the disk: 0.7 has no answer to a PRODUCE."""
-        self._broker.partitions.append_checked(target, checked)
-        waiting = self._broker.partitions.durable(target, 1)
+    def appended(self, tp: TopicPartition, checked: ProduceBatches) -> None:
+        """Append batches, without waiting for the disk: 0.7 has no answer to a PRODUCE."""
+        self._broker.partitions.append_checked(tp, checked)
+        waiting = self._broker.partitions.durable(tp, 1)
         if waiting is not None:
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for the work; it goes on if the waiting is cancelled. A producer of 0.7 sends and hangs up."""
+        """Wait for the work, which goes on if the caller is cancelled: a producer of 0.7 sends and disconnects."""
         task = asyncio.get_running_loop().create_task(work)
         self._broker.partitions.unattended.add(task)
         task.add_done_callback(self._ended)
@@ -117,21 +115,21 @@ class LegacyTopics:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._broker.partitions.unattended.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever still waits has it
+            task.exception()  # a caller that still waits gets it
 
     # --- fetch ---------------------------------------------------------------------------------------------
 
     async def fetch(self, topic: str, partition: int, address: int, max_size: int, limit: int) -> bytes:
-        """The bytes of the log from `address` on, of one segment: at most `max_size`, and about `limit`.
+        """Return the bytes of the log from `address` on, of one segment: at most `max_size`, and about `limit`.
 
         Empty at the end, and for a topic that does not exist. Raises BrokerError: OFFSET_OUT_OF_RANGE,
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_FETCH_SIZE, INVALID_TOPIC_EXCEPTION, CORRUPT_MESSAGE.
         """
         if max_size < 0:
             raise BrokerError(ErrorCode.INVALID_FETCH_SIZE, f"A fetch of {max_size} bytes.")
-        target = self._readable(topic, partition)
+        tp = self._readable(topic, partition)
         while True:
-            view = await self._view(target) if target else None
+            view = await self._view(tp) if tp else None
             start = await self._start(view) if view else 0
             if view is None or start is None:
                 if start is None:
@@ -150,9 +148,10 @@ class LegacyTopics:
                 return chunk
 
     async def _read(self, view: AddressView, address: int, limit: int, max_size: int) -> bytes:
-        """What one segment has from `address` on; empty if the frontier had to move on without finding messages."""
+        """Return what one segment has from `address` on; empty if the frontier moved on and met no messages."""
         if address < view.frontier.address:
-            task = self._begin(view.begin_reading, address, limit, max_size)
+            with _READING:
+                task = view.begin_reading(address, limit, max_size)
             if task is None:
                 return b""
             await self._run(task)
@@ -164,8 +163,9 @@ class LegacyTopics:
             return task.chunk
         async with self._lock(view):
             if address != view.frontier.address or view.complete():
-                return b""  # somebody else was faster
-            task = self._begin(view.begin_reading, address, limit, max_size)
+                return b""  # another request was faster
+            with _READING:
+                task = view.begin_reading(address, limit, max_size)
             if task is None:
                 return b""
             await self._run(task)
@@ -175,12 +175,12 @@ class LegacyTopics:
     # --- offsets -------------------------------------------------------------------------------------------
 
     async def offsets(self, topic: str, partition: int, time_ms: int, limit: int) -> list[int]:
-        """Addresses of segments, newest first; see `AddressView.segment_addresses`. Raises as `fetch` does."""
-        target = self._readable(topic, partition)
-        if target is None:
+        """Return addresses of segments, newest first (`AddressView.segment_addresses`). Raises as `fetch` does."""
+        tp = self._readable(topic, partition)
+        if tp is None:
             return [0][: max(limit, 0)] if time_ms in (LATEST, EARLIEST) else []
         while True:
-            view = await self._view(target)
+            view = await self._view(tp)
             start = await self._start(view)
             if start is None:
                 continue
@@ -199,14 +199,14 @@ class LegacyTopics:
             return None
 
     def _partitions(self, topic: str) -> int:
-        """How many partitions a topic has, or would have."""
+        """Return how many partitions a topic has, or would have."""
         try:
             return self._broker.topics.get(topic).partitions
         except BrokerError:
             return self._config.default_partitions
 
     def _readable(self, topic: str, partition: int) -> TopicPartition | None:
-        """The partition to read; None if it would be there if its topic were."""
+        """Return the partition to read; None if its topic does not exist but would have it."""
         check_topic_name(topic)
         if not 0 <= partition < self._partitions(topic):
             raise self._no_partition(topic, partition)
@@ -218,35 +218,36 @@ class LegacyTopics:
             f"Topic {topic!r} has no partition {partition}; it has {self._partitions(topic)}.",
         )
 
-    async def _view(self, target: TopicPartition) -> AddressView:
+    async def _view(self, tp: TopicPartition) -> AddressView:
         while True:
-            try:
-                return self._broker.logs.legacy.of(self._broker.partitions.led_log(target), self.magic)
-            except BlockingIOError:
-                await asyncio.sleep(_HELD_SECONDS)
-            except OSError as error:
-                raise _storage_error(error) from error
+            with _READING:
+                try:
+                    return self._views.of(self._broker.partitions.led_log(tp), self.magic)
+                except BlockingIOError:
+                    await asyncio.sleep(_HELD_SECONDS)
 
     async def _start(self, view: AddressView) -> int | None:
-        """The address of the first record; None if the log was changed under the search: try again."""
+        """Return the address of the first record; None if the log has changed during the search: try again."""
         start = view.start_address
         if start is not None:
             return start
         offset = view.log.offsets.log_start_offset
         await self._measure(view, lambda: view.frontier.offset >= offset)
-        task = self._begin(view.begin_locating)
+        with _READING:
+            task = view.begin_locating()
         if task is not None:
             await self._run(task)
             view.finish_locating(task)
         return view.start_address
 
     async def _measure(self, view: AddressView, enough: Callable[[], bool]) -> None:
-        """Move the frontier on until there is enough, or nothing left."""
+        """Move the frontier on until `enough` or the end of the log."""
         while not enough() and not view.complete():
             async with self._lock(view):
                 if enough():
                     return
-                task = self._begin(view.begin_measuring, self._config.legacy_slice_bytes)
+                with _READING:
+                    task = view.begin_measuring(self._config.legacy_slice_bytes)
                 if task is None:
                     return
                 await self._run(task)
@@ -258,21 +259,13 @@ class LegacyTopics:
             lock = self._locks[view] = asyncio.Lock()
         return lock
 
-    def _begin(self, begin: Callable[Given, Task], *args: Given.args, **kwargs: Given.kwargs) -> Task:
-        try:
-            return begin(*args, **kwargs)
-        except OSError as error:
-            raise _storage_error(error) from error
-
     async def _run(self, task: Measuring | Reading | Locating) -> None:
-        try:
+        with _READING:
             if task.place.end - task.place.start.position <= _AT_ONCE:
                 task.run()
                 return
             async with self._slots:
                 await asyncio.get_running_loop().run_in_executor(None, task.run)
-        except OSError as error:
-            raise _storage_error(error) from error
 
 
 def _reaches(view: AddressView, address: int) -> bool:
@@ -289,5 +282,18 @@ def _out_of_range(address: int, start: int, end: int) -> BrokerError:
     )
 
 
-def _storage_error(error: OSError) -> BrokerError:
-    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk refuses to read: {error.strerror}.")
+class _Reading:
+    """A context in which an OSError becomes KAFKA_STORAGE_ERROR."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            message = f"The disk refuses to read: {error.strerror}."
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+
+
+_READING = _Reading()

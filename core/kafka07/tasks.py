@@ -6,7 +6,7 @@ Three walks over batches from a place whose address is known:
     Reading     the bytes of 0.7's log from one address on; where it goes beyond what is measured, it measures as well
     Locating    the address of an offset
 
-A batch that cannot be read has no messages here: 0.7 has no way to tell a reader to go on behind it. A hole that
+A batch that cannot be read has no messages here: 0.7 has no way to tell a reader to go on after it. A hole that
 compaction has left is as long as ever, see `core.kafka07.messages`.
 """
 
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from core.errors import BrokerError
 from core.kafka07.index import INTERVAL, Entry
-from core.kafka07.messages import OVERHEAD, filler_start, legacy_payloads
+from core.kafka07.messages import OVERHEAD, filler_start, shown_payloads
 from core.log.damage import find_batch
 from core.log.files import OpenFile
 from core.log.segment import REPORTS
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
 
 
 def walk(place: Place) -> Iterator[Batch]:
-    """The batches of a place, passing by what is damaged. Blocks; raises OSError."""
+    """Yield the batches of a place, without damaged ones. Blocks; raises OSError."""
     fd, position, end = place.file.fd, place.start.position, place.end
     minimum = place.start.offset
     window, start = b"", position
@@ -84,7 +84,7 @@ def walk(place: Place) -> Iterator[Batch]:
         offsets: Sequence[int] = ()
         payloads: list[bytes] = []
         try:
-            offsets, payloads = legacy_payloads(window, at, header, place.max_bytes)
+            offsets, payloads = shown_payloads(window, at, header, place.max_bytes)
         except BrokerError as error:
             if at + size > len(window):  # the file was cut meanwhile
                 return
@@ -110,16 +110,16 @@ class Cursor:
         self._next = next(self._ahead, None)
 
     def skipped(self, batch: Batch) -> tuple[Sequence[int], list[bytes]]:
-        """The records of a batch from the entry on where the walk began."""
+        """Return the records of a batch from the entry on where the walk began."""
         if batch.offsets and batch.offsets[0] < self._start.offset:
             first = bisect_left(batch.offsets, self._start.offset)
             return batch.offsets[first:], batch.payloads[first:]
         return batch.offsets, batch.payloads
 
     def runs(self, batch: Batch) -> Iterator[tuple[int, Sequence[int], list[bytes]]]:
-        """The records of a batch in runs without holes: the address of each run, its offsets, its payloads.
+        """Yield the records of a batch in runs without holes: the address of each run, its offsets, its payloads.
 
-        Once the caller has taken a run, `address` is behind it.
+        Once the caller has taken a run, `address` is the address after it.
         """
         offsets, payloads = self.skipped(batch)
         while payloads:
@@ -171,7 +171,7 @@ class Measuring:
 class Reading:
     """The bytes from the address `wanted` on, `limit` at most, but the first message whole if `max_size` lets it.
 
-    `chunk` is what was found, of one segment. What lies behind `frontier`, None if nothing does, is measured as by
+    `chunk` is what was found, of one segment. What comes after `frontier`, None if nothing does, is measured as by
     `Measuring`: `entries`, `reached`.
     """
 
@@ -224,8 +224,8 @@ class Reading:
     def _hole(self, address: int) -> None:
         """Fill up to `address`, as far as it is wanted.
 
-        The filler begins where the reader is: that was the end of a message once, although nobody knows any more
-        which addresses in the hole were.
+        The filler begins where the reader is: that was the end of a message once, although it is not known any
+        more which addresses in the hole were.
         """
         start = max(self._next, self.wanted)
         if self._next >= address or address <= self.wanted or self._is_full():

@@ -2,7 +2,7 @@
 
     bases      where each segment begins
     sidecars   entries within a segment (`core.kafka07.index`)
-    frontier   up to where addresses are known; it moves on when somebody asks for what lies behind
+    frontier   up to where addresses are known; it moves on when a client asks for more
 
 Nothing is kept of a partition until a 0.7 client touches it. Then addresses begin with 0 at the first segment that
 is there, and from then on they hold: a restart takes up the frontier from the newest sidecar, retention notes where
@@ -10,7 +10,7 @@ the first segment that stays begins, compaction carries addresses over (`core.ka
 
 If the sidecar of a segment is lost, it is made again from its base. Were compacted messages in it, their places are
 lost with it: what follows in that segment moves up, and the next one begins where it always did. If a base is lost
-in both its places, addresses begin anew above all that are known, so that old ones are out of range, not wrong.
+in both its places, addresses begin again above all that are known, so that old ones are out of range, not wrong.
 
 Runs on the event loop; long walks are tasks (`core.kafka07.tasks`) whose outcome is taken here if the log is
 still as it was.
@@ -27,8 +27,8 @@ from itertools import takewhile
 from core.kafka07.bases import read_bases, write_bases
 from core.kafka07.index import AddressIndex, Entry
 from core.kafka07.tasks import Locating, Measuring, Place, Reading
+from core.log.events import WatchedLog
 from core.log.files import FilePool, modified
-from core.log.log import Log
 from core.log.segment import REPORTS, Segment
 from core.records.header import HEADER, HEADER_SIZE, MAGIC
 
@@ -42,7 +42,7 @@ _AHEAD = 4096
 class AddressView:
     """The addresses of one log in one magic. `max_bytes` bounds what one batch may decompress to."""
 
-    def __init__(self, pool: FilePool, log: Log, magic: int, max_bytes: int) -> None:
+    def __init__(self, pool: FilePool, log: WatchedLog, magic: int, max_bytes: int) -> None:
         self.log = log
         self.magic = magic
         self._pool = pool
@@ -51,7 +51,7 @@ class AddressView:
         # Those with entries that wait for the disk.
         self._waiting: set[AddressIndex] = set()
         self._reported: set[int] = set()
-        # The log's start offset and its address, once somebody has asked.
+        # The log start offset and its address, once a client has asked.
         self._start: tuple[int, int] | None = None
         segments = log.segments.all
         self._bases = read_bases(log.directory, {s.base_offset for s in segments}, magic)
@@ -60,16 +60,16 @@ class AddressView:
     def _begin(self, segments: list[Segment]) -> None:
         first = segments[0]
         if first.base_offset not in self._bases:
-            anew = 0
+            address = 0
             if self._bases:
-                anew = max(self._bases.values()) + self.log.size
+                address = max(self._bases.values()) + self.log.size
                 logger.warning(
                     "%s: the 0.7 addresses (magic %d) of its first segment are lost; they begin anew at %d",
-                    self.log.topic_partition, self.magic, anew,
+                    self.log.tp, self.magic, address,
                 )  # fmt: skip
-            self._bases = {first.base_offset: anew}
+            self._bases = {first.base_offset: address}
             self._write_bases()
-        # Whether the sidecars of the segments before are all there is looked at when somebody wants them.
+        # Sidecars of earlier segments may be missing: that is checked when a client reads there.
         self._enter([*takewhile(lambda s: s.base_offset in self._bases, segments)][-1])
 
     # --- frontier ------------------------------------------------------------------------------------------
@@ -123,12 +123,12 @@ class AddressView:
         return bool(magic == MAGIC and base_offset <= entry.offset <= base_offset + delta)
 
     def complete(self) -> bool:
-        """Whether the address of every record that may be read is known."""
+        """Return whether the address of every record that may be read is known."""
         self._settle()
         return self.frontier.position >= self._readable(self.segment)
 
     def _readable(self, segment: Segment) -> int:
-        """Where a segment ends for readers: with replicas, at the high watermark."""
+        """Return where a segment ends for readers: with replicas, at the high watermark."""
         _, high, end = self.log.offsets
         if high >= end:
             return segment.size
@@ -141,11 +141,11 @@ class AddressView:
 
     @property
     def end_address(self) -> int:
-        """Where the next message goes, if the view is complete."""
+        """The address of the next message to be appended, if the view is complete."""
         return self.frontier.address
 
     def covers(self, segment: Segment) -> bool:
-        """Whether the frontier lies behind a segment. It goes back to one whose sidecar is not whole."""
+        """Return whether all addresses of a segment are known. Move the frontier back if its sidecar is not whole."""
         if self.segment.base_offset <= segment.base_offset:
             return False
         index = self._index(segment)
@@ -159,13 +159,16 @@ class AddressView:
         return whole or self.segment.base_offset > segment.base_offset
 
     def end_of(self, segment: Segment) -> Entry:
-        """Where the segment behind a covered one begins."""
+        """Return where the segment after a covered one begins."""
         following = self._following(segment)
         assert following is not None
         return Entry(following.base_offset, 0, self._bases[following.base_offset])
 
     def begin_measuring(self, limit: int) -> Measuring | None:
-        """What moves the frontier on by about `limit` bytes of log; None if the view is complete. Raises OSError."""
+        """Return the task that moves the frontier on by about `limit` bytes of log; None if the view is complete.
+
+        Raises OSError.
+        """
         if self.complete():
             return None
         return Measuring(self._place(self.segment, self.frontier), self._index(self.segment).last, limit)
@@ -220,9 +223,7 @@ class AddressView:
         except OSError as error:
             if strict:
                 raise
-            logger.warning(
-                "%s: 0.7 addresses cannot be written: %s", self.log.topic_partition, error.strerror
-            )
+            logger.warning("%s: 0.7 addresses cannot be written: %s", self.log.tp, error.strerror)
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -237,12 +238,10 @@ class AddressView:
         for offset, why in place.unseen:
             if offset not in self._reported and len(self._reported) < REPORTS:
                 self._reported.add(offset)
-                logger.error(
-                    "%s: 0.7 does not see the batch at offset %d: %s", self.log.topic_partition, offset, why
-                )
+                logger.error("%s: 0.7 does not see the batch at offset %d: %s", self.log.tp, offset, why)
 
     def begin_reading(self, wanted: int, limit: int, max_size: int) -> Reading | None:
-        """A read from the address `wanted`, which is the frontier's at most; None if the frontier had to go back.
+        """Return a read from the address `wanted`, the frontier's at most; None if the frontier had to go back.
 
         Raises OSError.
         """
@@ -307,7 +306,7 @@ class AddressView:
         return self._start[1] if self._start is not None and self._start[0] == offset else None
 
     def begin_locating(self) -> Locating | None:
-        """The search for `start_address`; None as long as the frontier has not come so far. Raises OSError."""
+        """Return the search for `start_address`; None as long as the frontier has not come so far. Raises OSError."""
         offset = self.log.offsets.log_start_offset
         segments = self.log.segments
         segment = segments.all[segments.index_of(offset)]
@@ -331,7 +330,7 @@ class AddressView:
         self._start = task.offset, task.address
 
     def segment_addresses(self, time_ms: int, limit: int) -> list[int]:
-        """The answer to OFFSETS for a complete view: addresses of segments, newest first, at most `limit`.
+        """Return the answer to OFFSETS for a complete view: addresses of segments, newest first, at most `limit`.
 
         `time_ms` is −1 latest, −2 earliest, or a time: then the newest segment last written at or before it and
         all before that; the log's end comes first if the last segment holds something and is among them.
@@ -352,21 +351,20 @@ class AddressView:
 
     # --- changes of the log --------------------------------------------------------------------------------
 
-    def before_removal(self, gone: Sequence[Segment], first: Segment) -> None:
-        """The segments `gone` are about to be removed, `first` stays: its address must be known without them.
+    def before_removal(self, gone: Segment, following: Segment) -> None:
+        """Fix the address of the segment `following` before the segment in front of it, `gone`, is removed.
 
-        If nobody has asked for it yet, it is set above all that were given out, by what they hold on the disk.
-        Raises OSError if it cannot be written.
+        If the frontier has not come so far, that address is set above all that were given out, by the bytes of
+        `gone` on the disk. Raises OSError if it cannot be written.
         """
-        inside = [s for s in gone if s.base_offset >= self.segment.base_offset]
-        if inside and first.base_offset not in self._bases:
-            left = sum(s.size for s in inside) - self.frontier.position
-            self._bases[first.base_offset] = self.frontier.address + max(left, 1)
-        for segment in gone:
-            self._forget(segment.base_offset)
+        inside = gone.base_offset >= self.segment.base_offset
+        if inside and following.base_offset not in self._bases:
+            left = gone.size - self.frontier.position
+            self._bases[following.base_offset] = self.frontier.address + max(left, 1)
+        self._forget(gone.base_offset)
         self._write_bases(strict=True)
         if inside:
-            self._enter(first)
+            self._enter(following)
 
     def compacted(self, group: Sequence[Segment]) -> None:
         """The segments of a group have become one, which begins where the first of them did."""
@@ -385,12 +383,12 @@ class AddressView:
             self._forget(base_offset)
         segments = self.log.segments
         segment = segments.all[segments.index_of(offset)]
-        anew = segment is segments.all[0]
-        if anew:
-            # A log that has begun anew goes on above all addresses that were given out.
+        empty = segment is segments.all[0]
+        if empty:
+            # A log that begins again goes on above all addresses that were given out.
             self._bases.setdefault(segment.base_offset, self.frontier.address)
         self._write_bases()
-        if anew or segment.base_offset <= self.segment.base_offset:
+        if empty or segment.base_offset <= self.segment.base_offset:
             index = self._index(segment)
             index.cut(index.search(offset, 0) + 1)
             self._enter(segment)
@@ -398,7 +396,7 @@ class AddressView:
             self._enter(self.segment)
 
     def index_of(self, segment: Segment) -> AddressIndex:
-        """The entries of a segment."""
+        """Return the entries of a segment."""
         return self._index(segment)
 
     def _forget(self, base_offset: int) -> None:

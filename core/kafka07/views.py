@@ -1,7 +1,8 @@
-"""Which logs are seen by Kafka 0.7: their views, made when somebody asks or the log changes.
+"""The 0.7 views of all open logs: made when a client asks or the log changes, and kept right by the log's events.
 
-Logs that no 0.7 client has touched cost one look for a file when segments are removed or compacted, and the modules
-behind are not even loaded.
+The server subscribes one `Kafka07Views` whether it has a 0.7 listener or not: addresses that were given out once must
+hold. A log that no 0.7 client has touched costs one look for a file when a segment is removed or compacted, and the
+modules of a single view (`core.kafka07.view`, `core.kafka07.carry`) are not even loaded.
 """
 
 from __future__ import annotations
@@ -9,37 +10,47 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from core.kafka07.bases import ADDRESSES_FILE, bases_path, known_magics
+from core.kafka07.index import SIDECAR_SUFFIXES
+from core.log.events import WatchedLog
 from core.log.files import FilePool
+from core.log.flush import Chore
+from core.log.segment import Segment
+from core.records.header import BatchHeader
+from core.records.record import Record
 
 if TYPE_CHECKING:
     from core.kafka07.carry import Carrier
     from core.kafka07.view import AddressView
-    from core.log.log import Log
-    from core.log.segment import Segment
 
 logger = logging.getLogger(__name__)
 
-# The file that says that a partition has addresses; `core.kafka07.bases` writes it.
-LEGACY_ADDRESSES = "legacy-addresses"
 
+class Kafka07Views:
+    """The views of all open logs; a `core.log.events.LogSubscriber`.
 
-class LegacyViews:
-    """The views of all open logs."""
+    `max_bytes` bounds what one batch may decompress to, `slice_bytes` the bytes of log that are measured at once.
+    """
 
-    __slots__ = ("_held", "_max_bytes", "_pool", "_views")
+    sidecar_suffixes: Sequence[str] = SIDECAR_SUFFIXES
+    lasting_files: Sequence[str] = (ADDRESSES_FILE,)
 
-    def __init__(self, pool: FilePool, max_bytes: int) -> None:
+    def __init__(self, pool: FilePool, *, max_bytes: int, slice_bytes: int) -> None:
         self._pool = pool
         self._max_bytes = max_bytes
-        self._views: dict[Log, dict[int, AddressView]] = {}
+        self._slice_bytes = slice_bytes
+        self._views: dict[WatchedLog, dict[int, AddressView]] = {}
         # Logs in which a compacted segment is taking its place.
-        self._held: set[Log] = set()
+        self._held: set[WatchedLog] = set()
 
-    def of(self, log: Log, magic: int) -> AddressView:
-        """The view of a log in one magic. Raises OSError: BlockingIOError for some milliseconds of a compaction."""
+    def of(self, log: WatchedLog, magic: int) -> AddressView:
+        """Return the view of a log in one magic.
+
+        Raises OSError: BlockingIOError for the few milliseconds in which a compaction ends.
+        """
         from core.kafka07.view import AddressView
 
         view = self._views.get(log, {}).get(magic)
@@ -50,59 +61,123 @@ class LegacyViews:
             self._views.setdefault(log, {})[magic] = view
         return view
 
-    def existing(self, log: Log) -> list[AddressView]:
-        """The views that a log has, open or on the disk. Raises OSError."""
-        path = f"{log.directory}/{LEGACY_ADDRESSES}"
-        if log not in self._views and not os.path.exists(path):  # noqa: PTH110 (see core.log.files)
+    def existing(self, log: WatchedLog) -> list[AddressView]:
+        """Return the views that a log has, open or on the disk. Raises OSError."""
+        open_views = self._views.get(log, {})
+        if not open_views and not os.path.exists(bases_path(log.directory)):  # noqa: PTH110 (see core.log.files)
             return []
-        from core.kafka07.bases import known_magics
+        return [self.of(log, magic) for magic in known_magics(log.directory, open_views)]
 
-        return [self.of(log, magic) for magic in known_magics(log.directory, self._views.get(log, ()))]
+    # --- events of logs ------------------------------------------------------------------------------------
 
-    def before_removal(self, log: Log, gone: Sequence[Segment]) -> None:
-        """The oldest segments of a log, not all of them, are about to be removed. Raises OSError."""
-        first = log.segments.all[len(gone)]
+    def removing(self, log: WatchedLog, segment: Segment) -> None:
+        """See `LogSubscriber.removing`: the address of the segment that is then the first must be on the disk."""
+        following = log.segments.all[1]
         for view in self.existing(log):
-            view.before_removal(gone, first)
+            view.before_removal(segment, following)
 
-    def carriers(self, log: Log, group: Sequence[Segment]) -> list[Carrier] | None:
-        """What carries the addresses of a log over the compaction of a group of its segments; one for each view.
-
-        None if a view does not cover the group (yet). Raises OSError.
-        """
-        views = self.existing(log)
-        if not views:
-            return []
-        from core.kafka07.carry import Carrier
-
-        if not all(view.covers(segment) for view in views for segment in group):
-            return None
-        return [Carrier(self._pool, view, group, self._max_bytes) for view in views]
-
-    def hold(self, log: Log, carriers: Sequence[Carrier]) -> bool:
-        """Let no new view of the log come up until `release`: from here on the compacted segment counts.
-
-        False if one has come up since `carriers`, or has changed: its addresses would move. Raises OSError.
-        """
-        if [carrier.view for carrier in carriers if carrier.holds] != self.existing(log):
-            return False
-        self._held.add(log)
-        return True
-
-    def release(self, log: Log) -> None:
-        """The compacted segment is in its place, or will not be."""
-        self._held.discard(log)
-
-    def truncated(self, log: Log) -> None:
-        """A log was cut at its new end. Entries that cannot be cut off are found wrong when they are read."""
+    def cut(self, log: WatchedLog) -> None:
+        """See `LogSubscriber.cut`. Entries that the disk does not cut off are found wrong when they are read."""
         try:
             for view in self.existing(log):
                 view.truncated(log.offsets.log_end_offset)
         except OSError as error:
-            logger.warning("%s: its 0.7 addresses could not be cut: %s", log.topic_partition, error.strerror)
+            logger.warning("%s: its 0.7 addresses could not be cut: %s", log.tp, error.strerror)
 
-    def forget(self, log: Log) -> None:
-        """The log is closed."""
+    def closed(self, log: WatchedLog) -> None:
+        """See `LogSubscriber.closed`."""
         self._held.discard(log)
         for view in self._views.pop(log, {}).values():
             view.close()
+
+    def before_compaction(self, log: WatchedLog, until: int) -> Iterator[Chore]:
+        """See `LogSubscriber.before_compaction`: measure all views up to the segment that begins at `until`."""
+        for view in self.existing(log):
+            for segment in [s for s in log.segments.all if s.base_offset <= until]:
+                while not view.covers(segment):
+                    task = view.begin_measuring(self._slice_bytes)
+                    if task is None:
+                        return
+                    yield task
+                    view.finish_measuring(task)
+
+    def compacting(self, log: WatchedLog, group: Sequence[Segment]) -> Carriers | None:
+        """See `LogSubscriber.compacting`. None if a view does not cover the group (yet)."""
+        views = self.existing(log)
+        if not views:
+            return Carriers(self, log, ())
+        from core.kafka07.carry import Carrier
+
+        if not all(view.covers(segment) for view in views for segment in group):
+            return None
+        return Carriers(self, log, [Carrier(self._pool, view, group, self._max_bytes) for view in views])
+
+    def hold(self, log: WatchedLog) -> None:
+        """Let no new view of the log come up until `release`: from here on a compacted segment counts."""
+        self._held.add(log)
+
+    def release(self, log: WatchedLog) -> None:
+        """End what `hold` began."""
+        self._held.discard(log)
+
+
+class Carriers:
+    """The part of all views of one log in one compaction; a `core.log.events.Companion`.
+
+    It has one carrier for each view, none if the log has no views.
+    """
+
+    def __init__(self, views: Kafka07Views, log: WatchedLog, carriers: Sequence[Carrier]) -> None:
+        self._views = views
+        self._log = log
+        self._carriers = carriers
+
+    @property
+    def paths(self) -> list[str]:
+        """See `Companion.paths`."""
+        return [carrier.path for carrier in self._carriers]
+
+    def take(
+        self,
+        segment: Segment,
+        header: BatchHeader,
+        records: Sequence[Record],
+        kept: bytes | bytearray | None,
+        position: int,
+        *,
+        whole: bool,
+    ) -> None:
+        """See `Companion.take`."""
+        for carrier in self._carriers:
+            carrier.take(segment, header, records, kept, position, whole=whole)
+
+    def finish(self, size: int) -> None:
+        """See `Companion.finish`."""
+        for carrier in self._carriers:
+            carrier.finish(size)
+
+    def hold(self) -> bool:
+        """See `Companion.hold`. False if a view has come up since, or has changed: its addresses would move."""
+        if [carrier.view for carrier in self._carriers if carrier.holds] != self._views.existing(self._log):
+            return False
+        self._views.hold(self._log)
+        return True
+
+    def swap(self) -> None:
+        """See `Companion.swap`."""
+        for carrier in self._carriers:
+            carrier.swap()
+
+    def done(self) -> None:
+        """See `Companion.done`."""
+        for carrier in self._carriers:
+            carrier.done()
+
+    def release(self) -> None:
+        """See `Companion.release`."""
+        self._views.release(self._log)
+
+    def discard(self) -> None:
+        """See `Companion.discard`."""
+        for carrier in self._carriers:
+            carrier.discard()

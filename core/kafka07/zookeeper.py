@@ -1,32 +1,118 @@
-"""A session with ZooKeeper: kazoo in its own threads, and one thread of ours that waits for its answers.
+"""ZooKeeper as Kafka 0.7 uses it: the nodes of brokers and consumers, and a session that reads and writes them.
 
-Only bytes and words cross to the event loop: paths, values, and the three states of kazoo. Everything here that
-is not `async` runs in a thread and touches nothing but the session. kazoo is imported by that thread as well: a
-gateway without `--zookeeper` does not pay for it, and one with it does not wait.
+    /brokers/ids/[id]                                       creator:host:port, ephemeral
+    /brokers/topics/[topic]/[id]                            number of partitions, ephemeral
+    /consumers/[group]/ids/[consumer]                       what it subscribes to, ephemeral
+    /consumers/[group]/owners/[topic]/[id]-[partition]      the consumer that reads it, ephemeral
+    /consumers/[group]/offsets/[topic]/[id]-[partition]     the byte offset where it goes on
+
+The nodes above these hold the id of their creator. Source: the 0.7 wire format, "ZooKeeper".
+
+The session is kazoo's, in its own threads, and one thread of ours that waits for its answers. Only paths, values and
+kazoo's three states cross to the event loop. Functions that take `_Calls` run in that thread and touch nothing but
+the session. That thread also imports kazoo: a broker without `--zookeeper` does not pay for it, and a broker with it
+does not wait for the import.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
-from core.kafka07.zookeeper_tree import Node
+from core.groups.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
 
+CONSUMERS = "/consumers"
 CONNECTED, SUSPENDED, LOST = "CONNECTED", "SUSPENDED", "LOST"
-# A node that goes away between two requests, or comes, is tried again, but not for ever.
+# How often a node is tried again that another client creates or deletes between two requests.
 _TRIES = 5
+_PLACE = re.compile(r"(\d{1,9})-(\d{1,9})")
+_LONG = re.compile(r"-?\d{1,18}")
+
+T = TypeVar("T")
+
+
+class Node(NamedTuple):
+    """A node's path and value."""
+
+    path: str
+    value: bytes
+
+
+def creator_of(host: str, started_ms: int) -> str:
+    """Return the id with which a broker signs its nodes, as 0.7 builds it. Clients must not rely on its form."""
+    return f"{host}-{started_ms}"
+
+
+def id_node(broker_id: int, creator: str, host: str, port: int) -> Node:
+    """Return the node that tells the address of a broker."""
+    return Node(f"/brokers/ids/{broker_id}", f"{creator}:{host}:{port}".encode())
+
+
+def topic_node(broker_id: int, topic: str, partitions: int) -> Node:
+    """Return the node that tells how many partitions of a topic a broker has."""
+    return Node(f"/brokers/topics/{topic}/{broker_id}", str(partitions).encode())
+
+
+def same_address(one: bytes, other: bytes) -> bool:
+    """Return whether two values of id nodes name the same host and port, whichever broker signed them."""
+    return one.partition(b":")[2] == other.partition(b":")[2]
+
+
+def read_groups(nodes: Iterable[Node], broker_id: int) -> list[ForeignGroup]:
+    """Return the groups that these leaves below /consumers describe. Leave out nodes of another form."""
+    members: dict[str, dict[str, str]] = {}
+    owned: dict[str, dict[str, list[tuple[str, int]]]] = {}
+    offsets: dict[str, list[ByteOffset]] = {}
+    for path, value in nodes:
+        # "", consumers, group, kind, and one or two names
+        _, _, group, kind, *names = path.split("/")
+        members.setdefault(group, {})
+        text = value.decode("utf-8", "replace")
+        if kind == "ids" and len(names) == 1:
+            members[group][names[0]] = text
+        place = _PLACE.fullmatch(names[-1]) if len(names) == 2 else None
+        if place is None:
+            continue
+        topic, found_id, partition = names[0], int(place[1]), int(place[2])
+        if kind == "offsets" and _LONG.fullmatch(text):
+            offsets.setdefault(group, []).append(ByteOffset(topic, found_id, partition, int(text)))
+        elif kind == "owners" and found_id == broker_id:
+            owned.setdefault(group, {}).setdefault(text, []).append((topic, partition))
+    return [
+        ForeignGroup(
+            group,
+            tuple(
+                ForeignMember(one, text, tuple(sorted(_owned_by(one, owned.get(group, {})))))
+                for one, text in sorted(known.items())
+            ),
+            tuple(sorted(offsets.get(group, ()))),
+        )
+        for group, known in sorted(members.items())
+    ]
+
+
+def _owned_by(member: str, owned: dict[str, list[tuple[str, int]]]) -> list[tuple[str, int]]:
+    """Return what one member owns: each of its threads owns under the member's id, a dash and a number."""
+    return [
+        place
+        for owner, places in owned.items()
+        if owner == member or (owner.startswith(member + "-") and owner[len(member) + 1 :].isdigit())
+        for place in places
+    ]
 
 
 class SessionError(Exception):
-    """ZooKeeper did not do what it was asked, for now: it is away, or slow, or refuses."""
+    """ZooKeeper did not do what it was asked: it is not connected, too slow, or refuses. Try again later."""
 
 
 class HeldError(Exception):
-    """A node is there, made by somebody else's session; `value` is what it holds."""
+    """A node exists and belongs to another session; `value` is what it holds."""
 
     def __init__(self, value: bytes) -> None:
         super().__init__(value)
@@ -59,7 +145,7 @@ class ZooKeeperSession:
         loop.run_in_executor(self._executor, self._connect, tell)
 
     async def stop(self) -> None:
-        """End the session, with which its ephemeral nodes go; waits no longer than a call may take."""
+        """End the session, which deletes its ephemeral nodes. Waits at most as long as one call may take."""
         self._stopping.set()
         loop = asyncio.get_running_loop()
         # Not in our own thread: that one may wait for an answer, which this ends.
@@ -73,25 +159,24 @@ class ZooKeeperSession:
         One that an earlier session made is replaced in one step if `may_replace` says so of its value; without
         it, always. Raises HeldError otherwise, and SessionError.
         """
-        await self._in_thread(_put, node, creator, may_replace)
+        await self._in_thread(partial(_put, node=node, creator=creator, may_replace=may_replace))
 
     async def remove(self, path: str) -> None:
-        """Remove a node of ours; nothing is wrong if it is gone. Raises SessionError."""
-        await self._in_thread(_remove, path)
+        """Delete a node of ours, if it exists. Raises SessionError."""
+        await self._in_thread(partial(_remove, path=path))
 
     async def owns(self, path: str) -> bool:
-        """Whether a node is there and of this session. Raises SessionError."""
-        return bool(await self._in_thread(_owns, path))
+        """Return whether a node exists and is of this session. Raises SessionError."""
+        return await self._in_thread(partial(_owns, path=path))
 
     async def leaves(self, path: str, limit: int) -> tuple[list[Node], bool]:
-        """The nodes below a path that have none below them, and whether `limit` cut them. Raises SessionError."""
-        found: tuple[list[Node], bool] = await self._in_thread(_leaves, path, limit)
-        return found
+        """Return the leaves below a path, and whether `limit` requests were too few for all. Raises SessionError."""
+        return await self._in_thread(partial(_leaves, path=path, limit=limit))
 
-    async def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+    async def _in_thread(self, work: Callable[[_Calls], T]) -> T:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._executor, self._call, work, arguments)
+            return await loop.run_in_executor(self._executor, self._call, work)
         except RuntimeError as error:  # the executor is shut down
             raise SessionError(str(error)) from None
 
@@ -120,13 +205,13 @@ class ZooKeeperSession:
         if client is not None:
             client.close()
 
-    def _call(self, work: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def _call(self, work: Callable[[_Calls], T]) -> T:
         from kazoo.exceptions import KazooException
 
         if self._client is None or not self._client.connected:
             raise SessionError("there is no connection")
         try:
-            return work(_Calls(self._client, self._call_timeout), *arguments)
+            return work(_Calls(self._client, self._call_timeout))
         except (KazooException, self._client.handler.timeout_exception) as error:
             raise SessionError(f"{type(error).__name__} {error}".strip()) from None
 
@@ -138,21 +223,50 @@ class _Calls:
         self._client = client
         self._timeout = timeout
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        call = getattr(self._client, name + "_async")
-        return lambda *arguments, **options: call(*arguments, **options).get(timeout=self._timeout)
+    def _wait(self, asked: Any) -> Any:
+        return asked.get(timeout=self._timeout)
+
+    def create(self, path: str, value: bytes, *, ephemeral: bool = False) -> None:
+        """Create a node."""
+        self._wait(self._client.create_async(path, value, ephemeral=ephemeral))
+
+    def get(self, path: str) -> tuple[bytes, Any]:
+        """Return a node's value and kazoo's ZnodeStat."""
+        value, stat = self._wait(self._client.get_async(path))
+        return value or b"", stat
+
+    def set(self, path: str, value: bytes) -> None:
+        """Set a node's value."""
+        self._wait(self._client.set_async(path, value))
+
+    def delete(self, path: str) -> None:
+        """Delete a node."""
+        self._wait(self._client.delete_async(path))
+
+    def owner(self, path: str) -> int | None:
+        """Return the session that owns a node, 0 for a lasting one; None if there is no such node."""
+        stat = self._wait(self._client.exists_async(path))
+        return None if stat is None else int(stat.ephemeralOwner)
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of the nodes below a node."""
+        return sorted(self._wait(self._client.get_children_async(path)))
+
+    def ensure_path(self, path: str) -> None:
+        """Create a node and those above it, if they are missing."""
+        self._wait(self._client.ensure_path_async(path))
 
     @property
     def session_id(self) -> int:
-        """The id that ZooKeeper writes down as the owner of our ephemeral nodes."""
+        """Return the id that ZooKeeper stores as the owner of our ephemeral nodes."""
         return int(self._client.client_id[0])
 
     def replace(self, node: Node, version: int) -> None:
-        """Delete a node and make it anew as ours, so that nobody sees it gone."""
+        """Delete a node and create it as ours in one step, so that no client sees it missing."""
         transaction = self._client.transaction()
         transaction.delete(node.path, version=version)
         transaction.create(node.path, node.value, ephemeral=True)
-        for result in transaction.commit_async().get(timeout=self._timeout):
+        for result in self._wait(transaction.commit_async()):
             if isinstance(result, Exception):
                 raise result
 
@@ -180,14 +294,14 @@ def _put(calls: _Calls, node: Node, creator: bytes, may_replace: Callable[[bytes
             calls.replace(node, stat.version)
             return
         except (NoNodeError, NodeExistsError, BadVersionError):
-            continue  # it changed under our hands
+            continue  # another client has changed it since
     raise SessionError(f"{node.path} changes all the time")
 
 
 def _make_parents(calls: _Calls, path: str, creator: bytes) -> None:
     from kazoo.exceptions import NodeExistsError, NoNodeError
 
-    calls.ensure_path("/")  # the path behind the hosts, if there is one
+    calls.ensure_path("/")  # the path after the hosts, if there is one
     parts = path.split("/")
     for depth in range(2, len(parts)):
         try:
@@ -206,8 +320,7 @@ def _remove(calls: _Calls, path: str) -> None:
 
 
 def _owns(calls: _Calls, path: str) -> bool:
-    stat = calls.exists(path)
-    return stat is not None and stat.ephemeralOwner == calls.session_id
+    return calls.owner(path) == calls.session_id
 
 
 def _leaves(calls: _Calls, path: str, limit: int) -> tuple[list[Node], bool]:
@@ -222,11 +335,11 @@ def _leaves(calls: _Calls, path: str, limit: int) -> tuple[list[Node], bool]:
             return found, True
         asked += 1
         try:
-            below = calls.get_children(here)
+            below = calls.children(here)
             if below:
-                waiting += [f"{here}/{name}" for name in sorted(below, reverse=True)]
+                waiting += [f"{here}/{name}" for name in reversed(below)]
             elif here != path:
-                found.append(Node(here, calls.get(here)[0] or b""))
+                found.append(Node(here, calls.get(here)[0]))
         except NoNodeError:
             continue
     return found, False

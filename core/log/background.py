@@ -2,80 +2,49 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 from collections.abc import Callable
 
 from core.errors import BrokerError
-from core.kafka07.views import LEGACY_ADDRESSES
-from core.log import files
 from core.log.cleaner import CleanerPass, needs_compaction, roll_overdue
-from core.log.directories import DELETE_SUFFIX
 from core.log.entry import LogEntry
 from core.log.flush import Chore
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log, LogShared
 from core.log.retention import SettledTime, apply_retention, next_check_ms
-from core.log.segment import DELETED_SUFFIX, LOG_SUFFIX
-from core.log.shared import LogContext
+from core.log.trash import Removal
 from core.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# Files removed in one chore: a directory of a large partition is gone in a few.
+# Files removed in one chore: a directory of a large partition is removed in a few.
 REMOVALS_PER_CHORE = 100
 # A step ends when this much time has passed, or so many partitions were looked at.
 STEP_SECONDS = 0.004
 PARTITIONS_PER_STEP = 500
-_DELETED_LOG = LOG_SUFFIX + DELETED_SUFFIX
-
-
-class Removal:
-    """Files and directories to be removed. What cannot be removed stays for the next start."""
-
-    def __init__(self, paths: list[str]) -> None:
-        self._paths = paths
-
-    def run(self) -> None:
-        """Remove them."""
-        for path in self._paths:
-            with contextlib.suppress(FileNotFoundError):
-                if path.endswith(DELETE_SUFFIX):
-                    with os.scandir(path) as entries:
-                        inside = [entry.path for entry in entries]
-                    for name in inside:
-                        files.remove_if_present(name)
-                    files.remove_directory(path)
-                else:
-                    if path.endswith(_DELETED_LOG):
-                        # Where the next segment begins for Kafka 0.7 must not be found by this one any more.
-                        with contextlib.suppress(FileNotFoundError):
-                            files.sync_path(f"{path.rpartition('/')[0]}/{LEGACY_ADDRESSES}")
-                    files.remove_if_present(path)
 
 
 class Background:
     """The turns of background work over all logs.
 
-    A sweep goes over all partitions, a few at a time: retention, and who needs compaction. Those are compacted
-    one after the other. Logs that were not open are opened for it, and closed again.
+    A sweep looks at all partitions, a few at a time: retention, and which of them need compaction. These are
+    compacted one after the other. Logs that are not open are opened for it, and closed again.
     """
 
     def __init__(
         self,
-        context: LogContext,
+        shared: LogShared,
         entries: dict[TopicPartition, LogEntry],
-        open_log: Callable[[TopicPartition, LogEntry], ReplicaLog],
+        open_log: Callable[[TopicPartition, LogEntry], Log],
     ) -> None:
-        self._context = context
+        self._shared = shared
         self._entries = entries
         self._open = open_log
-        self._time = SettledTime(context.clock)
+        self._time = SettledTime(shared.clock)
         self._outstanding: Chore | None = None
         self._chore_error: OSError | None = None
-        config = context.config
+        config = shared.config
         self._interval = min(config.retention_check_interval_ms, config.compaction_interval_ms) / 1000
-        self._next_sweep = context.clock.monotonic() + self._interval
+        self._next_sweep = shared.clock.monotonic() + self._interval
         self._sweep: list[TopicPartition] = []
         # Partitions that wait for compaction, the longest waiting first.
         self._dirty: dict[TopicPartition, None] = {}
@@ -88,13 +57,13 @@ class Background:
         return self._outstanding is None and bool(self._sweep or self._dirty or self._pass)
 
     def step(self) -> Chore | None:
-        """One step; see `LogManager.background_step`."""
+        """Do one step; see `LogManager.background_step`."""
         if self._outstanding is not None:
             return None
-        now = self._context.clock.monotonic()
+        now = self._shared.clock.monotonic()
         deadline = now + STEP_SECONDS
-        if paths := self._context.trash.take(now, REMOVALS_PER_CHORE):
-            self._outstanding = Removal(paths)
+        if paths := self._shared.trash.take(now, REMOVALS_PER_CHORE):
+            self._outstanding = Removal(paths, self._shared.lasting_files)
         elif self._pass is not None or self._dirty:
             self._outstanding = self._compact(deadline)
         if self._outstanding is None:
@@ -138,7 +107,7 @@ class Background:
                     self._look_after(tp, entry)
                 except (BrokerError, OSError) as error:
                     logger.error("%s could not be looked after: %s", tp, error)
-            if self._context.clock.monotonic() >= deadline:
+            if self._shared.clock.monotonic() >= deadline:
                 return
 
     def _look_after(self, tp: TopicPartition, entry: LogEntry) -> None:
@@ -150,8 +119,8 @@ class Background:
                 roll_overdue(log, self._time.now_ms())
                 if needs_compaction(log, entry.cleaned_offset, self._time.now_ms()):
                     self._dirty[tp] = None
-        silent_ms = self._context.producer_id_expiration_ms
-        log.producers.expire(int(self._context.clock.monotonic() * 1000) - silent_ms)
+        silent_ms = self._shared.producer_id_expiration_ms
+        log.producers.expire(int(self._shared.clock.monotonic() * 1000) - silent_ms)
         if not was_open and not log.unflushed and tp not in self._dirty:
             entry.due_ms = next_check_ms(log, entry.cleaned_offset)
             entry.unload()
@@ -170,7 +139,7 @@ class Background:
             except BrokerError:
                 return None
             self._cleaning = entry
-            self._pass = CleanerPass(self._context, log, entry.cleaned_offset, self._time.now_ms())
+            self._pass = CleanerPass(self._shared, log, entry.cleaned_offset, self._time.now_ms())
         error, self._chore_error = self._chore_error, None
         chore = self._pass.step(deadline, error)
         if self._pass.finished and self._cleaning is not None:

@@ -1,4 +1,4 @@
-"""The small text files beside the logs, in Kafka's own formats, so that Kafka's tools read them.
+"""The small text files next to the logs, in Kafka's own formats, so that Kafka's tools read them.
 
     offset checkpoints    version 0, number of lines, then `topic partition offset`; one file per data directory
     epoch checkpoint      version 0, number of lines, then `epoch start-offset`; one file per partition
@@ -24,7 +24,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 # The first offset that compaction has not seen yet.
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-# There only after a clean shutdown, and gone before anything is written again.
+# Present only after a clean shutdown, and deleted before anything is written again.
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -34,13 +34,13 @@ CLEAN_SHUTDOWN_TEXT = b'{"version":0,"brokerEpoch":-1}'
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """An offset checkpoint as text."""
+    """Return an offset checkpoint as text."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """The offsets of an offset checkpoint; ValueError if it is torn or not one."""
+    """Return the offsets of an offset checkpoint; ValueError if it is torn or not one."""
     result = {}
     for line in _lines(data):
         topic, partition, offset = line.split(" ")
@@ -49,7 +49,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int] | None:
-    """The offsets in a checkpoint file; None if there is none that can be read."""
+    """Return the offsets in a checkpoint file; None if there is none that can be read."""
     data = files.read_whole(path)
     if data is None:
         return None
@@ -60,13 +60,13 @@ def read_offsets(path: str) -> dict[TopicPartition, int] | None:
 
 
 def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """An epoch checkpoint as text, of (epoch, start offset)."""
+    """Return an epoch checkpoint as text, of (epoch, start offset)."""
     lines = [f"{epoch} {offset}" for epoch, offset in epochs]
     return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
-    """The (epoch, start offset) pairs of an epoch checkpoint, both rising; ValueError if it is not one."""
+    """Return the (epoch, start offset) pairs of an epoch checkpoint, both rising; ValueError if it is not one."""
     result: list[tuple[int, int]] = []
     for line in _lines(data):
         epoch, offset = (_natural(part) for part in line.split(" "))
@@ -77,13 +77,13 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
-    """The partition.metadata file of a partition of the topic with this id."""
+    """Return the partition.metadata file of a partition of the topic with this id."""
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
     return f"version: {VERSION}\ntopic_id: {text}".encode()
 
 
 def read_topic_id(path: str) -> uuid.UUID | None:
-    """The topic id in a partition.metadata file; None if there is none that can be read."""
+    """Return the topic id in a partition.metadata file; None if there is none that can be read."""
     data = files.read_whole(path)
     try:
         fields = dict(line.split(": ", 1) for line in (data or b"").decode().splitlines() if line)
@@ -93,7 +93,7 @@ def read_topic_id(path: str) -> uuid.UUID | None:
 
 
 def _lines(data: bytes) -> list[str]:
-    """The lines behind the version and the count, which must both be right."""
+    """Return the lines after the version and the count, which must both be right."""
     lines = data.decode().split("\n")
     if len(lines) < 3 or lines[-1] or _natural(lines[0]) != VERSION or _natural(lines[1]) != len(lines) - 3:
         raise ValueError("not a whole checkpoint")

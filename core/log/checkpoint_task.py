@@ -24,14 +24,14 @@ class CheckpointFiles:
         self._durable = 0
 
     def task(self, contents: Mapping[str, Mapping[TopicPartition, int]]) -> CheckpointTask:
-        """A task that writes these offsets, by file name. The offsets must not be changed any more."""
+        """Return a task that writes these offsets, by file name. The offsets must not be changed any more."""
         self._last += 1
         return CheckpointTask(self, self._last, contents)
 
     def write(self, number: int, contents: Mapping[str, Mapping[TopicPartition, int]], durable: bool) -> None:
         """Write the contents of task `number`, unless a newer one has written; then only see to it being durable.
 
-        Two tasks may run at once: a periodic one and one that somebody waits for. Raises OSError.
+        Two tasks may run at once: a periodic one and one that a caller waits for. Raises OSError.
         """
         with self._lock:
             if number > self._written:

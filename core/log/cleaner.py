@@ -24,22 +24,18 @@ import hashlib
 import logging
 import os
 from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
+from core.log.events import Companion
 from core.log.flush import Chore, FlushTask
-from core.log.log import Log
+from core.log.log import Log, LogShared
 from core.log.retention import newest_ms, oldest_ms
 from core.log.segment import CLEANED_SUFFIX, INT32_MAX, LOG_SUFFIX, SWAP_SUFFIX, Segment, file_stem
-from core.log.shared import LogContext
 from core.records.batch import check_crc, read_header, read_records, rebuild_batch
 from core.records.header import LENGTH_OVERHEAD, BatchHeader
 from core.records.record import Record
 from core.topic_config import LONG_MAX
-
-if TYPE_CHECKING:
-    from core.kafka07.carry import Carrier
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +46,7 @@ WRITE_SIZE = 1024 * 1024
 
 
 def dirty_segments(log: Log, cleaned_offset: int, now_ms: int) -> list[Segment]:
-    """The sealed, durable, old enough segments that hold something compaction has not seen."""
+    """Return the sealed, durable, old enough segments that hold something compaction has not seen."""
     found = []
     youngest_ms = now_ms - log.config.min_compaction_lag_ms
     # Nor what is not committed: a follower may have to cut it off, and finds older records that were dropped for it.
@@ -65,7 +61,7 @@ def dirty_segments(log: Log, cleaned_offset: int, now_ms: int) -> list[Segment]:
 
 
 def dirty_ratio(log: Log, cleaned_offset: int, now_ms: int) -> float:
-    """The share of what could be compacted that is new, from 0 to 1."""
+    """Return the share of what could be compacted that is new, from 0 to 1."""
     dirty = dirty_segments(log, cleaned_offset, now_ms)
     if not dirty:
         return 0.0
@@ -97,8 +93,8 @@ def roll_overdue(log: Log, now_ms: int) -> None:
 class CleanerPass:
     """One pass over one log. `step` until `finished`; `cleaned_offset` is then the first offset not seen."""
 
-    def __init__(self, context: LogContext, log: Log, cleaned_offset: int, now_ms: int) -> None:
-        self._context = context
+    def __init__(self, shared: LogShared, log: Log, cleaned_offset: int, now_ms: int) -> None:
+        self._shared = shared
         self._log = log
         self._now_ms = now_ms
         self._newest: dict[bytes, int] = {}
@@ -132,7 +128,7 @@ class CleanerPass:
             # A full disk is empty again one day; a batch that cannot be read stays so.
             if isinstance(failure, BrokerError) and failure.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 self.failure = str(failure)
-            logger.error("%s: compaction stopped: %s", self._log.topic_partition, failure)
+            logger.error("%s: compaction stopped: %s", self._log.tp, failure)
         return None
 
     def abort(self) -> None:
@@ -153,7 +149,7 @@ class CleanerPass:
         dirty = dirty_segments(log, self.cleaned_offset, self._now_ms)
         if not dirty:
             return
-        yield from self._measure(dirty[-1].base_offset)
+        yield from self._prepare(dirty[-1].base_offset)
         end_offset = yield from self._map(dirty)
         keep = set(log.producers.last_offsets().values())
         for group in _groups(log, end_offset):
@@ -161,26 +157,20 @@ class CleanerPass:
                 return
         self.cleaned_offset = end_offset
 
-    def _measure(self, until: int) -> Generator[Chore | None, OSError | None, None]:
-        """Let the addresses of Kafka 0.7 be known up to the segment that begins at `until`, where the log has any."""
-        log, limit = self._log, self._context.config.legacy_slice_bytes
-        for view in self._context.legacy.existing(log):
-            for segment in [s for s in log.segments.all if s.base_offset <= until]:
-                while not view.covers(segment):
-                    task = view.begin_measuring(limit)
-                    if task is None:
-                        return
-                    error = yield task
-                    if error is not None:
-                        raise error
-                    view.finish_measuring(task)
+    def _prepare(self, until: int) -> Generator[Chore | None, OSError | None, None]:
+        """Let subscribers prepare for the compaction of the segments that begin at `until` or below."""
+        for subscriber in self._shared.subscribers:
+            for chore in subscriber.before_compaction(self._log, until):
+                error = yield chore
+                if error is not None:
+                    raise error
 
     # --- map -----------------------------------------------------------------------------------------------
 
     def _map(self, dirty: Iterable[Segment]) -> Generator[Chore | None, OSError | None, int]:
         """Fill the map from the dirty segments; the offset up to which it speaks for all records."""
         newest = self._newest
-        limit = self._context.config.compaction_max_keys
+        limit = self._shared.config.compaction_max_keys
         end_offset = self.cleaned_offset
         for segment in dirty:
             for position, header in segment.walk(segment.locate(self.cleaned_offset)):
@@ -203,8 +193,8 @@ class CleanerPass:
     def _tired(self, header: BatchHeader) -> bool:
         self._spent += header.batch_length
         return (
-            self._spent >= self._context.config.compaction_step_bytes
-            or self._context.clock.monotonic() >= self._deadline
+            self._spent >= self._shared.config.compaction_step_bytes
+            or self._shared.clock.monotonic() >= self._deadline
         )
 
     def _read(self, segment: Segment, position: int, header: BatchHeader) -> tuple[bytes, list[Record]]:
@@ -213,7 +203,7 @@ class CleanerPass:
             raise segment.corrupt(position, "a batch has a wrong checksum")
         if header.record_count == 0:
             return data, []
-        return data, read_records(data, 0, header, max_bytes=self._context.config.max_decompressed_bytes)
+        return data, read_records(data, 0, header, max_bytes=self._shared.config.max_decompressed_bytes)
 
     # --- copy ----------------------------------------------------------------------------------------------
 
@@ -221,54 +211,66 @@ class CleanerPass:
         self, group: list[Segment], end_offset: int, keep: set[int]
     ) -> Generator[Chore | None, OSError | None, bool]:
         """Write what stays of some segments into one, and put it in their place; false if it must be done again."""
-        log, legacy = self._log, self._context.legacy
-        carriers = legacy.carriers(log, group)
-        if carriers is None:
+        log = self._log
+        companions = self._companions(group)
+        if companions is None:
             return False
-        output = self._output = _Output(log, group[0].base_offset, carriers)
+        output = self._output = _Output(log, group[0].base_offset, companions)
         for segment in group:
             for position, header in segment.walk():
                 data, records = self._read(segment, position, header)
                 batch = (
                     data if header.base_offset >= end_offset else self._filter(header, data, records, keep)
                 )
-                output.carry(segment, header, records, batch, whole=batch is data)
+                for companion in companions:
+                    companion.take(segment, header, records, batch, output.segment.size, whole=batch is data)
                 if batch is not None:
                     output.add(batch)
                 if self._tired(header):
                     yield None
         output.finish()
-        error = yield FlushTask([output.file], [carrier.path for carrier in carriers], 0, 0)
+        error = yield FlushTask([output.file], [path for companion in companions for path in companion.paths])
         if error is not None:
             raise error
-        if not legacy.hold(log, carriers):
-            return False  # its addresses would move: the next pass carries them over as well
         try:
-            yield from self._swap(output, group, carriers)
+            if not all(companion.hold() for companion in companions):
+                return False  # the next pass has companions that know what has changed
+            yield from self._swap(output, group, companions)
         finally:
-            legacy.release(log)
+            for companion in companions:
+                companion.release()
         return True
 
+    def _companions(self, group: Sequence[Segment]) -> list[Companion] | None:
+        """Return what the subscribers add to a compaction; None if one of them is not ready. Raises OSError."""
+        companions = []
+        for subscriber in self._shared.subscribers:
+            companion = subscriber.compacting(self._log, group)
+            if companion is None:
+                return None
+            companions.append(companion)
+        return companions
+
     def _swap(
-        self, output: _Output, group: list[Segment], carriers: Sequence[Carrier]
+        self, output: _Output, group: list[Segment], companions: Sequence[Companion]
     ) -> Generator[Chore | None, OSError | None, None]:
         """Let the new segment count, and put it in the place of the old ones."""
         log = self._log
         output.commit(files.modified(group[-1].log.path))
-        error = yield FlushTask([], [log.directory], 0, 0)
+        error = yield FlushTask([], [log.directory])
         if error is not None:
             raise error
         self._output = None
-        for carrier in carriers:
-            carrier.swap()
+        for companion in companions:
+            companion.swap()
         log.swap_segments(group, output.segment)
-        for carrier in carriers:
-            carrier.done()
+        for companion in companions:
+            companion.done()
 
     def _filter(
         self, header: BatchHeader, data: bytes, records: list[Record], keep: set[int]
     ) -> bytes | bytearray | None:
-        """What stays of a batch; None if nothing does."""
+        """Return what stays of a batch; None if nothing does."""
         if header.is_control:
             return data
         newest, horizon = self._newest, header.delete_horizon
@@ -291,30 +293,14 @@ class CleanerPass:
 class _Output:
     """The segment that compaction writes: its file under other names until it counts, its indexes in memory."""
 
-    def __init__(self, log: Log, base_offset: int, carriers: Sequence[Carrier]) -> None:
-        self._carriers = carriers
+    def __init__(self, log: Log, base_offset: int, companions: Sequence[Companion]) -> None:
+        self._companions = companions
         self._stem = file_stem(log.directory, base_offset) + LOG_SUFFIX
         fd = files.open_file(self._stem + CLEANED_SUFFIX, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self.file = files.OpenFile(fd, writable=True)
         self.segment = log.new_segment(base_offset)
         self.segment.forget(0)
         self._buffer = bytearray()
-
-    def carry(
-        self,
-        segment: Segment,
-        header: BatchHeader,
-        records: Sequence[Record],
-        kept: bytes | bytearray | None,
-        *,
-        whole: bool,
-    ) -> None:
-        """Let the addresses of Kafka 0.7 come along, before what is kept of a batch is added. Raises OSError."""
-        if self._carriers:
-            shown = () if header.is_control else records
-            old = [record.offset for record in shown], [record.value or b"" for record in shown]
-            for carrier in self._carriers:
-                carrier.take(segment, header, old, kept, whole, self.segment.size)
 
     def add(self, batch: bytes | bytearray) -> None:
         """Append a batch. Raises OSError."""
@@ -339,8 +325,8 @@ class _Output:
     def finish(self) -> None:
         """Write all that is left: the file is whole. Raises OSError."""
         self.write()
-        for carrier in self._carriers:
-            carrier.finish(self.segment.size)
+        for companion in self._companions:
+            companion.finish(self.segment.size)
 
     def commit(self, modified: float) -> None:
         """From here on the file counts, after a crash too. It is as old as the youngest that it replaces."""
@@ -349,22 +335,22 @@ class _Output:
 
     def discard(self) -> None:
         """Remove the file, under either of its names; the old segments are all there."""
-        for carrier in self._carriers:
-            carrier.discard()
+        for companion in self._companions:
+            companion.discard()
         with contextlib.suppress(OSError):
             files.remove_if_present(self._stem + SWAP_SUFFIX)
             files.remove_if_present(self._stem + CLEANED_SUFFIX)
 
 
 def fingerprint(key: bytes) -> bytes:
-    """What stands for a key in the map: short keys themselves, others a hash that nobody can collide."""
+    """Return what the map has for a key: a short key itself, or a hash for which no collision can be made."""
     if len(key) < FINGERPRINT_SIZE:
         return key
     return hashlib.blake2b(key, digest_size=FINGERPRINT_SIZE).digest()
 
 
 def _groups(log: Log, end_offset: int) -> list[list[Segment]]:
-    """The sealed segments below `end_offset`, side by side as many as one segment may hold."""
+    """Return the sealed segments below `end_offset`, side by side as many as one segment may hold."""
     groups: list[list[Segment]] = []
     size = 0
     for segment, end in log.segments.after(-1):

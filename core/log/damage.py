@@ -1,7 +1,7 @@
-"""Finding the way again behind damaged bytes.
+"""Finding the next whole batch after damaged bytes.
 
-Where a batch header is broken, its length is too, and so the place of everything behind it is lost. What lies
-behind may be whole all the same: it is found by its checksum.
+Where a batch header is broken, its length is too, and so the place of everything after it is lost. What comes
+after may be whole all the same: it is found by its checksum.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from core.records.batch import check_crc
 from core.records.header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader
 
-# Searched at once, and searched at all: behind more damage than this nothing is looked for, so that a read
+# Searched at once, and searched at all: after more damage than this nothing is looked for, so that a read
 # which hits it stays bounded.
 WINDOW = 1024 * 1024
 SEARCH_LIMIT = 64 * 1024 * 1024
@@ -21,7 +21,7 @@ _MAGIC_AT = 16
 
 
 def find_batch(fd: int, position: int, end: int, minimum_offset: int) -> int | None:
-    """Where the next whole batch begins, at `position` or behind it, whose offsets are not below the minimum.
+    """Return where the next whole batch begins, at `position` or after it, whose offsets are not below the minimum.
 
     Whole means: it ends at `end` at the latest, and its CRC is right. None if there is none.
     """

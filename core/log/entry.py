@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log
 from core.topic_config import TopicConfig
 
 
@@ -30,8 +30,8 @@ class LogEntry:
         self.log_start_offset = log_start_offset
         # The first offset that compaction has not seen.
         self.cleaned_offset = cleaned_offset
-        self.log: ReplicaLog | None = None
-        # Bytes of the log while it is not open; None until somebody has looked.
+        self.log: Log | None = None
+        # Bytes of the log while it is not open; None until it was looked up.
         self.closed_size: int | None = None
         # Whether the log was opened in this process, and so its end is known to be whole.
         self.checked = False

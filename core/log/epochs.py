@@ -81,7 +81,7 @@ class LeaderEpochs:
             self._store_if_possible()
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch in which `offset` was or will be written; −1 if not known."""
+        """Return the epoch in which `offset` was or will be written; −1 if not known."""
         i = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1
         return self._entries[i][0] if i >= 0 else UNKNOWN
 

@@ -1,10 +1,10 @@
-"""The one narrow door to the disk: every write, fsync, rename and unlink of the log goes through here.
+"""The only module that changes the disk: every write, fsync, rename and unlink of the log is a call of it.
 
 Callers write `files.write(...)`, looking the name up at each call, so that a test or the simulation can put
 a disk in its place that fills up, fails, or dies at the N-th call. Reads are not effects and go by `os.pread`
 on a descriptor.
 
-Descriptors are kept by a `FilePool`: least recently used first out. An `OpenFile` closes itself when nobody
+Descriptors are kept by a `FilePool`: least recently used first out. An `OpenFile` closes itself when no object
 holds it any more, so a file that is evicted, renamed or unlinked stays readable for a `FileSlice` that a
 slow reader still has. That is also why nothing needs to know how many readers a segment has.
 """
@@ -46,7 +46,7 @@ _sync_file_range = _find_sync_file_range()
 
 
 def open_file(path: str, flags: int) -> int:
-    """A descriptor of `path`; created files are private to the broker's user."""
+    """Open `path` and return its descriptor; created files are private to the broker's user."""
     return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
 
@@ -136,19 +136,19 @@ def write_whole(path: str, data: bytes, *, durable: bool) -> None:
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file. Raises FileNotFoundError."""
+    """Return the size of a file in bytes. Raises FileNotFoundError."""
     return os.stat(path).st_size
 
 
 def modified(path: str) -> float:
-    """When a file was last written, seconds since the Unix epoch; 0 if there is none."""
+    """Return when a file was last written, seconds since the Unix epoch; 0 if there is none."""
     with contextlib.suppress(OSError):
         return os.stat(path).st_mtime
     return 0.0
 
 
 def read_whole(path: str) -> bytes | None:
-    """The contents of a small file, or None if there is no such file."""
+    """Return the contents of a small file, or None if there is no such file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -163,7 +163,7 @@ def read_whole(path: str) -> bytes | None:
 
 
 def remove_if_present(path: str) -> None:
-    """Remove a file that may be gone already."""
+    """Remove a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
         unlink(path)
 
@@ -178,7 +178,7 @@ class OpenFile:
         self.writable = writable
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return self.fd
 
     def __del__(self) -> None:
@@ -199,7 +199,7 @@ class FileSlot:
         self.file: OpenFile | None = None
 
     def reading(self) -> OpenFile:
-        """The open file, for reading. Raises FileNotFoundError if it does not exist."""
+        """Return the open file, for reading. Raises FileNotFoundError if it does not exist."""
         file = self.file
         if file is None:
             return self._pool.open(self, os.O_RDONLY)
@@ -207,7 +207,7 @@ class FileSlot:
         return file
 
     def appending(self) -> OpenFile:
-        """The open file, for appending; created if it does not exist.
+        """Return the open file, for appending; created if it does not exist.
 
         Only files that are written are opened for writing, so that a log on a read-only disk can be read.
         """
@@ -218,7 +218,7 @@ class FileSlot:
         return file
 
     def updating(self) -> OpenFile:
-        """The open file, for writing anywhere in it; created if it does not exist."""
+        """Return the open file, for writing anywhere in it; created if it does not exist."""
         file = self.file
         if file is None or not file.writable:
             return self._pool.open(self, os.O_RDWR | os.O_CREAT)
@@ -226,16 +226,16 @@ class FileSlot:
         return file
 
     def release(self) -> None:
-        """Forget the open file; it is closed once nobody reads from it."""
+        """Forget the open file; it is closed once no reader has it."""
         if self.file is not None:
             self._pool.drop(self)
 
 
 class FilePool:
-    """At most `limit` open files; the longest unused is closed first, unless somebody still holds it.
+    """At most `limit` open files; the longest unused is closed first, unless a reader still holds it.
 
-    A file that is evicted with bytes not yet fsynced loses nothing: a write error that nobody has seen yet is
-    reported to whoever opens the file next (Linux, errseq_t).
+    A file that is evicted with bytes not yet fsynced loses nothing: a write error that was not reported yet is
+    reported to the next one that opens the file (Linux, errseq_t).
     """
 
     __slots__ = ("_limit", "_order")

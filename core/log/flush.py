@@ -1,7 +1,7 @@
-"""What is to be fsynced, taken out of a log on the event loop and carried out in a thread.
+"""What a log has to fsync: taken out of it on the event loop, carried out in a thread.
 
 The thread gets descriptors and paths, never the log. An fsync that failed once is not tried again: the kernel
-may have dropped the very pages that it could not write, and then say that all is well.
+may have dropped the very pages that it could not write, and then report success.
 """
 
 from __future__ import annotations
@@ -26,13 +26,18 @@ class Chore(Protocol):
 class FlushTask:
     """One fsync of a log: everything below `end_offset` is on the disk when `run` returns.
 
-    Many waiters share it: whoever appended below `end_offset` is served by it.
+    Many callers share it: it serves every append below `end_offset`.
     """
 
-    __slots__ = ("_files", "_paths", "end_offset", "names")
+    __slots__ = ("_files", "_paths", "end_offset", "names", "source")
 
     def __init__(
-        self, open_files: Sequence[OpenFile], paths: Sequence[str], end_offset: int, names: int
+        self,
+        open_files: Sequence[OpenFile],
+        paths: Sequence[str],
+        end_offset: int = 0,
+        names: int = 0,
+        source: Unflushed | None = None,
     ) -> None:
         self._files = tuple(open_files)
         # Small files first, then the directories that name them.
@@ -40,6 +45,8 @@ class FlushTask:
         self.end_offset = end_offset
         # How many new names the log had when the task was made; the log's own count.
         self.names = names
+        # What the log had to flush when the task was made; a cut puts another object in its place.
+        self.source = source
 
     def begin(self) -> None:
         """Let the kernel begin to write the files, so that those of several logs are written together."""
@@ -94,18 +101,23 @@ class Unflushed:
         self._segments = [item for item in self._segments if item[0] not in gone]
 
     def task(self, active: Segment, end_offset: int, paths: Sequence[str]) -> FlushTask:
-        """The fsync that makes everything up to `end_offset` durable; `paths` hold the names. May raise OSError.
+        """Return the fsync that makes everything up to `end_offset` durable. `paths` hold the names. Raises OSError.
 
-        The indexes of sealed segments go with them, because nobody looks at all their entries again.
+        The indexes of sealed segments go with them, because recovery does not check all their entries.
         """
         sealed = self.segments
         handles = [segment.log.reading() for segment in [*sealed, active] if segment.size]
         indexes = [path for segment in sealed for path in (segment.times.path, segment.offsets.path)]
         names = paths if self._names > self._names_flushed else ()
-        return FlushTask(handles, [*indexes, *names], end_offset, self._names)
+        return FlushTask(handles, [*indexes, *names], end_offset, self._names, self)
 
     def done(self, task: FlushTask, end_offset: int, now: float) -> None:
-        """The task has succeeded, and the log ends at `end_offset` by now."""
+        """Note that the task has succeeded; the log ends at `end_offset` by now.
+
+        A task that was made before a cut is ignored: what it has flushed may have been cut off since.
+        """
+        if task.source is not self:
+            return
         end = min(task.end_offset, end_offset)
         self.offset = max(self.offset, end)
         self._names_flushed = max(self._names_flushed, task.names)

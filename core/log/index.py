@@ -7,7 +7,7 @@ All big-endian, no header, offsets relative to the segment's base. An offset ent
 offset is this begins at that position. A time entry says: no record up to this offset is younger than that
 timestamp, and the batch whose last offset is this holds one that is as young.
 
-An index is a hint and never believed: whoever follows an entry checks that the batch is really there. So the
+An index is a hint and never believed: the reader of an entry checks that the batch is really there. So the
 files need no checksum and no fsync, and a lost, torn or foreign one costs a rebuild, not data.
 
 Entries wait in memory and go to the file in one write at a checkpoint, a roll or a close, so that an append
@@ -89,7 +89,7 @@ class SparseIndex:
         self.last = None
 
     def entry(self, i: int) -> tuple[int, int]:
-        """The i-th entry."""
+        """Return the i-th entry."""
         size = self.ENTRY.size
         if i >= self._written:
             found = self.ENTRY.unpack_from(self._pending, (i - self._written) * size)
@@ -152,7 +152,7 @@ class SparseIndex:
         return True
 
     def seal(self) -> None:
-        """Write what waits and close the file: the segment takes no more batches."""
+        """Write what waits and close the file: the segment is sealed."""
         self.flush()
         self._slot.release()
 
@@ -162,7 +162,7 @@ class SparseIndex:
 
     @property
     def unwritten(self) -> bool:
-        """Whether the file is behind."""
+        """Return whether entries wait for the file."""
         return bool(self._pending) or self._stale
 
 

@@ -1,14 +1,18 @@
-"""One partition: a run of segments, read by offset or time, appended to at the end.
+"""One partition on disk: a run of segments, read by offset or time, appended to at the end.
 
-    log start ≤ ... deleted or readable ... ≤ flushed offset ≤ log end
+    log start offset ≤ ... readable ... ≤ high watermark ≤ log end offset
+    log start offset ≤ ... fsynced ...  ≤ flushed offset ≤ log end offset
 
-- An append assigns offsets in place and is one write. Bytes of a write that failed are cut off, so the file
-  always ends behind a whole batch; if even that fails, the log takes nothing more until a restart.
-- What lies below `flushed_offset` is on the disk. An fsync that failed makes the log failed as well: nobody
-  knows any more what is on the disk, so nothing may be acknowledged. Reads go on in both cases.
-- Only whole segments are ever removed, the oldest first, and only the log's last segment is ever written.
+- An append assigns offsets in place and is one write. If the write fails, the log cuts off its bytes, so that the
+  file always ends after a whole batch. If that fails too, the log refuses appends until the broker restarts.
+- Everything below `flushed_offset` is on the disk. An fsync that fails makes the log failed as well: the broker no
+  longer knows what is on the disk, so it must not acknowledge anything. Reads go on in both cases.
+- Only whole segments are removed, the oldest first. Only the last segment is written.
+- A follower appends its leader's batches as they are, and cuts off what its leader does not have
+  (`core.log.truncation`). `core.replication` decides who leads, what is committed and where to cut; a log without
+  replicas is committed up to its end.
 
-Single-threaded: all of it runs on the event loop, except `FlushTask.run`. Opening is in `core.log.recovery`.
+Single-threaded: all of it runs on the event loop, except `FlushTask.run`. `core.log.recovery` opens logs.
 """
 
 from __future__ import annotations
@@ -18,43 +22,111 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 
+from core.clock import Clock
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.log import files
 from core.log.epochs import LeaderEpochs
+from core.log.events import LogSubscriber
+from core.log.files import FilePool
 from core.log.flush import FlushTask, Unflushed
-from core.log.numbering import assign_all, note_all
-from core.log.producer_state import ProducerStates, RememberedBatch, Snapshots
+from core.log.producer_state import ProducerStates, RememberedBatch, Snapshots, replay_producers
 from core.log.segment import DELETED_SUFFIX, INT32_MAX, SWAP_SUFFIX, Segment
-from core.log.segments import Segments
-from core.log.shared import LogContext
+from core.log.segments import NOT_FOUND, Segments
+from core.log.trash import Trash
+from core.log.truncation import begin_again, cut, find_place
 from core.records.batch import assign
-from core.records.header import BatchHeader
+from core.records.header import LENGTH_OVERHEAD, BatchHeader
 from core.topic_config import TopicConfig
 from core.types import AppendResult, LogOffsets, LogRead, ProducerState, TimestampOffset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# What `Log.failure` says of a log that is no more.
+# The `Log.failure` of a log whose partition was deleted.
 DELETED = "the partition is deleted"
+# An offset that no log reaches.
+NO_LIMIT = 2**63 - 1
 
-# A checkpoint writes a producer snapshot also when no producer wrote, after so many bytes: what lies behind
-# the newest snapshot is walked over at the next start.
+# One line about write errors in so many seconds.
+COMPLAIN_SECONDS = 5.0
+
+# A checkpoint writes a producer snapshot also when no producer wrote, after so many bytes: the next start walks
+# over what comes after the newest snapshot.
 SNAPSHOT_BYTES = 16 * 1024 * 1024
+
+
+class LogShared:
+    """What all logs of one broker share: settings, clock, open files, subscribers, and work to be done later."""
+
+    __slots__ = (
+        "_complained", "_silent", "clock", "config", "dirty", "lasting_files", "pool", "producer_id_expiration_ms",
+        "sidecar_suffixes", "subscribers", "touched", "trash",
+    )  # fmt: skip
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.pool = FilePool(config.max_open_files)
+        self.trash = Trash(config.file_delete_delay_ms / 1000)
+        # How long a log remembers a producer that does not write.
+        self.producer_id_expiration_ms = config.producer_id_expiration_ms
+        # Logs that hold something which is not fsynced yet. A log adds and removes itself.
+        self.dirty: set[Log] = set()
+        # Logs that were appended to since their indexes were last written, the longest waiting first.
+        self.touched: dict[Log, None] = {}
+        # See `core.log.events`.
+        self.subscribers: list[LogSubscriber] = []
+        self.sidecar_suffixes: tuple[str, ...] = ()
+        self.lasting_files: tuple[str, ...] = ()
+        # When a write error was last logged, in monotonic seconds, and how many were not since.
+        self._complained = -COMPLAIN_SECONDS
+        self._silent = 0
+
+    def subscribe(self, subscriber: LogSubscriber) -> None:
+        """Add a subscriber. Call it before the first log is opened."""
+        self.subscribers.append(subscriber)
+        self.sidecar_suffixes += tuple(subscriber.sidecar_suffixes)
+        self.lasting_files += tuple(subscriber.lasting_files)
+
+    def sidecars(self, segment: Segment) -> list[str]:
+        """Return the paths of the files that subscribers may have next to a segment."""
+        return [segment.stem + suffix for suffix in self.sidecar_suffixes]
+
+    def jitter_ms(self, config: TopicConfig) -> int:
+        """Return by how much earlier than segment.ms the next segment is rolled: a random time."""
+        most = min(config.segment_jitter_ms, config.segment_ms)
+        return self.clock.randrange(most) if most else 0
+
+    def forget(self, log: Log) -> None:
+        """Drop a log that is closed or deleted."""
+        self.dirty.discard(log)
+        self.touched.pop(log, None)
+        for subscriber in self.subscribers:
+            subscriber.closed(log)
+
+    def complain(self, what: object, error: OSError) -> None:
+        """Log a write error, but not one line for each of a thousand requests a second on a full disk."""
+        now = self.clock.monotonic()
+        if now - self._complained < COMPLAIN_SECONDS:
+            self._silent += 1
+            return
+        more = f" ({self._silent} more since the last such line)" if self._silent else ""
+        logger.error("%s: the disk refuses to write: %s%s", what, error, more)
+        self._complained, self._silent = now, 0
 
 
 class Log:
     """The log of one partition. `core.log.recovery.open_log` makes one from a directory."""
 
     __slots__ = (
-        "_context", "_end", "_producers", "_segments", "_snapshot_size", "_snapshots",
-        "_start", "_unflushed", "cleaning", "config", "damage", "directory", "epochs", "failure", "topic_id",
-        "topic_partition",
+        "_cutting", "_end", "_producers", "_segments", "_shared", "_snapshot_size", "_snapshots", "_start",
+        "_unflushed", "cleaning", "config", "damage", "directory", "epochs", "failure", "topic_id", "tp", "visible",
     )  # fmt: skip
 
     def __init__(
         self,
-        context: LogContext,
-        topic_partition: TopicPartition,
+        shared: LogShared,
+        tp: TopicPartition,
         topic_id: uuid.UUID,
         config: TopicConfig,
         directory: str,
@@ -66,19 +138,24 @@ class Log:
         epochs: LeaderEpochs,
         producers: ProducerStates,
         snapshots: Snapshots,
+        damage: str | None = None,
     ) -> None:
-        self._context = context
-        self.topic_partition = topic_partition
+        self._shared = shared
+        self.tp = tp
         self.topic_id = topic_id
-        # May be replaced at any time; holds from the next append on.
+        # May be replaced at any time; the next append uses it.
         self.config = config
         self.directory = directory
-        # Why the log takes no more appends until a restart; None while it does.
+        # Why the log refuses appends until a restart; None while it accepts them.
         self.failure: str | None = None
         # What recovery found broken below the recovery point; None if nothing.
-        self.damage: str | None = None
-        # Whether compaction is at work: meanwhile no segment is removed.
+        self.damage = damage
+        # Whether compaction is running. Until it ends no segment is removed and nothing is cut.
         self.cleaning = False
+        # Consumers read nothing from this offset on: the high watermark, no limit without replicas.
+        self.visible = NO_LIMIT
+        # From where on the log is about to be cut.
+        self._cutting = NO_LIMIT
         self.epochs = epochs
         self._segments = Segments(segments)
         self._start = log_start_offset
@@ -96,13 +173,14 @@ class Log:
 
     @property
     def offsets(self) -> LogOffsets:
-        """First offset kept, first not readable, next to be written; the last two are one on a single node."""
-        return LogOffsets(self._start, self._end, self._end)
+        """Return log start offset, high watermark and log end offset; the last two are equal without replicas."""
+        end, visible = self._end, self.visible
+        return LogOffsets(self._start, end if end < visible else visible, end)
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below is on the disk."""
-        return self._unflushed.offset
+        """The offset below which everything is on the disk, and will not be cut off."""
+        return min(self._unflushed.offset, self._cutting)
 
     @property
     def unflushed(self) -> bool:
@@ -130,7 +208,7 @@ class Log:
         return self._producers
 
     def active_producers(self) -> Iterator[ProducerState]:
-        """The idempotent producers that are remembered, for DescribeProducers."""
+        """Yield the idempotent producers that are remembered, for DescribeProducers."""
         return self._producers.active()
 
     def end_offset_for_epoch(self, epoch: int, current: int = -1) -> tuple[int, int]:
@@ -166,7 +244,7 @@ class Log:
             last = base + first.last_offset_delta
             max_timestamp = first.max_timestamp
         else:
-            last, max_timestamp = assign_all(buffer, headers, base, leader_epoch)
+            last, max_timestamp = _assign_all(buffer, headers, base, leader_epoch)
         active = self._segments.active
         config = self.config
         if active.size and (
@@ -190,9 +268,9 @@ class Log:
         if len(headers) == 1:
             active.note(position, last, size, max_timestamp)
         else:
-            note_all(active, headers, base, position)
+            _note_all(active, headers, base, position)
         if first.producer_id >= 0:
-            self._producers.update(first, base, int(self._context.clock.monotonic() * 1000))
+            self._producers.update(first, base, int(self._shared.clock.monotonic() * 1000))
         unflushed = self._unflushed
         if unflushed.since is None:
             self._note_dirty(last + 1 - base)
@@ -206,7 +284,7 @@ class Log:
         return AppendResult(known.base_offset, known.last_offset, time, self._start, duplicate=True)
 
     def _roll_if_due(self, size: int, last_offset: int, max_timestamp: int) -> Segment:
-        """The segment for a batch, a new one if the active one is too large, too old or has a full index."""
+        """Return the segment for a batch, a new one if the active one is too large, too old or has a full index."""
         active, config = self._segments.active, self.config
         if size > config.segment_bytes:
             raise self._too_large(size)
@@ -216,7 +294,7 @@ class Log:
             if active.first_timestamp >= 0:
                 age = max_timestamp - active.age_from
             else:
-                age = self._context.clock.wall_ms() - active.created_ms
+                age = self._shared.clock.wall_ms() - active.created_ms
             if age <= config.roll_ms:
                 return active
         self.roll()
@@ -242,24 +320,24 @@ class Log:
         self.snapshot()
 
     def new_segment(self, base_offset: int, size: int = 0) -> Segment:
-        """A segment object of this log; nothing happens on the disk."""
-        context = self._context
+        """Return a segment object of this log; nothing happens on the disk."""
+        shared = self._shared
         return Segment(
-            context.pool,
+            shared.pool,
             self.directory,
             base_offset,
             interval=self.config.index_interval_bytes,
-            created_ms=context.clock.wall_ms(),
+            created_ms=shared.clock.wall_ms(),
             size=size,
             index_bytes=self.config.segment_index_bytes,
-            jitter_ms=context.jitter_ms(self.config),
+            jitter_ms=shared.jitter_ms(self.config),
         )
 
     def _assign_epoch(self, epoch: int) -> None:
         if epoch < self.epochs.latest:
             raise BrokerError(
                 ErrorCode.FENCED_LEADER_EPOCH,
-                f"Leader epoch {epoch} of {self.topic_partition} is over; now it is {self.epochs.latest}.",
+                f"Leader epoch {epoch} of {self.tp} is over; now it is {self.epochs.latest}.",
             )
         try:
             self.epochs.assign(epoch, self._end)
@@ -270,34 +348,109 @@ class Log:
     def _too_large(self, size: int) -> BrokerError:
         return BrokerError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"The batches have {size} bytes, but a segment of {self.topic_partition} holds "
+            f"The batches have {size} bytes, but a segment of {self.tp} holds "
             f"{self.config.segment_bytes} (segment.bytes).",
             limit=self.config.segment_bytes,
         )
 
     def _write_failed(self, error: OSError) -> BrokerError:
-        """Cut off what a failed write left behind; the log goes on if that works."""
+        """Cut off what a failed write has left; the log goes on if that works."""
         try:
             self._segments.active.cut_back()
         except OSError as second:
             self._fail(f"a failed write could not be cut off: {second}")
-        self._context.complain(self.topic_partition, error)
+        self._shared.complain(self.tp, error)
         return self._storage_error(f"The disk refuses to write: {error.strerror}.", error)
+
+    # --- append as a follower ------------------------------------------------------------------------------
+
+    def append_copy(self, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Append the leader's batches, byte for byte, at the leader's offsets.
+
+        The caller has checked that they are whole, and their checksums. Offsets may jump where the leader has
+        compacted, never go back: that raises CORRUPT_MESSAGE. Raises KAFKA_STORAGE_ERROR; what was appended
+        before it stays.
+        """
+        if self.failure is not None:
+            raise self._failed()
+        position = 0
+        for run in self._runs(headers):
+            size = sum(header.batch_length + LENGTH_OVERHEAD for header in run)
+            self._append_run(buffer[position : position + size], run, size)
+            position += size
+
+    def _runs(self, headers: Sequence[BatchHeader]) -> Iterator[list[BatchHeader]]:
+        """Yield the batches in groups that are written at once: of one leader epoch, and no larger than a segment."""
+        run: list[BatchHeader] = []
+        room = self.config.segment_bytes - self._segments.active.size
+        end = self._end
+        for header in headers:
+            if header.base_offset < end:
+                raise BrokerError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"The leader sent offset {header.base_offset} of {self.tp}, where {end} comes next.",
+                )
+            end = header.next_offset
+            size = header.batch_length + LENGTH_OVERHEAD
+            if run and (size > room or header.leader_epoch != run[-1].leader_epoch):
+                yield run
+                run, room = [], self.config.segment_bytes - self._segments.active.size
+            run.append(header)
+            room -= size
+        if run:
+            yield run
+
+    def _append_run(self, data: memoryview, run: list[BatchHeader], size: int) -> None:
+        first, last = run[0], run[-1].last_offset
+        active = self._segments.active
+        if active.size and (
+            active.size + size > self.config.segment_bytes
+            or last - active.base_offset > INT32_MAX
+            or active.full
+        ):
+            self.roll()
+            active = self._segments.active
+        if first.leader_epoch > self.epochs.latest:
+            try:
+                self.epochs.assign(first.leader_epoch, first.base_offset)
+            except OSError as error:
+                raise self._write_failed(error) from error
+            self._unflushed.add_name()
+        position = active.size
+        try:
+            active.write(data, size)
+        except OSError as error:
+            raise self._write_failed(error) from error
+        before, self._end = self._end, last + 1
+        now_ms = int(self._shared.clock.monotonic() * 1000)
+        producers = self._producers
+        for header in run:
+            batch_size = header.batch_length + LENGTH_OVERHEAD
+            active.note(position, header.last_offset, batch_size, header.max_timestamp)
+            position += batch_size
+            if header.producer_id >= 0:
+                producers.update(header, header.base_offset, now_ms)
+        if self._unflushed.since is None:
+            self._note_dirty(last + 1 - before)
+        else:
+            self._unflushed.records += last + 1 - before
 
     # --- read ----------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool, end_offset: int | None = None) -> LogRead:
-        """Whole batches from the one that holds `offset` on: at most `max_bytes`, of one segment, not copied.
+        """Return whole batches from the one that holds `offset` on: at most `max_bytes`, of one segment, not copied.
 
-        With `min_one` the first batch is given even if it is larger. Nothing from `end_offset` on is given,
-        which must lie between batches. Raises OFFSET_OUT_OF_RANGE (details: log_start_offset, high_watermark),
-        CORRUPT_MESSAGE where the log is damaged, KAFKA_STORAGE_ERROR.
+        With `min_one` the first batch is returned even if it is larger. Nothing from `end_offset` on is returned,
+        which must lie between batches; without it, nothing from the high watermark on. Raises OFFSET_OUT_OF_RANGE
+        (details: log_start_offset, high_watermark), CORRUPT_MESSAGE where the log is damaged, KAFKA_STORAGE_ERROR.
         """
         end = self._end
         if not self._start <= offset <= end:
             raise self._out_of_range(offset)
         offsets = self.offsets
-        bound = end if end_offset is None or end_offset > end else end_offset
+        bound = offsets.high_watermark if end_offset is None else end_offset
+        if bound > end:
+            bound = end
         if offset >= bound:
             return LogRead(None, offsets)
         try:
@@ -308,8 +461,7 @@ class Log:
     def _out_of_range(self, offset: int) -> BrokerError:
         return BrokerError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"Offset {offset} of {self.topic_partition} is out of range: the log holds "
-            f"{self._start} up to {self._end}.",
+            f"Offset {offset} of {self.tp} is out of range: the log holds {self._start} up to {self._end}.",
             log_start_offset=self._start,
             high_watermark=self.offsets.high_watermark,
         )
@@ -317,24 +469,31 @@ class Log:
     # --- time ----------------------------------------------------------------------------------------------
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset:
-        """The first record whose timestamp is not before `timestamp`; (−1, −1, −1) if there is none."""
+        """Return the first committed record that is not older than `timestamp`; (−1, −1, −1) if there is none."""
         with self._reading():
-            return self._segments.find_time(
-                timestamp, self._start, self._context.config.max_decompressed_bytes
+            found = self._segments.find_time(
+                timestamp, self._start, self._shared.config.max_decompressed_bytes
             )
+        return found if found.offset < self.visible else NOT_FOUND
 
     def max_timestamp(self) -> TimestampOffset:
-        """The first record that has the largest timestamp of the log (KIP-734); (−1, −1, −1) if it is empty."""
+        """Return the first record that has the largest timestamp of the log (KIP-734).
+
+        (−1, −1, −1) if the log is empty, or if that record is not committed.
+        """
         with self._reading():
-            return self._segments.find_max_time(self._start, self._context.config.max_decompressed_bytes)
+            found = self._segments.find_max_time(self._start, self._shared.config.max_decompressed_bytes)
+        return found if found.offset < self.visible else NOT_FOUND
 
     def earliest(self) -> TimestampOffset:
-        """The log start offset, without a timestamp."""
+        """Return the log start offset, without a timestamp."""
         return TimestampOffset(-1, self._start, self.epochs.epoch_for(self._start))
 
     def latest(self) -> TimestampOffset:
-        """The log end offset, without a timestamp."""
-        return TimestampOffset(-1, self._end, self.epochs.latest)
+        """Return the high watermark, without a timestamp."""
+        if self.visible >= self._end:
+            return TimestampOffset(-1, self._end, self.epochs.latest)
+        return TimestampOffset(-1, self.visible, self.epochs.epoch_for(self.visible))
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -357,7 +516,7 @@ class Log:
         return self._unflushed.records >= self.config.flush_messages
 
     def begin_flush(self) -> FlushTask | None:
-        """What to fsync so that all that is there now is on the disk; None if it is. Run it in a thread.
+        """Return what to fsync so that all that is there now is on the disk; None if it is. Run it in a thread.
 
         Raises KAFKA_STORAGE_ERROR if the log has failed.
         """
@@ -376,15 +535,15 @@ class Log:
         if error is not None:
             self._fail(f"fsync failed: {error}")
         elif self.failure is None:
-            self._unflushed.done(task, self._end, self._context.clock.monotonic())
+            self._unflushed.done(task, self._end, self._shared.clock.monotonic())
             if not self._unflushed:
-                self._context.dirty.discard(self)
+                self._shared.dirty.discard(self)
 
     def _note_dirty(self, records: int) -> None:
-        self._unflushed.since = self._context.clock.monotonic()
+        self._unflushed.since = self._shared.clock.monotonic()
         self._unflushed.records += records
-        self._context.dirty.add(self)
-        self._context.touched[self] = None
+        self._shared.dirty.add(self)
+        self._shared.touched[self] = None
 
     # --- checkpoint and close ------------------------------------------------------------------------------
 
@@ -405,7 +564,7 @@ class Log:
 
     def close(self) -> None:
         """Write indexes and producer state, let go of all files. Flush before; nothing may be called after."""
-        self._context.forget(self)
+        self._shared.forget(self)
         for segment in self._segments.all:
             segment.flush_indexes()
         if self._end and (self._end not in self._snapshots.offsets or self._producers.changed):
@@ -415,7 +574,7 @@ class Log:
     def abandon(self) -> None:
         """The partition is deleted: take nothing more, let go of all files without writing."""
         self.failure = DELETED
-        self._context.forget(self)
+        self._shared.forget(self)
         self.release()
 
     def release(self) -> None:
@@ -426,7 +585,7 @@ class Log:
     # --- removal -------------------------------------------------------------------------------------------
 
     def truncate_prefix(self, offset: int) -> int:
-        """Delete what lies below `offset` (DeleteRecords); the new log start, which never goes back.
+        """Delete what is below `offset` (DeleteRecords). Return the log start offset, which never decreases.
 
         It is durable once the manager has written a checkpoint. Raises OFFSET_OUT_OF_RANGE beyond the end.
         """
@@ -444,10 +603,11 @@ class Log:
             return
         for segment in self._segments.all[:-1][:count]:
             try:
-                self._context.legacy.before_removal(self, [segment])
+                for subscriber in self._shared.subscribers:
+                    subscriber.removing(self, segment)
                 self._remove_files(segment)
             except OSError as error:
-                logger.error("%s: segment %d stays: %s", self.topic_partition, segment.base_offset, error)
+                logger.error("%s: segment %d stays: %s", self.tp, segment.base_offset, error)
                 return
             self._segments.replace([segment], [])
             self._unflushed.drop([segment])
@@ -458,11 +618,11 @@ class Log:
     def _remove_files(self, segment: Segment) -> None:
         """Take a segment's files out of the log's sight. Raises OSError."""
         segment.close()
-        now, delay = self._context.clock.monotonic(), self.config.file_delete_delay_ms / 1000
-        for path in [*segment.sidecars(), *segment.paths()]:
+        now, delay = self._shared.clock.monotonic(), self.config.file_delete_delay_ms / 1000
+        for path in [*self._shared.sidecars(segment), *segment.paths()]:
             with contextlib.suppress(FileNotFoundError):
                 files.rename(path, path + DELETED_SUFFIX)
-                self._context.trash.add(path + DELETED_SUFFIX, now, delay)
+                self._shared.trash.add(path + DELETED_SUFFIX, now, delay)
 
     def swap_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Put the compacted segment `new` in the place of `old`; its log is there as a durable .swap file.
@@ -486,18 +646,118 @@ class Log:
         self._segments.replace(old, [new])
         self._unflushed.drop(old)
 
+    # --- cut -----------------------------------------------------------------------------------------------
+
+    def begin_cut(self, offset: int) -> None:
+        """Step 0 of a cut (`core.log.truncation`): promise nothing from `offset` on. Write a checkpoint after it.
+
+        Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE where the place cannot be found.
+        """
+        with self._reading():
+            end = find_place(self._segments, max(offset, self._start)).end if offset < self._end else offset
+        self._cutting = min(end, self._cutting)
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop everything from `offset` on, after `begin_cut` and a checkpoint; return the log end offset.
+
+        A batch that reaches beyond `offset` is dropped as a whole. Raises KAFKA_STORAGE_ERROR while compaction
+        runs, and if the disk refuses; then the log has failed until a restart.
+        """
+        self._check_may_cut()
+        offset = max(offset, self._start)
+        if offset < self._end:
+            try:
+                place = find_place(self._segments, offset)
+                cut(self._segments, self._snapshots, place, self.new_segment, self._remove_files)
+                self._end = place.end
+                self.epochs.truncate_to(place.end)
+                self._after_cut()
+            except OSError as error:
+                self._fail(f"it could not be cut at {offset}: {error}")
+                raise self._storage_error(f"The disk refuses to cut: {error.strerror}.", error) from error
+        self._cutting = NO_LIMIT
+        return self._end
+
+    def start_at(self, offset: int) -> None:
+        """Drop everything and begin again at `offset`: the leader has nothing older. Raises KAFKA_STORAGE_ERROR."""
+        self.begin_cut(self._start)
+        self._check_may_cut()
+        try:
+            begin_again(self._segments, self._snapshots, offset, self.new_segment, self._remove_files)
+        except OSError as error:
+            self._fail(f"it could not begin again at {offset}: {error}")
+            raise self._storage_error(f"The disk refuses to cut: {error.strerror}.", error) from error
+        self._start = self._end = offset
+        self.epochs.replace([])
+        self._after_cut()
+        self._unflushed.offset = offset
+        self._cutting = NO_LIMIT
+
+    def _check_may_cut(self) -> None:
+        if self.failure is not None:
+            raise self._failed()
+        if self.cleaning:
+            raise self._storage_error("The log is being compacted; try again.")
+
+    def _after_cut(self) -> None:
+        """Take producers as of the new end, and count everything after it as not flushed."""
+        self._producers = replay_producers(
+            self.tp,
+            self._segments.all,
+            self._snapshots,
+            self._end,
+            limit=self._shared.config.max_producers_per_partition,
+            now_ms=int(self._shared.clock.monotonic() * 1000),
+        )
+        self._snapshot_size = self.size
+        # A new object: an fsync that was begun before the cut says nothing of what is appended after it.
+        unflushed = Unflushed(min(self._unflushed.offset, self._end))
+        for sealed, end in self._segments.after(unflushed.offset):
+            unflushed.add_segment(sealed, end)
+        unflushed.add_name()
+        self._unflushed = unflushed
+        for subscriber in self._shared.subscribers:
+            subscriber.cut(self)
+        self._note_dirty(self._end - unflushed.offset)
+
     # --- failure -------------------------------------------------------------------------------------------
 
     def _fail(self, reason: str) -> None:
         if self.failure is None:
             self.failure = reason
-            self._context.dirty.discard(self)
-            logger.critical("%s takes no more appends until a restart: %s", self.topic_partition, reason)
+            self._shared.dirty.discard(self)
+            logger.critical("%s takes no more appends until a restart: %s", self.tp, reason)
 
     def _failed(self) -> BrokerError:
         if self.failure == DELETED:
-            return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} is deleted.")
+            return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.tp} is deleted.")
         return self._storage_error(f"The log has failed and needs a restart of the broker: {self.failure}.")
 
     def _storage_error(self, message: str, error: OSError | None = None) -> BrokerError:
         return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, message, errno=error.errno if error else None)
+
+
+def _assign_all(
+    buffer: bytearray | memoryview, headers: Sequence[BatchHeader], base: int, leader_epoch: int
+) -> tuple[int, int]:
+    """Number all batches from `base` on; (last offset, largest timestamp)."""
+    position, last, max_timestamp = 0, base - 1, -1
+    for header in headers:
+        if header.producer_id >= 0 and len(headers) > 1:
+            raise BrokerError(
+                ErrorCode.INVALID_RECORD, "An idempotent producer sends one batch per partition at a time."
+            )
+        assign(buffer, position, base_offset=last + 1, leader_epoch=leader_epoch)
+        position += header.batch_length + LENGTH_OVERHEAD
+        last += header.last_offset_delta + 1
+        max_timestamp = max(max_timestamp, header.max_timestamp)
+    return last, max_timestamp
+
+
+def _note_all(segment: Segment, headers: Sequence[BatchHeader], base: int, position: int) -> None:
+    """Index all batches of an append."""
+    for header in headers:
+        size = header.batch_length + LENGTH_OVERHEAD
+        base += header.last_offset_delta + 1
+        segment.note(position, base - 1, size, header.max_timestamp)
+        position += size

@@ -2,7 +2,7 @@
 
     <data directory>/
       <topic>-<partition>/                  one log
-      <topic>-<partition>.<hex>-delete/     a log that goes a little later
+      <topic>-<partition>.<hex>-delete/     a log that is deleted a little later
       <topic>-<partition>.<hex>-stray/      a log of which nothing is known; a person decides
       recovery-point-offset-checkpoint      up to where each log is on the disk
       log-start-offset-checkpoint           where each log starts, if DeleteRecords moved it
@@ -10,7 +10,7 @@
       .kafka_cleanshutdown                  there only after a clean shutdown
 
 Which partitions exist is said by the topic metadata, not by the directories: `load` takes the list, and that of
-topics that were deleted, of which something may be left. What lies there besides is set aside and kept: the
+topics that were deleted, of which something may be left. Any other directory is renamed and kept: the
 metadata may be an old copy, or another directory's. After a clean shutdown `load` opens nothing.
 
 What blocks (fsync, removal of large files) is handed out as a task whose `run` belongs in a thread.
@@ -22,13 +22,12 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.kafka07.views import LegacyViews
 from core.log import files
 from core.log.background import Background
 from core.log.checkpoint import (
@@ -52,12 +51,12 @@ from core.log.directories import (
     set_aside,
 )
 from core.log.entry import LogEntry
+from core.log.events import LogSubscriber
+from core.log.files import FilePool
 from core.log.flush import Chore
-from core.log.log import Log
+from core.log.log import Log, LogShared
 from core.log.recovery import LastKnown, open_log
-from core.log.replica_log import ReplicaLog
-from core.log.shared import LogContext
-from core.log.sizes import SizeTask
+from core.log.segment import LOG_SUFFIX
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 
@@ -72,6 +71,23 @@ LOGS_PER_CHECKPOINT = 100
 MANY_LOGS = 32
 
 
+class SizeTask:
+    """Looks up how large some logs are that are not open: `run` in a thread, then `sizes` has the bytes."""
+
+    def __init__(self, directories: Sequence[tuple[TopicPartition, str]]) -> None:
+        self._directories = directories
+        self.sizes: dict[TopicPartition, int] = {}
+
+    def run(self) -> None:
+        """Add up the segments of each log; a directory that is missing counts as empty."""
+        for tp, directory in self._directories:
+            try:
+                with os.scandir(directory) as found:
+                    self.sizes[tp] = sum(e.stat().st_size for e in found if e.name.endswith(LOG_SUFFIX))
+            except OSError:
+                self.sizes[tp] = 0
+
+
 class LogManager:
     """The logs of one data directory. Everything but the tasks it hands out runs on the event loop."""
 
@@ -79,10 +95,10 @@ class LogManager:
         self._root = os.fspath(data_dir)
         self._config = config
         self._clock = clock
-        self._context = LogContext(config, clock)
+        self._shared = LogShared(config, clock)
         self._files = CheckpointFiles(self._root)
         self._entries: dict[TopicPartition, LogEntry] = {}
-        self._background = Background(self._context, self._entries, self._open)
+        self._background = Background(self._shared, self._entries, self._open)
         # Whether the checkpoints tell where compaction may have left holes.
         self._holes_known = True
         # Whether the last shutdown was clean, so that logs need no check when they are opened.
@@ -93,6 +109,10 @@ class LogManager:
         self.newest_epoch = -1
         # Topics that were deleted and whose directories may not be out of the way.
         self._deleted: set[uuid.UUID] = set()
+
+    def subscribe(self, subscriber: LogSubscriber) -> None:
+        """Tell a subscriber what happens to the logs (`core.log.events`). Call it before `load`."""
+        self._shared.subscribe(subscriber)
 
     # --- start ---------------------------------------------------------------------------------------------
 
@@ -138,14 +158,14 @@ class LogManager:
         return offsets
 
     def _sort_directories(self) -> list[TopicPartition]:
-        """The partitions that have a directory; the directories of deleted topics go to the trash."""
+        """Return the partitions that have a directory; the directories of deleted topics go to the trash."""
         present = []
         now = self._clock.monotonic()
         with os.scandir(self._root) as directory:
             found = [(entry.name, entry.path) for entry in directory if entry.is_dir(follow_symlinks=False)]
         for name, path in found:
             if name.endswith(DELETE_SUFFIX):
-                self._context.trash.add(path, now)
+                self._shared.trash.add(path, now)
                 continue
             tp = partition_of(name)
             if tp is None:
@@ -157,7 +177,7 @@ class LogManager:
         return present
 
     def with_records(self) -> list[str]:
-        """The names of partitions whose directories hold records, whether anybody knows them or not."""
+        """Return the names of partitions whose directories hold records, also those of no known topic."""
         try:
             with os.scandir(self._root) as directory:
                 found = [(e.name, e.path) for e in directory if e.is_dir(follow_symlinks=False)]
@@ -179,7 +199,7 @@ class LogManager:
             self._unload(entry)
 
     def recovered_ends(self) -> dict[TopicPartition, int]:
-        """Where each log ends, right after a `load` that found no clean shutdown; empty after a clean one.
+        """Return where each log ends, right after a `load` that found no clean shutdown; empty after a clean one.
 
         Between the last fsync and the end of the last run a log may have been longer. A log that could not be
         opened is left out.
@@ -191,8 +211,11 @@ class LogManager:
 
     # --- logs ----------------------------------------------------------------------------------------------
 
-    def get(self, tp: TopicPartition) -> ReplicaLog:
-        """The log of a partition, opened if it was not. Raises UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+    def get(self, tp: TopicPartition) -> Log:
+        """Return the log of a partition; open it first if needed.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
         entry = self._entries.get(tp)
         if entry is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}.")
@@ -201,16 +224,16 @@ class LogManager:
     @property
     def producer_id_expiration_ms(self) -> int:
         """How long logs remember a producer that does not write; may be changed at any time."""
-        return self._context.producer_id_expiration_ms
+        return self._shared.producer_id_expiration_ms
 
     @producer_id_expiration_ms.setter
     def producer_id_expiration_ms(self, value: int) -> None:
-        self._context.producer_id_expiration_ms = value
+        self._shared.producer_id_expiration_ms = value
 
     @property
-    def legacy(self) -> LegacyViews:
-        """How Kafka 0.7 sees the logs."""
-        return self._context.legacy
+    def pool(self) -> FilePool:
+        """The open files of all logs, within one limit; a subscriber's files count too."""
+        return self._shared.pool
 
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._entries
@@ -226,7 +249,7 @@ class LogManager:
     def known(self, tp: TopicPartition) -> tuple[int, int, int] | None:
         """First offset kept, next offset, bytes, without opening the log; None if there is no such partition.
 
-        Of a log that is not open: what it was left with, and 0 bytes if nobody has looked (`begin_sizes`).
+        Of a log that is not open: what it was left with, and 0 bytes until `begin_sizes` has looked.
         """
         entry = self._entries.get(tp)
         if entry is None:
@@ -238,7 +261,7 @@ class LogManager:
         return entry.log_start_offset, entry.recovery_point or 0, entry.closed_size or 0
 
     def begin_sizes(self) -> SizeTask | None:
-        """A look at the logs that are not open and whose size nobody knows yet; None if there are none."""
+        """Return the task that looks up logs that are not open and whose size is unknown; None if there are none."""
         unknown = [
             (tp, self._path(tp)) for tp, e in self._entries.items() if e.log is None and e.closed_size is None
         ]
@@ -285,7 +308,7 @@ class LogManager:
     def delete(self, topic: str) -> None:
         """Delete all partitions of a topic: at once out of sight, the files a little later.
 
-        Readers that hold a FileSlice can still read it. Call it once the metadata says that the topic is gone.
+        Readers that hold a FileSlice can still read it. Call it after the topic is deleted from the metadata.
         """
         gone = [tp for tp in self._entries if tp.topic == topic]
         for tp in gone:
@@ -301,7 +324,7 @@ class LogManager:
                 self.begin_checkpoint().run(durable=False)
 
     def _clear(self, name: str, why: str) -> None:
-        """A directory that belongs to no topic: it goes if its topic was deleted or it is empty, else it is kept."""
+        """Remove a directory of no topic if its topic was deleted or it has no records; else keep it."""
         path = f"{self._root}/{name}"
         if read_topic_id(f"{path}/{PARTITION_METADATA}") in self._deleted or not holds_records(path):
             logger.warning("%s %s and is removed", path, why)
@@ -325,13 +348,13 @@ class LogManager:
         except OSError as error:
             logger.error("%s cannot be removed: %s", name, error)
             return False
-        self._context.trash.add(target, self._clock.monotonic(), delay_seconds)
+        self._shared.trash.add(target, self._clock.monotonic(), delay_seconds)
         return True
 
     def _path(self, tp: TopicPartition) -> str:
         return f"{self._root}/{tp.topic}-{tp.partition}"
 
-    def _open(self, tp: TopicPartition, entry: LogEntry) -> ReplicaLog:
+    def _open(self, tp: TopicPartition, entry: LogEntry) -> Log:
         path = self._path(tp)
         try:
             self._own_directory(tp, entry, path)
@@ -341,7 +364,7 @@ class LogManager:
                 compacted_until=entry.cleaned_offset if self._holes_known else None,
                 clean=self._clean or entry.checked,
             )
-            log = open_log(self._context, tp, entry.topic_id, entry.config, path, known)
+            log = open_log(self._shared, tp, entry.topic_id, entry.config, path, known)
         except OSError as error:
             logger.error("%s cannot be opened: %s", tp, error)
             raise _storage_error(f"The log of {tp} cannot be opened", error) from error
@@ -373,8 +396,8 @@ class LogManager:
     # --- durability ----------------------------------------------------------------------------------------
 
     def unflushed(self) -> list[Log]:
-        """The logs that hold something which is not fsynced, for the flusher."""
-        return list(self._context.dirty)
+        """Return the logs that hold something which is not fsynced, for the flusher."""
+        return list(self._shared.dirty)
 
     def begin_checkpoint(self) -> CheckpointTask:
         """Write index entries and producer states; then, by the task, recovery points and start offsets.
@@ -392,11 +415,11 @@ class LogManager:
                 starts[tp] = entry.log_start_offset
             if entry.cleaned_offset:
                 cleaned[tp] = entry.cleaned_offset
-        touched = self._context.touched
+        touched = self._shared.touched
         for log in list(touched)[:LOGS_PER_CHECKPOINT]:
             log.checkpoint()
             del touched[log]
-            if log in self._context.dirty:
+            if log in self._shared.dirty:
                 touched[log] = None
         return self._files.task(
             {RECOVERY_POINTS: points, LOG_START_OFFSETS: starts, CLEANER_OFFSETS: cleaned}

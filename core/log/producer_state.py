@@ -18,8 +18,9 @@ producer, which is the newest, and ours gets all five back.
 from __future__ import annotations
 
 import contextlib
+import logging
 from bisect import insort
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -27,8 +28,11 @@ import crc32c
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
+from core.log.segment import Segment
 from core.records.header import BatchHeader
-from core.types import ProducerState
+from core.types import ProducerState, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 REMEMBERED_BATCHES = 5
 SNAPSHOT_VERSION = 1
@@ -89,7 +93,7 @@ class ProducerStates:
         return len(self._producers)
 
     def check(self, header: BatchHeader) -> RememberedBatch | None:
-        """None if the batch may be appended; the remembered batch if it is there already.
+        """Return None if the batch may be appended; the remembered batch if it is there already.
 
         Raises INVALID_PRODUCER_EPOCH for an epoch older than the newest seen, OUT_OF_ORDER_SEQUENCE_NUMBER for
         a gap, a repeat that is no longer remembered, or a new epoch that does not begin at 0. A producer that
@@ -170,7 +174,7 @@ class ProducerStates:
         }
 
     def active(self) -> Iterator[ProducerState]:
-        """All producers, the longest silent one first."""
+        """Yield all producers, the longest silent one first."""
         for producer_id, producer in self._producers.items():
             newest = producer.batches[-1] if producer.batches else None
             yield ProducerState(
@@ -183,7 +187,7 @@ class ProducerStates:
             )
 
     def encode(self) -> bytes:
-        """A snapshot file."""
+        """Return a snapshot file."""
         entries = [
             _ENTRY.pack(
                 producer_id, producer.epoch, batch.last_sequence, batch.last_offset, batch.offset_delta,
@@ -243,7 +247,7 @@ class Snapshots:
         return list(self._offsets)
 
     def path(self, offset: int) -> str:
-        """The file that holds everything below `offset`."""
+        """Return the file that holds everything below `offset`."""
         return f"{self._directory}/{offset:020d}.snapshot"
 
     def take(self, offset: int, data: bytes) -> None:
@@ -256,7 +260,7 @@ class Snapshots:
             insort(self._offsets, offset)
 
     def read(self, offset: int) -> bytes:
-        """The contents of a snapshot file; empty if it cannot be read."""
+        """Return the contents of a snapshot file; empty if it cannot be read."""
         try:
             return files.read_whole(self.path(offset)) or b""
         except OSError:
@@ -278,3 +282,36 @@ class Snapshots:
         with contextlib.suppress(OSError):
             files.remove_if_present(self.path(offset))
             self._offsets = [known for known in self._offsets if known != offset]
+
+
+def replay_producers(
+    tp: TopicPartition,
+    segments: Sequence[Segment],
+    snapshots: Snapshots,
+    end: int,
+    *,
+    limit: int,
+    now_ms: int,
+) -> ProducerStates:
+    """Return the producers of the newest snapshot that can be read, and of the batches after it, up to `end`.
+
+    `limit` bounds how many are remembered; `now_ms` is monotonic. Removes torn snapshots.
+    """
+    producers = ProducerStates(limit)
+    after = 0
+    for offset in reversed(snapshots.offsets):
+        if producers.decode(snapshots.read(offset), now_ms):
+            after = offset
+            break
+        logger.warning("%s: the producer snapshot at %d is torn", tp, offset)
+        snapshots.remove(offset)
+    if after >= end:
+        return producers
+    for i, segment in enumerate(segments):
+        if segment.size == 0 or (i + 1 < len(segments) and segments[i + 1].base_offset <= after):
+            continue
+        with contextlib.suppress(BrokerError):
+            for _, header in segment.walk(segment.locate(after) if after > segment.base_offset else 0):
+                if header.producer_id >= 0:
+                    producers.update(header, header.base_offset, now_ms)
+    return producers

@@ -1,8 +1,8 @@
-"""Opening a log: what was left behind is put in order, and what cannot be trusted is checked.
+"""Opening a log: put in order what the last process has left, and check what cannot be trusted.
 
 After a clean shutdown the batches are trusted, and opening looks at the end of the last segment only. After a
 crash everything from the recovery point on is read batch by batch: magic, length, offset, leader epoch, CRC.
-The log ends at the first batch that is not whole; what lies behind it was never acknowledged as durable.
+The log ends at the first batch that is not whole; what follows was never acknowledged as durable.
 
 Below the recovery point the log was fsynced, so damage there is the disk's doing. It is reported, and never
 mended by cutting: readers of the damaged place get CORRUPT_MESSAGE, and if the end itself is lost, the log goes
@@ -23,23 +23,20 @@ from core.errors import BrokerError
 from core.log import files
 from core.log.checkpoint import LEADER_EPOCHS
 from core.log.epochs import UNKNOWN, LeaderEpochs
-from core.log.producer_state import Snapshots
-from core.log.replay import replay_producers
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log, LogShared
+from core.log.producer_state import Snapshots, replay_producers
 from core.log.scan import SCAN_WINDOW, EpochCheck, Scan, scan
 from core.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    SIDECAR_SUFFIXES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     Reached,
     Segment,
 )
-from core.log.shared import LogContext
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 
@@ -72,15 +69,15 @@ class _Directory:
 
 
 def open_log(
-    context: LogContext,
-    topic_partition: TopicPartition,
+    shared: LogShared,
+    tp: TopicPartition,
     topic_id: uuid.UUID,
     config: TopicConfig,
     directory: str,
     known: LastKnown,
-) -> ReplicaLog:
+) -> Log:
     """Open the log in `directory`, which may be missing or empty. Raises OSError if it cannot be read."""
-    return _Opening(context, topic_partition, config, directory, known).open(topic_id)
+    return _Opening(shared, tp, config, directory, known).open(topic_id)
 
 
 class _Opening:
@@ -88,14 +85,14 @@ class _Opening:
 
     def __init__(
         self,
-        context: LogContext,
-        topic_partition: TopicPartition,
+        shared: LogShared,
+        tp: TopicPartition,
         config: TopicConfig,
         directory: str,
         known: LastKnown,
     ) -> None:
-        self._context = context
-        self._name = topic_partition
+        self._shared = shared
+        self._tp = tp
         self._config = config
         self._directory = directory
         self._known = known
@@ -106,9 +103,9 @@ class _Opening:
         # Whether the last segment must not be appended to: it was a sealed one, or is damaged.
         self._needs_segment = False
 
-    def open(self, topic_id: uuid.UUID) -> ReplicaLog:
-        """All steps in their order."""
-        found = _list_directory(self._directory)
+    def open(self, topic_id: uuid.UUID) -> Log:
+        """Do all steps in their order; return the log."""
+        found = _list_directory(self._directory, self._shared.sidecar_suffixes)
         _tidy(found)
         for base in sorted(found.swaps):
             self._finish_swap(base, found)
@@ -119,16 +116,16 @@ class _Opening:
         snapshots = Snapshots(self._directory, found.snapshots)
         snapshots.truncate_to(self._end)
         producers = replay_producers(
-            self._name,
+            self._tp,
             self._segments,
             snapshots,
             self._end,
-            limit=self._context.config.max_producers_per_partition,
-            now_ms=int(self._context.clock.monotonic() * 1000),
+            limit=self._shared.config.max_producers_per_partition,
+            now_ms=int(self._shared.clock.monotonic() * 1000),
         )
-        log = ReplicaLog(
-            self._context,
-            self._name,
+        return Log(
+            self._shared,
+            self._tp,
             topic_id,
             self._config,
             self._directory,
@@ -139,9 +136,8 @@ class _Opening:
             epochs=self._epochs,
             producers=producers,
             snapshots=snapshots,
+            damage=self._damage,
         )
-        log.damage = self._damage
-        return log
 
     def _flushed(self) -> int:
         if self._known.clean and self._known.recovery_point is None:
@@ -150,20 +146,20 @@ class _Opening:
 
     def _segment(self, base_offset: int, size: int = 0) -> Segment:
         return Segment(
-            self._context.pool,
+            self._shared.pool,
             self._directory,
             base_offset,
             interval=self._config.index_interval_bytes,
-            created_ms=self._context.clock.wall_ms(),
+            created_ms=self._shared.clock.wall_ms(),
             size=size,
             index_bytes=self._config.segment_index_bytes,
-            jitter_ms=self._context.jitter_ms(self._config),
+            jitter_ms=self._shared.jitter_ms(self._config),
         )
 
     def _finish_swap(self, base: int, found: _Directory) -> None:
         """Let a compacted segment take the place of those it was made of: step 4 of `core.log.cleaner`.
 
-        Old segments behind its last offset hold nothing that is not superseded; they may stay. Raises OSError.
+        Old segments after its last offset hold nothing that is not superseded; they may stay. Raises OSError.
         """
         compacted = self._segment(base, found.swaps[base])
         path = compacted.log.path
@@ -176,18 +172,18 @@ class _Opening:
             self._report(f"the compacted segment {base} is torn and was not taken")
             if base in found.logs:
                 files.unlink(path + SWAP_SUFFIX)
-                for sidecar in compacted.sidecars():
+                for sidecar in self._shared.sidecars(compacted):
                     files.remove_if_present(sidecar + SWAP_SUFFIX)
                 return
         compacted.close()
-        logger.warning("%s: the compaction of the segment %d is completed", self._name, base)
+        logger.warning("%s: the compaction of the segment %d is completed", self._tp, base)
         for old in [old for old in found.logs if base <= old < end]:
             segment = self._segment(old)
-            for stale in [*segment.paths(), *(segment.sidecars() if old != base else ())]:
+            for stale in [*segment.paths(), *(self._shared.sidecars(segment) if old != base else ())]:
                 if stale != path:
                     files.remove_if_present(stale)
             del found.logs[old]
-        for sidecar in compacted.sidecars():
+        for sidecar in self._shared.sidecars(compacted):
             with contextlib.suppress(FileNotFoundError):
                 files.rename(sidecar + SWAP_SUFFIX, sidecar)
         files.rename(path + SWAP_SUFFIX, path)
@@ -208,7 +204,7 @@ class _Opening:
         self._epochs.truncate_to(self._end)
 
     def _end_is_whole(self) -> bool:
-        """Take the end from the last segment's last batch. False if it does not end behind a batch."""
+        """Take the end from the last segment's last batch. False if it does not end after a batch."""
         active = self._segments[-1]
         try:
             active.load()
@@ -219,13 +215,13 @@ class _Opening:
             if active.damaged:
                 return False
         except BrokerError:
-            logger.error("%s does not end with a whole batch after a clean shutdown", self._name)
+            logger.error("%s does not end with a whole batch after a clean shutdown", self._tp)
             return False
         point = self._known.recovery_point
         return point is None or self._end >= point
 
     def _recover(self, epochs_known: bool) -> bool:
-        """Check everything from the recovery point on; cut the log behind the last whole batch.
+        """Check everything from the recovery point on; cut the log after the last whole batch.
 
         Whether the leader epochs are known: not if the batches contradict what was read of them.
         """
@@ -257,7 +253,7 @@ class _Opening:
             if not last:
                 segment.seal()
         if epochs.doubtful:
-            logger.warning("%s: the leader epochs do not fit the log, they are found anew", self._name)
+            logger.warning("%s: the leader epochs do not fit the log, they are found anew", self._tp)
         return epochs_known and not epochs.doubtful
 
     def _epoch_before(self, index: int, position: int) -> int:
@@ -270,7 +266,7 @@ class _Opening:
             return UNKNOWN
 
     def _is_dense(self, segment: Segment, last: bool) -> bool:
-        """Whether no offset can be missing in a segment but by loss.
+        """Return whether no offset can be missing in a segment but by loss.
 
         Compaction never touches the last one. Of the others, in doubt, they may have holes: to keep one that a
         power loss has torn costs offsets, to cut where there was only compaction would cost records.
@@ -280,24 +276,24 @@ class _Opening:
         return not in_doubt and segment.base_offset >= (until or 0)
 
     def _resume_at(self, segment: Segment, point: int) -> Reached:
-        """Where the batch of the recovery point begins, and which offset is expected there."""
+        """Return where the batch of the recovery point begins, and which offset is expected there."""
         if point <= segment.base_offset:
             segment.forget(0)
             return Reached(0, segment.base_offset)
         reached = segment.load_until(point)
         if segment.damaged:
             self._report(f"batches of the segment {segment.base_offset} below {point} cannot be read")
-            # Appending behind bytes that cannot be walked over would make the new ones hard to find.
+            # Batches that are appended after bytes which cannot be walked over would be hard to find.
             self._needs_segment = segment is self._segments[-1]
         return reached
 
     def _cut(self, index: int, result: Scan) -> None:
-        """Let the log end within segment `index`; the segments behind it go."""
+        """Let the log end within segment `index`, and remove the later segments."""
         segment = self._segments[index]
         lost = segment.size - result.position + sum(s.size for s in self._segments[index + 1 :])
         logger.warning(
             "%s: the log ends at offset %d, %d bytes behind it are not whole batches and are cut off: %s",
-            self._name, result.next_offset, lost, result.reason,
+            self._tp, result.next_offset, lost, result.reason,
         )  # fmt: skip
         self._needs_segment = self._needs_segment or index < len(self._segments) - 1
         self._drop(index + 1)
@@ -328,7 +324,7 @@ class _Opening:
         """Remove the segments from `index` on, the last one first, so that a crash leaves no gap."""
         for segment in reversed(self._segments[index:]):
             segment.close()
-            for path in [*segment.sidecars(), *segment.paths()]:
+            for path in [*self._shared.sidecars(segment), *segment.paths()]:
                 files.remove_if_present(path)
         del self._segments[index:]
 
@@ -367,7 +363,7 @@ class _Opening:
 
     def _report(self, what: str) -> None:
         self._damage = what
-        logger.error("%s is damaged: %s", self._name, what)
+        logger.error("%s is damaged: %s", self._tp, what)
 
 
 def _write_again(segment: Segment, position: int, end: int) -> None:
@@ -388,8 +384,8 @@ def _write_again(segment: Segment, position: int, end: int) -> None:
     segment.log.release()
 
 
-def _list_directory(directory: str) -> _Directory:
-    """What is in a partition's directory; nothing if there is none."""
+def _list_directory(directory: str, sidecar_suffixes: tuple[str, ...]) -> _Directory:
+    """Sort the files of a partition's directory; no files if it is missing. Raises OSError."""
     found = _Directory()
     try:
         entries = os.scandir(directory)
@@ -397,11 +393,11 @@ def _list_directory(directory: str) -> _Directory:
         return found
     with entries:
         for entry in entries:
-            _classify(entry, found)
+            _classify(entry, found, sidecar_suffixes)
     return found
 
 
-def _classify(entry: os.DirEntry[str], found: _Directory) -> None:
+def _classify(entry: os.DirEntry[str], found: _Directory, sidecar_suffixes: tuple[str, ...]) -> None:
     stem, suffix = entry.name[:20], entry.name[20:]
     base = int(stem) if stem.isascii() and stem.isdigit() and len(stem) == 20 else None
     if suffix.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)) or entry.name.endswith(".tmp"):
@@ -412,9 +408,9 @@ def _classify(entry: os.DirEntry[str], found: _Directory) -> None:
         found.logs[base] = entry.stat().st_size
     elif suffix == LOG_SUFFIX + SWAP_SUFFIX:
         found.swaps[base] = entry.stat().st_size
-    elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *SIDECAR_SUFFIXES):
+    elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *sidecar_suffixes):
         found.indexes[entry.path] = base
-    elif suffix.startswith(SIDECAR_SUFFIXES) and suffix.endswith(SWAP_SUFFIX):
+    elif suffix.startswith(sidecar_suffixes) and suffix.endswith(SWAP_SUFFIX):
         found.sidecar_swaps[entry.path] = base
     elif suffix == SNAPSHOT_SUFFIX:
         found.snapshots.append(base)

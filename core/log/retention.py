@@ -1,7 +1,7 @@
 """Which segments are too old or too many, and by which clock.
 
 As Kafka does it: whole segments, the oldest first. A segment is as old as its youngest record. The active
-segment goes too once all of it has expired; a new, empty one is begun before.
+segment is removed too once all of it has expired, after a new, empty one was begun.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def apply_retention(log: Log, now_ms: int) -> None:
 
 
 def next_check_ms(log: Log, cleaned_offset: int) -> int:
-    """When retention or compaction can next have something to do if nothing is appended, in wall milliseconds.
+    """Return when retention or compaction can next have something to do if nothing is appended, in wall milliseconds.
 
     `cleaned_offset` is the first offset that compaction has not seen.
     """
@@ -83,7 +83,7 @@ def next_check_ms(log: Log, cleaned_offset: int) -> int:
 
 
 def newest_ms(segment: Segment) -> int:
-    """The time of the youngest record of a segment; that of its last write if its records have no time."""
+    """Return the time of the youngest record of a segment; that of its last write if its records have no time."""
     try:
         segment.load()
     except (BrokerError, OSError):
@@ -94,7 +94,7 @@ def newest_ms(segment: Segment) -> int:
 
 
 def oldest_ms(segment: Segment) -> int:
-    """The time of a segment's first batch; that of its last write if its records have no time."""
+    """Return the time of a segment's first batch; that of its last write if its records have no time."""
     try:
         segment.load()
     except (BrokerError, OSError):
@@ -105,7 +105,7 @@ def oldest_ms(segment: Segment) -> int:
 
 
 def _expired(log: Log, now_ms: int) -> int:
-    """How many of the oldest segments are older than retention.ms."""
+    """Return how many of the oldest segments are older than retention.ms."""
     retention_ms = log.config.retention_ms
     count = 0
     if retention_ms >= 0:
@@ -118,7 +118,7 @@ def _expired(log: Log, now_ms: int) -> int:
 
 
 def _above_size(log: Log) -> int:
-    """How many of the oldest segments can go with retention.bytes still kept."""
+    """Return how many of the oldest segments can go with retention.bytes still kept."""
     count = 0
     if log.config.retention_bytes >= 0:
         surplus = log.size - log.config.retention_bytes

@@ -1,4 +1,4 @@
-"""Reading batches that nobody has vouched for yet: which of them are whole, and where that ends."""
+"""Reading batches that were not checked yet: which of them are whole, and where the whole ones end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EpochCheck:
         self.doubtful = False
 
     def reason(self, header: BatchHeader) -> str | None:
-        """What is wrong with the epoch of a batch, or None."""
+        """Return what is wrong with the epoch of a batch, or None."""
         epoch = header.leader_epoch
         # Below the log start the epochs are forgotten, while batches may still be there.
         wanted = self._known.epoch_for(header.base_offset) if self._known is not None else UNKNOWN
@@ -59,10 +59,10 @@ def scan(
 ) -> Scan:
     """Check every batch of a segment from `position` on, and index the good ones.
 
-    `limit` is the first offset that belongs to the segment behind. `dense` demands that no offset is left
+    `limit` is the first offset of the next segment. `dense` demands that no offset is left
     out, which compaction alone may do: base offset and leader epoch lie outside the checksum, so they are
     compared with what must come. Where a hole is followed by a batch that fits in front of it, the batch
-    behind the hole is the bad one.
+    after the hole is the bad one.
     """
     file = segment.log.reading()
     end = segment.size

@@ -1,10 +1,10 @@
 """One segment of a log: record batches in a file, and the two sparse indexes that find them.
 
-    <base offset, 20 digits>.log        batches of magic 2, one behind the other, offsets rising
+    <base offset, 20 digits>.log        batches of magic 2, one after the other, offsets rising
     <base offset>.index .timeindex      see `core.log.index`
 
 Only the .log file is believed. Each step by an index ends at a batch header that must say what the index said;
-if it does not, the indexes are built anew from the batches, and the log goes on.
+if it does not, the indexes are rebuilt from the batches, and the log goes on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
-SIDECAR_SUFFIXES = (".legacy0", ".legacy1")
 # A file that is to be removed a little later.
 DELETED_SUFFIX = ".deleted"
 # Compaction's output: not complete yet; complete, and to take the place of the old segments.
@@ -49,12 +48,12 @@ ALL = 2**63 - 1
 
 
 def file_stem(directory: str, base_offset: int) -> str:
-    """The path of a segment's files without their suffix."""
+    """Return the path of a segment's files without their suffix."""
     return f"{directory}/{base_offset:020d}"
 
 
 class Cut(NamedTuple):
-    """Where a read ends: behind a whole batch, and the offset that comes next there, −1 if not known."""
+    """Where a read ends: after a whole batch, and the offset that comes next there, −1 if not known."""
 
     position: int
     next_offset: int
@@ -157,7 +156,7 @@ class Segment:
             self.times.add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def cut_back(self) -> None:
-        """Remove what a failed write left behind the last good batch. Raises OSError."""
+        """Remove what a failed write left after the last good batch. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             if files.size_of(self.log.path) > self.size:
                 files.truncate(self.log.appending().fd, self.size)
@@ -191,7 +190,7 @@ class Segment:
     # --- walking -------------------------------------------------------------------------------------------
 
     def walk(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Each batch from `position` on, as (position, header), by its header alone.
+        """Yield each batch from `position` on, as (position, header), by its header alone.
 
         Raises CORRUPT_MESSAGE where there is no batch header, or one whose batch goes beyond the end.
         """
@@ -223,7 +222,7 @@ class Segment:
             ahead = WALK_WINDOW if size < WALK_WINDOW else HEADER_SIZE
 
     def corrupt(self, position: int, why: str) -> BrokerError:
-        """The error for damage that lies at `position`: for the reader, and once in our log."""
+        """Return the error for damage that lies at `position`: for the reader, and once in our log."""
         if position not in self._reported and len(self._reported) < REPORTS:
             self._reported.add(position)
             logger.error("%s is damaged at byte %d of %d: %s", self.log.path, position, self.size, why)
@@ -237,7 +236,7 @@ class Segment:
     # --- finding -------------------------------------------------------------------------------------------
 
     def locate(self, offset: int) -> int:
-        """Where the batch begins that holds `offset`, or the first one behind it; `size` if there is none.
+        """Return where the batch begins that holds `offset`, or the first one after it; `size` if there is none.
 
         Raises CORRUPT_MESSAGE if that batch is lost in damage.
         """
@@ -257,9 +256,9 @@ class Segment:
         return found
 
     def _walk_over(self, position: int) -> Iterator[tuple[int, BatchHeader, BrokerError | None]]:
-        """Like `walk`, but goes on behind damage; says with the first batch behind it what the damage was.
+        """Walk like `walk`, but go on after damage; the first batch after it comes with the error.
 
-        Raises CORRUPT_MESSAGE where no batch comes behind the damage.
+        Raises CORRUPT_MESSAGE where no batch comes after the damage.
         """
         damage: BrokerError | None = None
         minimum = self.base_offset
@@ -284,7 +283,7 @@ class Segment:
         hints[offset] = position
 
     def cut(self, position: int, limit: int) -> Cut:
-        """The last batch boundary between `position` and `limit`; `position` if not one batch fits."""
+        """Return the last batch boundary between `position` and `limit`; `position` if not one batch fits."""
         if limit >= self.size:
             return Cut(self.size, -1)
         at, next_offset = max(position, self._anchor(limit, 1)), -1
@@ -297,13 +296,13 @@ class Segment:
         return Cut(at, next_offset)
 
     def first_batch(self, position: int) -> BatchHeader:
-        """The header of the batch that begins at `position`."""
+        """Return the header of the batch that begins at `position`."""
         for _, header in self.walk(position):
             return header
         raise self.corrupt(position, "the segment ends there")
 
     def _anchor(self, value: int, column: int) -> int:
-        """The position of an indexed batch whose last offset (column 0) or position (column 1) is ≤ `value`."""
+        """Return the position of an indexed batch whose last offset (column 0) or position (1) is ≤ `value`."""
         self.load()
         for _ in range(2):
             found = self.offsets.search(value, column)
@@ -316,7 +315,7 @@ class Segment:
         return 0
 
     def _is_batch(self, position: int, last_offset: int, max_timestamp: int | None = None) -> bool:
-        """Whether a batch with this last offset (and timestamp) begins at `position`."""
+        """Return whether a batch with this last offset (and timestamp) begins at `position`."""
         if not 0 <= position < self.size:
             return False
         data = os.pread(self.log.reading().fd, HEADER_SIZE, position)
@@ -351,7 +350,7 @@ class Segment:
         return None
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
-        """All bytes of a batch. Raises CORRUPT_MESSAGE if the file ends within it."""
+        """Return all bytes of a batch. Raises CORRUPT_MESSAGE if the file ends within it."""
         size = header.batch_length + LENGTH_OVERHEAD
         data = os.pread(self.log.reading().fd, size, position)
         if len(data) != size:
@@ -361,14 +360,14 @@ class Segment:
     # --- opening -------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Open the indexes, once; build them anew if they do not fit the batches."""
+        """Open the indexes, once; rebuild them if they do not fit the batches."""
         if not self._loaded:
             self.load_until(ALL)
 
     def load_until(self, until: int) -> Reached:
         """Open the indexes as far as they tell of offsets below `until`, and take the batches up to there.
 
-        Recovery calls it with its recovery point: what lies behind is not to be trusted, and is not looked at.
+        Recovery calls it with its recovery point: later batches cannot be trusted and are not read.
         """
         reached = None
         if self.times.load() and self.offsets.load():
@@ -399,7 +398,7 @@ class Segment:
         return self._take(0, until)
 
     def _resume(self, until: int) -> Reached | None:
-        """Take what lies behind the last index entry. None if the indexes do not fit the batches.
+        """Take what comes after the last index entry. None if the indexes do not fit the batches.
 
         The time index is never behind the offset index, so what it may lack lies in this tail.
         """
@@ -420,7 +419,7 @@ class Segment:
         return reached
 
     def _times_fit(self, anchor: int, *, whole: bool) -> bool:
-        """Whether the newest time entry is right: its batch is as young as it says, and none before `anchor` younger.
+        """Return whether the newest time entry is right: its batch has that time, none before `anchor` is younger.
 
         The second is looked at after a crash (`whole`): a power loss may have cut entries off. Offsets are
         safe from that, for a cut there makes a walk longer and nothing else.
@@ -466,7 +465,7 @@ class Segment:
         return Reached(position, next_offset)
 
     def forget(self, offset: int) -> None:
-        """Drop what indexes and hints say of `offset` and all behind it; the caller notes the rest again."""
+        """Drop what indexes and hints say of `offset` and of all after it; the caller notes the rest again."""
         self._hints.clear()
         relative = offset - self.base_offset - 1
         if relative < 0:
@@ -483,25 +482,21 @@ class Segment:
 
     @property
     def indexed_end(self) -> int:
-        """The offset behind the last one that the indexes speak of."""
+        """The offset after the last one that the indexes name."""
         last = max(
             self.offsets.last[0] if self.offsets.last else -1, self.times.last[1] if self.times.last else -1
         )
         return max(self.base_offset + last, self.max_timestamp_offset) + 1
 
     def last_anchor(self) -> int:
-        """The position of the last batch that is indexed; 0 if none is."""
+        """Return the position of the last batch that is indexed; 0 if none is."""
         return self.offsets.last[1] if self.offsets.last else 0
 
     # --- ending --------------------------------------------------------------------------------------------
 
     def paths(self) -> list[str]:
-        """The segment's files, the log last: without its log a segment is nothing."""
+        """Return the segment's files, the log last: without its log a segment is nothing."""
         return [self.times.path, self.offsets.path, self.log.path]
-
-    def sidecars(self) -> list[str]:
-        """What else may be there: the addresses of Kafka 0.7 (`core.kafka07.index`), in either format."""
-        return [f"{self.stem}{suffix}" for suffix in SIDECAR_SUFFIXES]
 
     def close(self) -> None:
         """Let go of all descriptors."""

@@ -6,11 +6,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
+from core.log.files import modified
 from core.log.segment import Cut, Segment
 from core.records.header import LENGTH_OVERHEAD
-from core.types import FileSlice, TimestampOffset
+from core.types import FileSlice, LogOffsets, TimestampOffset
 
 NOT_FOUND = TimestampOffset(-1, -1, -1)
+# ListOffsets v0's two special timestamps.
+LATEST, EARLIEST = -1, -2
 
 
 class Segments:
@@ -62,11 +65,11 @@ class Segments:
         self._sealed_size = sum(segment.size for segment in self._all[:-1])
 
     def index_of(self, offset: int) -> int:
-        """The index of the last segment that begins at `offset` or before it; 0 if there is none."""
+        """Return the index of the last segment that begins at `offset` or before it; 0 if there is none."""
         return max(bisect_right(self._all, offset, key=lambda s: s.base_offset) - 1, 0)
 
     def after(self, offset: int) -> list[tuple[Segment, int]]:
-        """Sealed segments that reach beyond `offset`, each with the offset at which it ends."""
+        """Return sealed segments that reach beyond `offset`, each with the offset at which it ends."""
         return [
             (s, following.base_offset)
             for s, following in pairwise(self._all)
@@ -76,7 +79,7 @@ class Segments:
     def slice(
         self, offset: int, bound: int, end_offset: int, max_bytes: int, min_one: bool
     ) -> FileSlice | None:
-        """Whole batches from the one that holds `offset` up to `bound`, of one segment; see `Log.read`.
+        """Return whole batches from the one that holds `offset` up to `bound`, of one segment; see `Log.read`.
 
         `end_offset` is the end of the log. Raises OSError, CORRUPT_MESSAGE.
         """
@@ -117,7 +120,7 @@ class Segments:
             i += 1
 
     def find_time(self, timestamp: int, start_offset: int, max_bytes: int) -> TimestampOffset:
-        """The first record from `start_offset` on whose timestamp is not before `timestamp`."""
+        """Return the first record from `start_offset` on whose timestamp is not before `timestamp`."""
         for segment in self._all[self.index_of(start_offset) :]:
             found = segment.find_time(timestamp, start_offset, max_bytes)
             if found is not None:
@@ -125,7 +128,7 @@ class Segments:
         return NOT_FOUND
 
     def find_max_time(self, start_offset: int, max_bytes: int) -> TimestampOffset:
-        """The first record from `start_offset` on that has the largest timestamp."""
+        """Return the first record from `start_offset` on that has the largest timestamp."""
         best = NOT_FOUND
         for segment in self._all[self.index_of(start_offset) :]:
             segment.load()
@@ -133,3 +136,23 @@ class Segments:
                 found = segment.find_time(segment.max_timestamp, start_offset, max_bytes)
                 best = TimestampOffset(*found) if found else best
         return best
+
+    def offsets_before(self, timestamp: int, limit: int, bounds: LogOffsets, *, now_ms: int) -> list[int]:
+        """Return base offsets of segments, newest first, at most `limit`, as ListOffsets v0 lists them.
+
+        `timestamp` −1 begins with the log end offset, −2 gives the log start offset only; a time in ms gives the
+        segments last written at or before it, and the log end offset too if that time is not before `now_ms`. The
+        first segment's is never below the log start offset. Source: Kafka guide of 0.9, "Offset API".
+        """
+        known = [
+            (max(s.base_offset, bounds.log_start_offset), int(modified(s.log.path) * 1000)) for s in self._all
+        ]
+        if self.active.size:
+            known.append((bounds.log_end_offset, now_ms))
+        if timestamp == EARLIEST:
+            found = [known[0][0]]
+        elif timestamp == LATEST:
+            found = [offset for offset, _ in reversed(known)]
+        else:
+            found = [offset for offset, time in reversed(known) if time <= timestamp]
+        return found[: max(limit, 0)]

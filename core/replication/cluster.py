@@ -29,8 +29,8 @@ from core.changes import TopicChanges
 from core.clock import Clock
 from core.config import Config, Endpoint, Peer
 from core.errors import BrokerError, ErrorCode
+from core.log.log import Log
 from core.log.manager import LogManager
-from core.log.replica_log import ReplicaLog
 from core.metadata.store import Store
 from core.metadata.topics import put_setting
 from core.replication.copies import Copy, Flushing
@@ -177,7 +177,7 @@ class Cluster:
         """See `Keeper.followed`."""
         return [c for c in self._replicas if c.replica.follows and leader_of(c.replica.epoch) == leader]
 
-    async def flush(self, log: ReplicaLog) -> None:
+    async def flush(self, log: Log) -> None:
         """See `Keeper.flush`."""
         waiting = self._flusher.durable(log, log.offsets.log_end_offset)
         if waiting is not None:

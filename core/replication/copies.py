@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 from uuid import UUID
 
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log
 from core.replication.replica import Replica
 from core.types import TopicPartition
 
@@ -14,7 +14,7 @@ from core.types import TopicPartition
 class Flushing(Protocol):
     """What fsyncs logs for the replicas of a broker."""
 
-    def durable(self, log: ReplicaLog, offset: int) -> asyncio.Future[None] | None:
+    def durable(self, log: Log, offset: int) -> asyncio.Future[None] | None:
         """Return a future that is done once everything below `offset` is on the disk; None if it is already.
 
         The future fails with KAFKA_STORAGE_ERROR.
@@ -27,9 +27,7 @@ class Copy:
 
     __slots__ = ("backoff", "joined", "log", "replica", "resting", "topic_id", "topic_partition")
 
-    def __init__(
-        self, topic_partition: TopicPartition, topic_id: UUID, log: ReplicaLog, replica: Replica
-    ) -> None:
+    def __init__(self, topic_partition: TopicPartition, topic_id: UUID, log: Log, replica: Replica) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log

@@ -20,7 +20,7 @@ from uuid import UUID
 from core.clock import Clock
 from core.config import Config, Peer
 from core.errors import BrokerError, ErrorCode
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log
 from core.protocol.apis import FETCH
 from core.protocol.messages.fetch import (
     FetchPartition,
@@ -61,7 +61,7 @@ class Keeper(Protocol):
         """The partitions to be copied from this broker now."""
         ...
 
-    async def flush(self, log: ReplicaLog) -> None:
+    async def flush(self, log: Log) -> None:
         """Return once all of the log is on the disk. Raises KAFKA_STORAGE_ERROR."""
         ...
 

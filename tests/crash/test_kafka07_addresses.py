@@ -11,7 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from core.kafka07.messages import parse_legacy_messages
+from core.kafka07.messages import parse_messages
 from tests.broker_process import BrokerProcess
 from tests.core.kafka07.old_client import fetch, offsets
 
@@ -64,7 +64,7 @@ class Watcher:
                 if position + 4 + length > len(chunk):
                     break
                 message = chunk[position : position + 4 + length]
-                parse_legacy_messages(message, max_bytes=1 << 20)
+                parse_messages(message, max_bytes=1 << 20)
                 found[address + position] = message
                 position += 4 + length
             assert position, "a message larger than a chunk"

@@ -20,7 +20,7 @@ from app.errors import Problem
 from app.native.produce_body import ProduceBody
 from app.native.streams.cursor import CursorError, CursorWriter, Position, read_cursor
 from core.errors import BrokerError
-from core.kafka07.messages import encode_legacy_message, parse_legacy_messages
+from core.kafka07.messages import encode_message, parse_messages
 from core.line_protocol.codec import LineError
 from core.line_protocol.codec import parse as parse_line
 from core.log.checkpoint import decode_epochs, decode_offsets, encode_epochs, encode_offsets
@@ -145,16 +145,16 @@ def _message_set(data: bytes) -> None:
     up_convert(data, TopicConfig(), now_ms=NOW, max_bytes=LIMIT)
 
 
-def _legacy_messages() -> list[bytes]:
+def _kafka07_messages() -> list[bytes]:
     found = []
     for magic in (0, 1):
-        plain = encode_legacy_message(magic, b"one") + encode_legacy_message(magic, b"")
+        plain = encode_message(magic, b"one") + encode_message(magic, b"")
         found.append(plain)
-    return [*found, *(encode_legacy_message(1, b"inner" * 9, codec) for codec in (1, 2))]
+    return [*found, *(encode_message(1, b"inner" * 9, codec) for codec in (1, 2))]
 
 
-def _legacy(data: bytes) -> None:
-    parse_legacy_messages(data, max_bytes=LIMIT)
+def _kafka07(data: bytes) -> None:
+    parse_messages(data, max_bytes=LIMIT)
 
 
 # --- HTTP ---------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def parsers() -> Iterator[Parser]:
     yield Parser("record-batch", _batches, _batch, typed)
     yield Parser("records", _batches, _records, typed)
     yield Parser("message-set", _message_sets, _message_set, typed)
-    yield Parser("legacy-messages", _legacy_messages, _legacy, typed)
+    yield Parser("kafka07-messages", _kafka07_messages, _kafka07, typed)
     yield Parser("produce-body", lambda: BODIES, _produce_body, ())
     yield Parser("cursor", _cursors, _cursor, ())
     yield Parser("line", lambda: LINES, parse_line, (LineError,))

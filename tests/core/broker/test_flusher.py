@@ -14,7 +14,7 @@ from core.types import TopicPartition
 
 
 class FakeLog:
-    topic_partition = TopicPartition("t", 0)
+    tp = TopicPartition("t", 0)
 
     def __init__(self) -> None:
         self.end = 0

@@ -12,7 +12,7 @@ from core.config import Config, Endpoint
 from core.server import Server
 from tests.zookeeper_process import ZooKeeperProcess, zookeeper_path
 
-DOORS = tuple(Endpoint("kafka07", "127.0.0.1", 0, (("magic", magic),)) for magic in "01")
+LISTENERS = tuple(Endpoint("kafka07", "127.0.0.1", 0, (("magic", magic),)) for magic in "01")
 Serve = Callable[..., Awaitable[Server]]
 
 
@@ -24,7 +24,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
     async def start(**settings: Any) -> Server:
         if running:
             await running.pop().stop()
-        server = Server(Config(data_dir=tmp_path / "data", listeners=DOORS, **settings))
+        server = Server(Config(data_dir=tmp_path / "data", listeners=LISTENERS, **settings))
         await server.start()
         running.append(server)
         return server
@@ -35,7 +35,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
 
 
 def port(server: Server, magic: int = 1) -> int:
-    """Where the door of a magic listens."""
+    """Return the port of the listener of a magic."""
     return server.endpoints[magic].port
 
 

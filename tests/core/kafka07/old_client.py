@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import Sequence
 
-from core.kafka07.messages import encode_legacy_message
+from core.kafka07.messages import encode_message
 
 MAX_SIZE = 1 << 20
 
@@ -23,7 +23,7 @@ def target(topic: str, partition: int) -> bytes:
 
 def produce(topic: str, *payloads: bytes, partition: int = 0, magic: int = 1, codec: int = 0) -> bytes:
     """A PRODUCE of messages; with a codec each payload is a wrapper's."""
-    data = b"".join(encode_legacy_message(magic, payload, codec) for payload in payloads)
+    data = b"".join(encode_message(magic, payload, codec) for payload in payloads)
     return frame(0, target(topic, partition) + struct.pack(">i", len(data)) + data)
 
 
@@ -103,4 +103,4 @@ def payloads_of(chunk: bytes, magic: int = 1) -> list[bytes]:
 
 def joined(payloads: Sequence[bytes], magic: int = 1) -> bytes:
     """What 0.7 would have in its log."""
-    return b"".join(encode_legacy_message(magic, payload) for payload in payloads)
+    return b"".join(encode_message(magic, payload) for payload in payloads)

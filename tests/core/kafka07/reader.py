@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from core.kafka07.messages import encode_legacy_message
+from core.kafka07.messages import encode_message
 from core.kafka07.view import AddressView
-from core.log.log import Log
+from core.kafka07.views import Kafka07Views
+from core.log.log import Log, LogShared
 from tests.core.log.shelf import Shelf
 
 
 def old_log(magic: int, payloads: Iterable[bytes | None]) -> bytes:
     """What 0.7 would have in its log."""
-    return b"".join(encode_legacy_message(magic, payload or b"") for payload in payloads)
+    return b"".join(encode_message(magic, payload or b"") for payload in payloads)
 
 
-def view_of(shelf: Shelf, log: Log, magic: int = 1) -> AddressView:
-    """The view that the log's surroundings keep."""
-    return shelf.context.legacy.of(log, magic)
+class Kafka07Shelf(Shelf):
+    """A shelf whose logs have views, as a server's logs have."""
+
+    views: Kafka07Views
+
+    def share(self) -> LogShared:
+        """What the logs of a new process share, with the views subscribed."""
+        shared = super().share()
+        config = self.settings
+        self.views = Kafka07Views(
+            shared.pool, max_bytes=config.max_decompressed_bytes, slice_bytes=config.legacy_slice_bytes
+        )
+        shared.subscribe(self.views)
+        return shared
+
+
+def view_of(shelf: Kafka07Shelf, log: Log, magic: int = 1) -> AddressView:
+    """The view that the broker keeps of a log."""
+    return shelf.views.of(log, magic)
 
 
 def measure(view: AddressView, *, until: int | None = None, limit: int = 1 << 20) -> int:

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.kafka07 import view as legacy_view
-from core.kafka07.messages import OVERHEAD, encode_legacy_message, parse_legacy_messages
+from core.kafka07 import view as one_view
+from core.kafka07.messages import OVERHEAD, encode_message, parse_messages
 from core.log.cleaner import CleanerPass
 from core.log.log import Log
 from core.records.record import NewRecord
 from tests.core.kafka07.reader import (
+    Kafka07Shelf,
     measure,
     old_log,
     read_as_a_client,
@@ -25,11 +26,15 @@ from tests.core.kafka07.reader import (
     view_of,
 )
 from tests.core.log.disk import Died, Disk
-from tests.core.log.shelf import Shelf, append, flush, read_all
+from tests.core.log.shelf import append, flush, read_all
 from tests.core.log.test_cleaner import DAY, NOW, clean, compacted
 
 MAGICS = pytest.mark.parametrize("magic", [0, 1])
 Written = list[tuple[bytes, bytes | None]]
+
+
+def compacted_with_views(tmp_path: Path, **config: object) -> Kafka07Shelf:
+    return compacted(tmp_path, Kafka07Shelf, **config)
 
 
 def fill(log: Log, written: Written, *, step: int = 3, codec: int = 0) -> None:
@@ -49,7 +54,7 @@ def addresses_of(written: Written, magic: int) -> list[int]:
     return [0, *itertools.accumulate(sizes)]
 
 
-def assert_addresses_hold(shelf: Shelf, log: Log, written: Written, magic: int) -> None:
+def assert_addresses_hold(shelf: Kafka07Shelf, log: Log, written: Written, magic: int) -> None:
     """Every record that is there is found at its old address, alone and by reading on from the start."""
     view = view_of(shelf, log, magic)
     addresses = addresses_of(written, magic)
@@ -58,7 +63,7 @@ def assert_addresses_hold(shelf: Shelf, log: Log, written: Written, magic: int) 
     assert start + len(stream) == addresses[-1]
     for record in read_all(log):
         address = addresses[record.offset]
-        message = encode_legacy_message(magic, record.value or b"")
+        message = encode_message(magic, record.value or b"")
         assert stream[address - start :].startswith(message)
         assert (
             read_at(view, address, 50)
@@ -71,13 +76,13 @@ def assert_addresses_hold(shelf: Shelf, log: Log, written: Written, magic: int) 
         position += 4 + length
     assert position == len(stream), "a client that adds up lengths ends at the end"
     assert {addresses[record.offset] for record in read_all(log)} <= boundaries
-    parse_legacy_messages(stream, max_bytes=1 << 20)
+    parse_messages(stream, max_bytes=1 << 20)
 
 
 @MAGICS
 @pytest.mark.parametrize("codec", [0, 1])
 def test_what_stays_keeps_its_address(tmp_path: Path, magic: int, codec: int) -> None:
-    shelf = compacted(tmp_path)
+    shelf = compacted_with_views(tmp_path)
     log = shelf.open()
     written = some()
     fill(log, written, codec=codec)
@@ -92,7 +97,7 @@ def test_what_stays_keeps_its_address(tmp_path: Path, magic: int, codec: int) ->
 
 @MAGICS
 def test_they_hold_over_many_compactions_tombstones_and_retention(tmp_path: Path, magic: int) -> None:
-    shelf = compacted(tmp_path)
+    shelf = compacted_with_views(tmp_path)
     log = shelf.open()
     written: Written = []
     cleaned = 0
@@ -111,7 +116,7 @@ def test_they_hold_over_many_compactions_tombstones_and_retention(tmp_path: Path
 
 
 def test_both_formats_are_carried_and_an_untouched_one_is_not(tmp_path: Path) -> None:
-    shelf = compacted(tmp_path)
+    shelf = compacted_with_views(tmp_path)
     log = shelf.open()
     written = some()
     fill(log, written)
@@ -120,7 +125,7 @@ def test_both_formats_are_carried_and_an_untouched_one_is_not(tmp_path: Path) ->
     clean(shelf, log)
     for magic in (0, 1):
         assert_addresses_hold(shelf, log, written, magic)
-    other = compacted(tmp_path / "other")
+    other = compacted_with_views(tmp_path / "other")
     log = other.open()
     fill(log, written)
     clean(other, log)
@@ -129,7 +134,7 @@ def test_both_formats_are_carried_and_an_untouched_one_is_not(tmp_path: Path) ->
 
 @MAGICS
 def test_a_reader_that_stands_where_messages_were_finds_its_way(tmp_path: Path, magic: int) -> None:
-    shelf = compacted(tmp_path)
+    shelf = compacted_with_views(tmp_path)
     log = shelf.open()
     written = some(100)
     fill(log, written)
@@ -148,15 +153,15 @@ def test_a_reader_that_stands_where_messages_were_finds_its_way(tmp_path: Path, 
         assert address + len(stream) == view.end_address
         for at, value in staying.items():
             if at >= address:
-                assert stream[at - address :].startswith(encode_legacy_message(magic, value))
+                assert stream[at - address :].startswith(encode_message(magic, value))
 
 
 @MAGICS
 def test_holes_beyond_what_one_read_takes_along_are_met_by_the_next(
     tmp_path: Path, magic: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(legacy_view, "_AHEAD", 2)
-    shelf = compacted(tmp_path, segment_bytes=20_000)
+    monkeypatch.setattr(one_view, "_AHEAD", 2)
+    shelf = compacted_with_views(tmp_path, segment_bytes=20_000)
     log = shelf.open()
     written = [(b"k%d" % (i % 50 if i % 3 else i), b"value %d" % i) for i in range(900)]
     fill(log, written)
@@ -168,11 +173,11 @@ def test_holes_beyond_what_one_read_takes_along_are_met_by_the_next(
 
 
 def test_a_client_that_comes_during_compaction_stops_it_until_the_next_pass(tmp_path: Path) -> None:
-    shelf = compacted(tmp_path)
+    shelf = compacted_with_views(tmp_path)
     log = shelf.open()
     written = some()
     fill(log, written)
-    run = CleanerPass(shelf.context, log, 0, NOW)
+    run = CleanerPass(shelf.shared, log, 0, NOW)
     deadline = shelf.clock.monotonic() + 1
     while (task := run.step(deadline)) is None:
         assert not run.finished
@@ -189,12 +194,12 @@ def test_a_client_that_comes_during_compaction_stops_it_until_the_next_pass(tmp_
 
 
 def test_no_view_comes_up_between_the_commit_of_a_compaction_and_its_end(tmp_path: Path) -> None:
-    shelf = compacted(tmp_path)
+    shelf = compacted_with_views(tmp_path)
     log = shelf.open()
     written = some()
     fill(log, written)
     measure(view_of(shelf, log, 1))
-    run, held = CleanerPass(shelf.context, log, 0, NOW), 0
+    run, held = CleanerPass(shelf.shared, log, 0, NOW), 0
     while not run.finished:
         task = run.step(shelf.clock.monotonic() + 1)
         if list(shelf.directory.glob("*.log.swap")):
@@ -211,7 +216,7 @@ def test_no_view_comes_up_between_the_commit_of_a_compaction_and_its_end(tmp_pat
 @pytest.mark.parametrize("how", ["kill", "tear"])
 def test_the_process_may_die_at_each_effect_of_compaction(tmp_path: Path, how: str) -> None:
     written = some(60)
-    source = compacted(tmp_path / "source")
+    source = compacted_with_views(tmp_path / "source")
     log = source.open()
     fill(log, written)
     measure(view_of(source, log))
@@ -244,7 +249,7 @@ RECORD = st.tuples(st.sampled_from([b"a", b"b", b"c", b"d"]), st.one_of(st.none(
 def test_addresses_hold_whatever_was_written(
     tmp_path_factory: pytest.TempPathFactory, written: Written, step: int, magic: int, measured: int
 ) -> None:
-    shelf = compacted(tmp_path_factory.mktemp("log"), segment_bytes=500)
+    shelf = compacted_with_views(tmp_path_factory.mktemp("log"), segment_bytes=500)
     log = shelf.open()
     fill(log, written, step=step)
     view = view_of(shelf, log, magic)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.kafka07.codec import (
     FetchAnswer,
     FetchPart,
-    LegacyError,
+    Kafka07Error,
     OffsetsQuestion,
     RequestType,
     decode_request,
@@ -96,12 +96,12 @@ def test_a_name_that_is_no_text_cannot_be_a_topic_but_is_no_crash() -> None:
 
 
 def test_answers_are_as_0_7_wrote_them() -> None:
-    assert b"".join(encode_fetch_answer(FetchAnswer(LegacyError.NONE, b"abc"))).hex() == "000000050000616263"
-    assert b"".join(encode_fetch_answer(FetchAnswer(LegacyError.UNKNOWN))).hex() == "00000002ffff"
-    parts = [FetchAnswer(LegacyError.NONE, b"abc"), FetchAnswer(LegacyError.WRONG_PARTITION)]
+    assert b"".join(encode_fetch_answer(FetchAnswer(Kafka07Error.NONE, b"abc"))).hex() == "000000050000616263"
+    assert b"".join(encode_fetch_answer(FetchAnswer(Kafka07Error.UNKNOWN))).hex() == "00000002ffff"
+    parts = [FetchAnswer(Kafka07Error.NONE, b"abc"), FetchAnswer(Kafka07Error.WRONG_PARTITION)]
     assert b"".join(encode_multifetch_answer(parts)).hex() == "000000110000000000050000616263000000020003"
     assert b"".join(encode_multifetch_answer(())).hex() == "000000020000"
-    assert b"".join(encode_offsets_answer(LegacyError.NONE, [109, 0])).hex() == (
+    assert b"".join(encode_offsets_answer(Kafka07Error.NONE, [109, 0])).hex() == (
         "00000016000000000002000000000000006d0000000000000000"
     )
-    assert b"".join(encode_offsets_answer(LegacyError.WRONG_PARTITION, ())).hex() == "00000006000300000000"
+    assert b"".join(encode_offsets_answer(Kafka07Error.WRONG_PARTITION, ())).hex() == "00000006000300000000"

@@ -66,7 +66,7 @@ async def test_a_wrapper_is_stored_with_its_codec_and_read_without(serve: Serve,
         wrapper = compress(codec, joined([b"inside"] * 100))
         await client.produce("t", wrapper, codec=codec)
         assert await client.fetch("t", 0) == (0, joined([b"inside"] * 100))
-    (read,), _, _ = server.broker.partitions.fetch_now([FetchRead(TP, 0, 10_000)], max_bytes=10_000)
+    (read,), _, _, _ = server.broker.partitions.fetch_now([FetchRead(TP, 0, 10_000)], max_bytes=10_000)
     assert read.read and read.read.slice and read.read.slice.read()[22] & 7 == codec
 
 
@@ -269,11 +269,11 @@ async def test_requests_and_errors_are_counted_by_their_names(serve: Serve) -> N
         await client.offsets("t", -1)
         await client.ask(frame(2, b"\0\1" + fetch("t", 0, partition=4)[6:]))
     counters = server.broker.counters
-    assert {name: meter.count for name, meter in counters.legacy.items()} == {
+    assert {name: meter.count for name, meter in counters.kafka07.items()} == {
         "PRODUCE": 1, "FETCH": 3, "OFFSETS": 1, "MULTIFETCH": 1,
     }  # fmt: skip
-    assert dict(counters.legacy_errors) == {
+    assert dict(counters.kafka07_errors) == {
         ("FETCH", "OFFSET_OUT_OF_RANGE"): 1,
         ("MULTIFETCH", "WRONG_PARTITION"): 1,
     }
-    assert counters.legacy["FETCH"].bytes_out == (4 + 2) * 3 + 11
+    assert counters.kafka07["FETCH"].bytes_out == (4 + 2) * 3 + 11

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.kafka07.index import SIDECAR_SUFFIXES
 from core.kafka07.view import EARLIEST, LATEST
-from core.log.segment import SIDECAR_SUFFIXES
 from core.records.record import NewRecord
-from tests.core.kafka07.reader import measure, old_log, read_at, read_from, start_of, view_of
-from tests.core.log.shelf import Shelf, append, flush, records
+from tests.core.kafka07.reader import Kafka07Shelf, measure, old_log, read_at, read_from, start_of, view_of
+from tests.core.log.shelf import append, flush, records
 
 MAGICS = pytest.mark.parametrize("magic", [0, 1])
 PAYLOADS = [b"one", b"", b"three" * 10, None, b"x" * 500, *(b"payload %d" % i for i in range(200))]
 
 
-def fill(shelf: Shelf, payloads: list[bytes | None], *, step: int = 3, codec: int = 0):
+def fill(shelf: Kafka07Shelf, payloads: list[bytes | None], *, step: int = 3, codec: int = 0):
     log = shelf.open()
     for i in range(0, len(payloads), step):
         append(
@@ -33,7 +33,7 @@ def fill(shelf: Shelf, payloads: list[bytes | None], *, step: int = 3, codec: in
 @MAGICS
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_a_view_is_the_log_that_0_7_would_have_written(tmp_path: Path, magic: int, codec: int) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=2000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     view = view_of(shelf, fill(shelf, PAYLOADS, codec=codec), magic)
     expected = old_log(magic, PAYLOADS)
     assert read_from(view, 0) == expected
@@ -54,7 +54,7 @@ BATCH = st.tuples(
 def test_any_fetch_of_any_log_is_a_slice_of_the_old_log(
     tmp_path_factory, batches, magic, segment_bytes, data
 ) -> None:
-    shelf = Shelf(tmp_path_factory.mktemp("log"), segment_bytes=segment_bytes)
+    shelf = Kafka07Shelf(tmp_path_factory.mktemp("log"), segment_bytes=segment_bytes)
     log = shelf.open()
     view, payloads = view_of(shelf, log, magic), []
     for batch, codec in batches:
@@ -68,7 +68,7 @@ def test_any_fetch_of_any_log_is_a_slice_of_the_old_log(
 
 
 def test_only_what_is_asked_for_is_measured(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = Kafka07Shelf(tmp_path)
     view = view_of(shelf, fill(shelf, PAYLOADS), 1)
     assert view.frontier.address == 0
     measure(view, until=100, limit=1)
@@ -78,7 +78,7 @@ def test_only_what_is_asked_for_is_measured(tmp_path: Path) -> None:
 
 @MAGICS
 def test_a_restart_goes_on_where_the_sidecars_end(tmp_path: Path, magic: int) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=3000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=3000)
     payloads = [b"p" * 900] * 100
     log = fill(shelf, payloads)
     expected = old_log(magic, payloads)
@@ -91,7 +91,7 @@ def test_a_restart_goes_on_where_the_sidecars_end(tmp_path: Path, magic: int) ->
 
 
 def test_measuring_is_taken_up_in_the_middle_after_a_restart(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = Kafka07Shelf(tmp_path)
     payloads = [b"p" * 900] * 200
     log = fill(shelf, payloads)
     flush(log)
@@ -103,7 +103,7 @@ def test_measuring_is_taken_up_in_the_middle_after_a_restart(tmp_path: Path) -> 
 
 
 def test_entries_for_records_that_are_not_on_the_disk_stay_in_memory(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = Kafka07Shelf(tmp_path)
     log = fill(shelf, [b"p" * 900] * 200)
     view = view_of(shelf, log)
     measure(view)
@@ -115,7 +115,7 @@ def test_entries_for_records_that_are_not_on_the_disk_stay_in_memory(tmp_path: P
 
 
 def test_a_torn_tail_of_the_log_takes_its_addresses_with_it(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = Kafka07Shelf(tmp_path)
     payloads: list[bytes | None] = [b"p" * 900] * 100
     log = fill(shelf, payloads, step=1)
     flush(log)
@@ -135,7 +135,7 @@ def test_a_torn_tail_of_the_log_takes_its_addresses_with_it(tmp_path: Path) -> N
 @pytest.mark.parametrize("damage", ["missing", "empty", "torn", "foreign", "flipped", "zeros"])
 @pytest.mark.parametrize("which", ["first", "last", "all"])
 def test_a_lost_or_damaged_sidecar_is_made_again(tmp_path: Path, damage: str, which: str) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=60_000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=60_000)
     payloads: list[bytes | None] = [b"%d " % i * 150 for i in range(400)]
     log = fill(shelf, payloads)
     expected = old_log(1, payloads)
@@ -174,7 +174,7 @@ def test_a_lost_or_damaged_sidecar_is_made_again(tmp_path: Path, damage: str, wh
 def test_retention_leaves_addresses_as_they_were(
     tmp_path: Path, magic: int, measured: str, lost: str
 ) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=2000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     expected = old_log(magic, PAYLOADS)
     view = view_of(shelf, log, magic)
@@ -202,7 +202,7 @@ def test_retention_leaves_addresses_as_they_were(
 
 
 def test_removed_segments_take_their_sidecars_with_them(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=2000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     flush(log)
     measure(view_of(shelf, log))
@@ -213,7 +213,7 @@ def test_removed_segments_take_their_sidecars_with_them(tmp_path: Path) -> None:
 
 
 def test_a_start_within_a_segment_has_the_address_of_its_record(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=2000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     view = view_of(shelf, log)
     measure(view)
@@ -224,7 +224,7 @@ def test_a_start_within_a_segment_has_the_address_of_its_record(tmp_path: Path) 
 
 
 def test_bases_lost_in_both_places_begin_anew_above_all_that_are_known(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=2000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     flush(log)
     measure(view_of(shelf, log))
@@ -239,7 +239,7 @@ def test_bases_lost_in_both_places_begin_anew_above_all_that_are_known(tmp_path:
 
 
 def test_offsets_lists_segments_by_their_modified_time(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=2000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     view = view_of(shelf, log)
     measure(view)
@@ -260,7 +260,7 @@ def test_offsets_lists_segments_by_their_modified_time(tmp_path: Path) -> None:
 
 
 def test_a_log_that_nobody_of_0_7_has_touched_has_no_files_of_it(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=2000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     log.remove_segments(2)
     log.close()
@@ -270,7 +270,7 @@ def test_a_log_that_nobody_of_0_7_has_touched_has_no_files_of_it(tmp_path: Path)
 def test_damaged_batches_are_passed_by_and_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = Kafka07Shelf(tmp_path)
     payloads: list[bytes | None] = [b"number %d" % i for i in range(30)]
     log = fill(shelf, payloads, step=1)
     segment = log.segments.active
@@ -292,7 +292,7 @@ def test_damaged_batches_are_passed_by_and_told_once(
 def test_a_log_that_is_cut_and_goes_on_has_the_addresses_of_one_that_was_never_longer(
     tmp_path: Path, measured: int | None, end: int
 ) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=60_000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=60_000)
     payloads: list[bytes | None] = [b"%d" % i * 400 for i in range(200)]
     log = fill(shelf, payloads, step=1)
     flush(log)
@@ -309,7 +309,7 @@ def test_a_log_that_is_cut_and_goes_on_has_the_addresses_of_one_that_was_never_l
 
 
 def test_a_log_that_begins_anew_goes_on_above_the_addresses_that_were_given_out(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=2000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     view = view_of(shelf, log)
     measure(view)
@@ -321,7 +321,7 @@ def test_a_log_that_begins_anew_goes_on_above_the_addresses_that_were_given_out(
 
 
 def test_nothing_is_seen_from_the_high_watermark_on(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, segment_bytes=2000)
+    shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS, step=1)
     view = view_of(shelf, log)
     for visible in (0, 1, 7, 100, 205):
@@ -331,5 +331,5 @@ def test_nothing_is_seen_from_the_high_watermark_on(tmp_path: Path) -> None:
         assert view.complete() and view.end_address == len(old_log(1, PAYLOADS[:visible]))
 
 
-def test_the_sidecars_are_those_that_segments_know() -> None:
+def test_the_names_of_sidecars_are_those_of_todays_data_directories() -> None:
     assert SIDECAR_SUFFIXES == (".legacy0", ".legacy1")

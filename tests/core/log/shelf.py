@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from core.clock import ManualClock
 from core.config import Config
+from core.log.log import Log, LogShared
 from core.log.recovery import LastKnown, open_log
-from core.log.replica_log import ReplicaLog
 from core.log.segment import Segment
-from core.log.shared import LogContext
 from core.records.batch import batches, build_batch, decode_all, read_header
 from core.records.record import NewRecord, Record
 from core.topic_config import TopicConfig
@@ -44,9 +44,13 @@ class Shelf:
         self.directory = root / str(TP)
         self.clock = ManualClock()
         self.settings = Config()
-        self.context = LogContext(self.settings, self.clock)
+        self.shared = self.share()
         self.config = replace(TopicConfig(index_interval_bytes=interval), **config)  # type: ignore[arg-type]
         self.directory.mkdir(parents=True, exist_ok=True)
+
+    def share(self) -> LogShared:
+        """What the logs of a new process share."""
+        return LogShared(self.settings, self.clock)
 
     def open(
         self,
@@ -55,22 +59,22 @@ class Shelf:
         clean: bool = False,
         log_start: int = 0,
         compacted: int = 0,
-    ) -> ReplicaLog:
+    ) -> Log:
         """The log, opened by a new process that knows this of it."""
-        self.context = LogContext(self.settings, self.clock)
+        self.shared = self.share()
         known = LastKnown(recovery_point, log_start, compacted, clean)
-        return open_log(self.context, TP, TOPIC_ID, self.config, str(self.directory), known)
+        return open_log(self.shared, TP, TOPIC_ID, self.config, str(self.directory), known)
 
-    def reopen_cleanly(self, log: ReplicaLog) -> ReplicaLog:
+    def reopen_cleanly(self, log: Log) -> Log:
         """Flush and close the log, and open it after a clean shutdown."""
         flush(log)
         start, end = log.offsets.log_start_offset, log.flushed_offset
         log.close()
         return self.open(recovery_point=end, clean=True, log_start=start)
 
-    def copy(self, target: Path) -> Shelf:
+    def copy(self, target: Path) -> Self:
         """The same files at another place."""
-        other = Shelf(target)
+        other = type(self)(target)
         other.config = self.config
         shutil.rmtree(other.directory)
         shutil.copytree(self.directory, other.directory)
@@ -78,7 +82,7 @@ class Shelf:
 
 
 def append(
-    log: ReplicaLog,
+    log: Log,
     new: Sequence[NewRecord],
     *,
     epoch: int = 0,
@@ -90,7 +94,7 @@ def append(
     return log.append(batch, [read_header(batch)], leader_epoch=epoch)
 
 
-def flush(log: ReplicaLog) -> None:
+def flush(log: Log) -> None:
     """fsync a log here and now."""
     task = log.begin_flush()
     if task is not None:
@@ -98,7 +102,7 @@ def flush(log: ReplicaLog) -> None:
         log.finish_flush(task, None)
 
 
-def read_all(log: ReplicaLog, offset: int | None = None, max_bytes: int = 1 << 20) -> list[Record]:
+def read_all(log: Log, offset: int | None = None, max_bytes: int = 1 << 20) -> list[Record]:
     """Every record from `offset` on (the start of the log if None), by as many reads as it takes."""
     start, _, end = log.offsets
     offset = start if offset is None else offset
@@ -117,7 +121,7 @@ def read_all(log: ReplicaLog, offset: int | None = None, max_bytes: int = 1 << 2
     return [record for record in found if record.offset >= first]
 
 
-def values(log: ReplicaLog) -> list[bytes | None]:
+def values(log: Log) -> list[bytes | None]:
     """The values of all records."""
     return [record.value for record in read_all(log)]
 

@@ -11,9 +11,9 @@ import pytest
 
 from core.clock import ManualClock
 from core.config import Config
-from core.log.background import REMOVALS_PER_CHORE, Background, Removal
-from core.log.log import Log
-from core.log.shared import LogContext
+from core.log.background import REMOVALS_PER_CHORE, Background
+from core.log.log import Log, LogShared
+from core.log.trash import Removal
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from tests.core.log.disk import Disk
@@ -31,20 +31,20 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-def background(clock: ManualClock) -> tuple[LogContext, Background]:
-    context = LogContext(Config(), clock)
+def background(clock: ManualClock) -> tuple[LogShared, Background]:
+    shared = LogShared(Config(), clock)
 
     def never(*_: object) -> Log:
         raise AssertionError("no log should be opened")
 
-    return context, Background(context, {}, never)
+    return shared, Background(shared, {}, never)
 
 
 def test_removals_are_chores_of_a_limited_size_one_at_a_time(clock: ManualClock, tmp_path: Path) -> None:
-    context, work = background(clock)
+    shared, work = background(clock)
     for i in range(REMOVALS_PER_CHORE + 5):
         (tmp_path / f"{i}.deleted").write_bytes(b"x")
-        context.trash.add(str(tmp_path / f"{i}.deleted"), clock.monotonic())
+        shared.trash.add(str(tmp_path / f"{i}.deleted"), clock.monotonic())
     assert work.step() is None
     clock.advance(2)
     chore = work.step()
@@ -62,21 +62,12 @@ def test_removals_are_chores_of_a_limited_size_one_at_a_time(clock: ManualClock,
     assert work.step() is None
 
 
-def test_a_directory_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
-    directory = tmp_path / "orders-0.0123-delete"
-    directory.mkdir()
-    for name in "abc":
-        (directory / name).write_bytes(b"x")
-    Removal([str(directory), str(tmp_path / "gone already"), str(tmp_path / "gone-delete")]).run()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_cannot_be_removed_is_told_and_left(
     clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    context, work = background(clock)
+    shared, work = background(clock)
     (tmp_path / "file").write_bytes(b"x")
-    context.trash.add(str(tmp_path / "file"), clock.monotonic())
+    shared.trash.add(str(tmp_path / "file"), clock.monotonic())
     clock.advance(2)
     chore = work.step()
     assert chore is not None

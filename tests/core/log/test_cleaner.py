@@ -7,6 +7,7 @@ import itertools
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,12 +30,14 @@ from tests.core.log.shelf import Shelf, append, flush, index_entries, read_all
 NOW = 1_700_000_000_000
 DAY = 86_400_000
 
+S = TypeVar("S", bound=Shelf)
 
-def compacted(tmp_path: Path, **config: object) -> Shelf:
+
+def compacted(tmp_path: Path, shelf: type[S] = Shelf, **config: object) -> S:
     options: dict[str, object] = {
         "segment_bytes": 600, "cleanup_policy": frozenset({"compact"}), "delete_retention_ms": DAY,
     }  # fmt: skip
-    return Shelf(tmp_path, **(options | config))
+    return shelf(tmp_path, **(options | config))
 
 
 def encoded(text: str | None) -> bytes | None:
@@ -49,7 +52,7 @@ def put(log: Log, *pairs: tuple[str | None, str | None], **options: int) -> None
 
 def clean(shelf: Shelf, log: Log, cleaned_offset: int = 0, *, now_ms: int = NOW) -> int:
     """One whole pass; the first offset that it has not seen."""
-    run = CleanerPass(shelf.context, log, cleaned_offset, now_ms)
+    run = CleanerPass(shelf.shared, log, cleaned_offset, now_ms)
     error: OSError | None = None
     while not run.finished:
         task = run.step(shelf.clock.monotonic() + 1, error)
@@ -269,7 +272,7 @@ def test_a_step_handles_a_bounded_number_of_bytes(tmp_path: Path) -> None:
     shelf = compacted(tmp_path)
     object.__setattr__(shelf.settings, "compaction_step_bytes", 300)
     log = ready(shelf)
-    run = CleanerPass(shelf.context, log, 0, NOW)
+    run = CleanerPass(shelf.shared, log, 0, NOW)
     steps = 0
     while not run.finished:
         task = run.step(1e18)
@@ -329,7 +332,7 @@ def test_a_damaged_batch_stops_compaction_and_says_so(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    run = CleanerPass(shelf.context, log, 0, NOW)
+    run = CleanerPass(shelf.shared, log, 0, NOW)
     while not run.finished:
         run.step(1e18)
     assert run.failure is not None
@@ -354,7 +357,7 @@ def test_an_aborted_pass_leaves_nothing_behind(tmp_path: Path) -> None:
     log = ready(shelf)
     before = read_all(log)
     for steps in range(1, 25):
-        run = CleanerPass(shelf.context, log, 0, NOW)
+        run = CleanerPass(shelf.shared, log, 0, NOW)
         for _ in range(steps):
             task = run.step(1e18)
             if task is not None:

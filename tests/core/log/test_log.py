@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from core.clock import ManualClock
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
+from core.log.log import LogShared
 from core.records.batch import batches, build_batch, read_header, set_log_append_time
 from core.records.record import NewRecord
 from core.types import LogOffsets, TimestampOffset
 from tests.core.log.disk import Disk
-from tests.core.log.shelf import Shelf, append, read_all, records, values
+from tests.core.log.shelf import Shelf, append, index_entries, read_all, records, values
 
 
 @pytest.fixture
@@ -66,6 +69,16 @@ def test_several_batches_of_one_append_are_numbered_one_behind_the_other(shelf: 
     result = log.append(memoryview(buffer), [h for _, h in batches(buffer)], leader_epoch=0)
     assert (result.base_offset, result.last_offset) == (1, 6)
     assert values(log) == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
+
+
+def test_each_batch_of_an_append_is_indexed_for_itself(shelf: Shelf) -> None:
+    log = shelf.open()
+    buffer = bytearray().join(build_batch(records("x" * 150), now_ms=i) for i in range(10))
+    log.append(buffer, [h for _, h in batches(buffer)], leader_epoch=0)
+    offsets, _ = index_entries(log.segments.active)
+    assert offsets
+    assert {position for _, position in offsets} <= {position for position, _ in batches(buffer)}
+    assert log.segments.active.max_timestamp == 9
 
 
 def test_an_append_with_the_brokers_time_tells_it(shelf: Shelf) -> None:
@@ -353,3 +366,17 @@ def test_a_log_start_beyond_what_survived_is_kept(shelf: Shelf) -> None:
     assert append(log, records("c")).base_offset == 5
     assert log.damage is None
     assert values(shelf.open(log_start=5)) == [b"c"]
+
+
+# --- shared ------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_complained_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    shared = LogShared(Config(), clock)
+    for _ in range(1000):
+        shared.complain("orders-0", OSError(28, "No space left on device"))
+        clock.advance(0.01)
+    assert len(caplog.records) == 2
+    assert "orders-0" in caplog.text
+    assert "more since" in caplog.text

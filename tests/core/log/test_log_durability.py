@@ -41,11 +41,11 @@ def test_a_flush_covers_what_was_there_when_it_began(shelf: Shelf, monkeypatch: 
     assert disk.calls.count("sync_path") == 3  # the epochs, the directory, the one above: all new
     log.finish_flush(task, None)
     assert (log.flushed_offset, log.offsets.log_end_offset) == (2, 3)
-    assert log in shelf.context.dirty
+    assert log in shelf.shared.dirty
     disk.calls.clear()
     flush(log)
     assert (log.flushed_offset, disk.calls.count("sync"), disk.calls.count("sync_path")) == (3, 1, 0)
-    assert log not in shelf.context.dirty
+    assert log not in shelf.shared.dirty
     assert log.begin_flush() is None
 
 

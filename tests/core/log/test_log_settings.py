@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.log.log import Log
-from core.log.shared import LogContext, Trash
+from core.log.log import Log, LogShared
+from core.log.trash import Trash
 from core.topic_config import TopicConfig
 from tests.core.log.home import CONFIG, Home
 from tests.core.log.shelf import Shelf, append, flush, read_all, records
@@ -74,12 +74,12 @@ def test_jitter_rolls_a_segment_earlier_by_a_random_time(tmp_path: Path) -> None
 def test_without_jitter_no_random_number_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = Shelf(tmp_path)
     monkeypatch.setattr(shelf.clock, "randrange", None)
-    assert LogContext(shelf.settings, shelf.clock).jitter_ms(TopicConfig()) == 0
+    assert LogShared(shelf.settings, shelf.clock).jitter_ms(TopicConfig()) == 0
 
 
 def test_a_jitter_is_never_longer_than_the_age(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
-    context = LogContext(shelf.settings, shelf.clock)
+    context = LogShared(shelf.settings, shelf.clock)
     config = TopicConfig(segment_ms=10, segment_jitter_ms=10_000)
     assert all(context.jitter_ms(config) < 10 for _ in range(100))
 

@@ -14,6 +14,7 @@ import pytest
 from core.errors import BrokerError, ErrorCode
 from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
+from core.log.manager import SizeTask
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 from tests.core.log.disk import Disk
@@ -380,3 +381,16 @@ def test_when_descriptors_run_out_files_are_closed_to_make_room(
     failures = iter([True])
     assert len(read_all(manager.get(TopicPartition("t", 3)))) == 2
     assert len(open_files(home.root)) <= 6
+
+
+def test_of_a_closed_log_segments_count_and_indexes_do_not(tmp_path: Path) -> None:
+    for name, size in (
+        ("00000000000000000000.log", 100),
+        ("00000000000000000100.log", 23),
+        ("x.index", 1000),
+    ):
+        (tmp_path / name).write_bytes(b"x" * size)
+    here, nowhere = TopicPartition("a", 0), TopicPartition("a", 1)
+    task = SizeTask([(here, str(tmp_path)), (nowhere, str(tmp_path / "none"))])
+    task.run()
+    assert task.sizes == {here: 123, nowhere: 0}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from core.log.segments import NOT_FOUND, Segments
+from core.log.log import Log
+from core.log.segments import EARLIEST, LATEST, NOT_FOUND, Segments
 from core.records.batch import batches
 from tests.core.log.shelf import Shelf, append, records
+
+NOW = 2_000_000_000_000
 
 
 def run(tmp_path: Path) -> Segments:
@@ -69,3 +73,36 @@ def test_times_are_looked_for_from_the_start_on(tmp_path: Path) -> None:
     assert segments.find_time(0, 5, 1000) == (1005, 5, 0)
     assert segments.find_time(1009, 0, 1000) == NOT_FOUND
     assert segments.find_max_time(0, 1000) == (1008, 8, 0)
+
+
+def listed(log: Log, timestamp: int, limit: int) -> list[int]:
+    return log.segments.offsets_before(timestamp, limit, log.offsets, now_ms=NOW)
+
+
+def test_list_offsets_v0_lists_segments_newest_first(tmp_path: Path) -> None:
+    log = Shelf(tmp_path, segment_bytes=300).open()
+    for i in range(5):
+        append(log, records(f"{i}" * 60))
+    assert listed(log, LATEST, 10) == [5, 4, 2, 0]
+    assert listed(log, LATEST, 2) == [5, 4]
+    assert listed(log, LATEST, -1) == []
+    assert listed(log, EARLIEST, 10) == [0]
+    log.truncate_prefix(1)
+    assert listed(log, EARLIEST, 10) == [1]
+    assert listed(log, LATEST, 10) == [5, 4, 2, 1]
+
+
+def test_a_time_gives_the_segments_last_written_before(tmp_path: Path) -> None:
+    log = Shelf(tmp_path, segment_bytes=300).open()
+    for i in range(5):
+        append(log, records(f"{i}" * 60))
+    for i, segment in enumerate(log.segments.all):
+        os.utime(segment.log.path, (1000 + i, 1000 + i))
+    assert listed(log, 1_001_500, 10) == [2, 0]
+    assert listed(log, 999_000, 10) == []
+    assert listed(log, NOW - 1, 10) == [4, 2, 0]
+    assert listed(log, NOW, 10) == [5, 4, 2, 0], "the end is of now"
+
+
+def test_an_empty_log_lists_its_start(tmp_path: Path) -> None:
+    assert listed(Shelf(tmp_path).open(), LATEST, 10) == [0]

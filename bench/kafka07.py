@@ -28,7 +28,7 @@ class OldClient:
         self.socket = socket.create_connection(address, timeout=300)
 
     def ask(self, kind: int, first: int, second: int) -> bytes:
-        """FETCH or OFFSETS on partition 0 of `bench`; the answer behind its size and error code."""
+        """FETCH or OFFSETS on partition 0 of `bench`; the answer after its size and error code."""
         body = struct.pack(">hh5siqi", kind, 5, b"bench", 0, first, second)
         self.socket.sendall(struct.pack(">i", len(body)) + body)
         size = struct.unpack(">i", self._exactly(4))[0]
@@ -87,7 +87,7 @@ def _fetches(size: int, repeats: int) -> list[float]:
 
 
 @case
-def legacy_fetch(repeats: int) -> list[Figure]:
+def kafka07_fetch(repeats: int) -> list[Figure]:
     """A 0.7 fetch of 1 MB, the first time: read, measured and written as 0.7 would have it."""
     return [
         least_of(
@@ -108,7 +108,7 @@ def legacy_fetch(repeats: int) -> list[Figure]:
 
 
 @case
-def legacy_view(repeats: int) -> list[Figure]:
+def kafka07_view(repeats: int) -> list[Figure]:
     """Opening a 0.7 view of a whole log, one pass: SLUICE_BENCH_LOG_MB of it (256), and the memory it takes."""
     megabytes = int(os.environ.get("SLUICE_BENCH_LOG_MB", "256"))
     samples, grown = [], []

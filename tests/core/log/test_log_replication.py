@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.log.replica_log import ReplicaLog
+from core.log.log import Log
 from core.records.batch import batches, build_batch
 from core.records.header import BatchHeader
 from core.types import LogOffsets, TimestampOffset
@@ -25,7 +25,7 @@ BATCHES = [
 SEGMENT = 420
 
 
-def leader(path: Path, count: int = len(BATCHES), segment_bytes: int = SEGMENT) -> ReplicaLog:
+def leader(path: Path, count: int = len(BATCHES), segment_bytes: int = SEGMENT) -> Log:
     """A log with the first `count` batches, as its leaders have written it."""
     log = Shelf(path, segment_bytes=segment_bytes).open()
     sequences: dict[int, int] = {}
@@ -39,7 +39,7 @@ def leader(path: Path, count: int = len(BATCHES), segment_bytes: int = SEGMENT) 
     return log
 
 
-def all_bytes(log: ReplicaLog) -> bytes:
+def all_bytes(log: Log) -> bytes:
     return b"".join(Path(s.log.path).read_bytes() for s in log.segments.all if s.size)
 
 
@@ -47,9 +47,7 @@ def copy_of(data: bytes) -> tuple[memoryview, list[BatchHeader]]:
     return memoryview(data), [header for _, header in batches(data)]
 
 
-def follow(
-    path: Path, source: ReplicaLog, portions: Sequence[int] = (), segment_bytes: int = SEGMENT
-) -> ReplicaLog:
+def follow(path: Path, source: Log, portions: Sequence[int] = (), segment_bytes: int = SEGMENT) -> Log:
     """A copy, fetched in portions of so many batches, or at once."""
     log = Shelf(path, segment_bytes=segment_bytes).open()
     data, headers = copy_of(all_bytes(source))
@@ -60,7 +58,7 @@ def follow(
     return log
 
 
-def known(log: ReplicaLog) -> object:
+def known(log: Log) -> object:
     """What a log says of itself beside its records."""
     times = [log.offset_for_time(t) for t in range(990, 1120, 7)]
     return (
@@ -141,7 +139,7 @@ def test_nothing_is_shown_from_the_high_watermark_on(tmp_path: Path) -> None:
 # --- cuts --------------------------------------------------------------------------------------------------
 
 
-def expected(path: Path, offset: int) -> ReplicaLog:
+def expected(path: Path, offset: int) -> Log:
     """A log that never had a batch which reaches beyond `offset`."""
     end = count = 0
     for size, _, _ in BATCHES:
