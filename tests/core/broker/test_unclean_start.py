@@ -180,7 +180,7 @@ def test_the_leader_epoch_rises_and_tells_where_the_one_before_it_ended(play: Ru
         cut = await written(w, 7, 3)
         fetch = FetchRead(T0, 10, 1000, 0)
         await w.kill(cut)
-        (fetched,), _, _ = w.broker.partitions.fetch_now([fetch], max_bytes=1000)
+        (fetched,), _, _, _ = w.broker.partitions.fetch_now([fetch], max_bytes=1000)
         assert fetched.error is not None and fetched.error.code is ErrorCode.FENCED_LEADER_EPOCH
         assert (
             w.broker.partitions.info(T0).leader_epoch

@@ -66,7 +66,7 @@ async def test_a_wrapper_is_stored_with_its_codec_and_read_without(serve: Serve,
         wrapper = compress(codec, joined([b"inside"] * 100))
         await client.produce("t", wrapper, codec=codec)
         assert await client.fetch("t", 0) == (0, joined([b"inside"] * 100))
-    (read,), _, _ = server.broker.partitions.fetch_now([FetchRead(TP, 0, 10_000)], max_bytes=10_000)
+    (read,), _, _, _ = server.broker.partitions.fetch_now([FetchRead(TP, 0, 10_000)], max_bytes=10_000)
     assert read.read and read.read.slice and read.read.slice.read()[22] & 7 == codec
 
 
