@@ -22,11 +22,12 @@ class TopicChanges:
 
     def __init__(self, purgatory: Purgatory) -> None:
         self._purgatory = purgatory
-        self._touches = 0
         # Rises whenever an answer about topics would change: the key of every cache of such answers.
         self.version = 0
         # Called whenever topics or their settings change.
         self.listeners: list[Callable[[], None]] = []
+        # The number of the newest event, and for each topic that of its newest event.
+        self.event = 0
         self.touched: dict[str, int] = {}
 
     def answers_changed(self) -> None:
@@ -41,12 +42,13 @@ class TopicChanges:
 
     def touch(self, topic: str) -> None:
         """Note an event on a topic or on one of its partitions, and wake the waits for all of its partitions."""
-        self._touches += 1
-        self.touched[topic] = self._touches
+        self.event += 1
+        self.touched[topic] = self.event
         self._purgatory.notify(topic)
 
     def forget(self, topic: str) -> None:
         """Note that a topic is deleted, and wake the waits for all of its partitions."""
+        self.event += 1
         self.touched.pop(topic, None)
         self._purgatory.notify(topic)
 

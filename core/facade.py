@@ -161,8 +161,13 @@ class Partitions(Protocol):
         min_bytes: int,
         wait_ms: int,
         min_one_each: bool = False,
+        first: FetchedAll | None = None,
     ) -> list[Fetched]:
-        """Like `fetch_now`, but wait up to `wait_ms` until there are `min_bytes`, or an error to return."""
+        """Like `fetch_now`, but wait up to `wait_ms` until there are `min_bytes`, or an error to return.
+
+        `first` is what `fetch_now` has returned for these reads; the wait begins with it instead of another read.
+        Raises THROTTLING_QUOTA_EXCEEDED when too many requests wait already.
+        """
         ...
 
     def check_leader_epoch(self, current: int, epoch: int) -> None:
@@ -275,11 +280,13 @@ class Records(Protocol):
         max_records: int,
         wait_ms: int = 0,
         min_bytes: int = 1,
+        first: ReadResult | None = None,
     ) -> ReadResult:
         """Return decoded records from `offset` on, at least one if there is any; wait as `Partitions.fetch` does.
 
-        Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
-        CORRUPT_MESSAGE.
+        `first` is what `read_now` has returned for this offset, without records; the wait begins with it instead of
+        another read. Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION,
+        NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE.
         """
         ...
 

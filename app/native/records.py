@@ -172,13 +172,15 @@ class RecordRoutes:
         """What is there; where nothing is, what comes within `wait_ms`, or until the client goes."""
         broker = self._broker()
         try:
-            result = await broker.records.read(address, offset, max_bytes=max_bytes, max_records=limit)
+            result = broker.records.read_now(address, offset, max_bytes=max_bytes, max_records=limit)
             if result.records or not wait_ms:
                 return result
             check_share(request.scope)
             return await while_connected(
                 request,
-                broker.records.read(address, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms),
+                broker.records.read(
+                    address, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms, first=result
+                ),
             )
         except BrokerError as error:
             raise from_broker(error, offset=offset) from None

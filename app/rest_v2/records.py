@@ -156,7 +156,7 @@ class PartitionReadRoutes:
         wait_ms = number_in(query, "timeout", 0, config.max_wait_ms)
         offset = _offset(query.get("offset", ""), start)
         try:
-            result = await broker.records.read(
+            result = broker.records.read_now(
                 address, offset, max_bytes=max_bytes, max_records=config.http_max_limit
             )
             if not result.records and wait_ms:
@@ -169,6 +169,7 @@ class PartitionReadRoutes:
                         max_bytes=max_bytes,
                         max_records=config.http_max_limit,
                         wait_ms=wait_ms,
+                        first=result,
                     ),
                 )
         except BrokerError as error:

@@ -193,7 +193,7 @@ class Partitions:
                 total += got.slice.length
                 left = max(left - got.slice.length, 0)
             fetched.append(Fetched(read.topic_partition, got))
-        return FetchedAll(fetched, total, refused)
+        return FetchedAll(fetched, total, refused, self._changes.event)
 
     async def fetch(
         self,
@@ -203,21 +203,37 @@ class Partitions:
         min_bytes: int,
         wait_ms: int,
         min_one_each: bool = False,
+        first: FetchedAll | None = None,
     ) -> list[Fetched]:
-        """Like `fetch_now`, but wait up to `wait_ms` until there are `min_bytes`, or a refusal to tell."""
-        fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
+        """Like `fetch_now`, but wait up to `wait_ms` until there are `min_bytes`, or an error to return.
+
+        `first` is what `fetch_now` has returned for these reads; the wait begins with it instead of another read.
+        Raises THROTTLING_QUOTA_EXCEEDED when too many requests wait already.
+        """
+        if first is None or self._happened(reads, first.event):
+            first = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
+        fetched, size, refused, _ = first
         wait = min(wait_ms, self._config.max_wait_ms) / 1000
         if refused or size >= min_bytes or wait <= 0:
             return fetched
 
         def check() -> bool:
             nonlocal fetched
-            fetched, size, refused = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
+            fetched, size, refused, _ = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
             return refused or size >= min_bytes
 
         if not await self._purgatory.wait([r.topic_partition for r in reads], wait, check):
             check()
         return fetched
+
+    def _happened(self, reads: Sequence[FetchRead], event: int) -> bool:
+        """Whether these reads may give something else than at that event. A change of a role is no event."""
+        if self._replicas:
+            return True
+        touched = self._changes.touched
+        return event != self._changes.event and any(
+            touched.get(read.topic_partition.topic, event + 1) > event for read in reads
+        )
 
     def _fetchable(self, read: FetchRead) -> Log:
         return self.led_log(read.topic_partition, read.leader_epoch)

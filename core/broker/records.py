@@ -15,8 +15,16 @@ from core.records.batch import batches, build_batch
 from core.records.header import HEADER_SIZE, BatchHeader
 from core.records.partitioner import StickyPartitions, partition_for_key
 from core.records.record import NewRecord, Record
-from core.types import TopicPartition
-from core.vocabulary.records import UNDONE, Fetched, FetchRead, ProduceResult, ReadResult, refuse_batch
+from core.types import LogRead, TopicPartition
+from core.vocabulary.records import (
+    UNDONE,
+    Fetched,
+    FetchedAll,
+    FetchRead,
+    ProduceResult,
+    ReadResult,
+    refuse_batch,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -175,23 +183,33 @@ class Records:
         max_records: int,
         wait_ms: int = 0,
         min_bytes: int = 1,
+        first: ReadResult | None = None,
     ) -> ReadResult:
-        """Decoded records from `offset` on; waits as `fetch` does. At least one record is always delivered.
+        """Return decoded records from `offset` on, at least one if there is any; wait as `Partitions.fetch` does.
 
-        Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION, CORRUPT_MESSAGE.
+        `first` is what `read_now` has returned for this offset, without records; the wait begins with it instead of
+        another read. Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION,
+        NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE.
         """
-        read = FetchRead(tp, offset, max_bytes)
+        nothing = None
+        # Batches of which no record can be shown (control batches) move `next_offset`: they are read again.
+        if first is not None and first.next_offset == offset:
+            nothing = FetchedAll([Fetched(tp, LogRead(None, first.offsets))], 0, False, first.event)
         (one,) = await self._partitions.fetch(
-            [read], max_bytes=max_bytes, min_bytes=min_bytes, wait_ms=wait_ms
+            [FetchRead(tp, offset, max_bytes)],
+            max_bytes=max_bytes,
+            min_bytes=min_bytes,
+            wait_ms=wait_ms,
+            first=nothing,
         )
         return self._decoded(one, offset, max_records)
 
     def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
-        """`read` of what is there, without waiting."""
-        ((one,), _, _) = self._partitions.fetch_now([FetchRead(tp, offset, max_bytes)], max_bytes=max_bytes)
-        return self._decoded(one, offset, max_records)
+        """Return the records of `read` that are at hand, without waiting."""
+        fetched = self._partitions.fetch_now([FetchRead(tp, offset, max_bytes)], max_bytes=max_bytes)
+        return self._decoded(fetched.answers[0], offset, max_records, fetched.event)
 
-    def _decoded(self, one: Fetched, offset: int, max_records: int) -> ReadResult:
+    def _decoded(self, one: Fetched, offset: int, max_records: int, event: int = -1) -> ReadResult:
         if one.error is not None:
             raise one.error
         assert one.read is not None
@@ -218,7 +236,7 @@ class Records:
                     records += wanted[:room]
                     break
                 records += wanted
-        return ReadResult(records, one.read.offsets, next_offset)
+        return ReadResult(records, one.read.offsets, next_offset, event)
 
     def _decode(
         self,

@@ -112,7 +112,7 @@ class ConsumerReading:
         if not reads:
             return False
         # Nothing is read here. Were `min_bytes` the limit, a batch above it would hide behind a small one.
-        _, size, refused = self._broker.partitions.fetch_now(reads, max_bytes=most)
+        _, size, refused, _ = self._broker.partitions.fetch_now(reads, max_bytes=most)
         return refused or size >= min_bytes
 
     def sweep(self, consumer: Consumer, limit: int, max_bytes: int) -> Found:

@@ -49,11 +49,15 @@ def refuse_batch(
 
 
 class ReadResult(NamedTuple):
-    """Decoded records, the bounds of the partition, and the offset of the next read."""
+    """Decoded records, the bounds of the partition, and the offset of the next read.
+
+    `event` is as in `FetchedAll`; −1 after a wait.
+    """
 
     records: list[Record]
     offsets: LogOffsets
     next_offset: int
+    event: int = -1
 
 
 class FetchRead(NamedTuple):
@@ -74,8 +78,12 @@ class Fetched(NamedTuple):
 
 
 class FetchedAll(NamedTuple):
-    """The answers of a fetch in the order of its reads, their bytes, and whether any is an error."""
+    """The answers of a fetch in the order of its reads, their bytes, and whether any is an error.
+
+    `event` is the number of the newest event on any topic at that moment (`TopicChanges.event`).
+    """
 
     answers: list[Fetched]
     size: int
     refused: bool
+    event: int

@@ -13,7 +13,7 @@ from core.listeners.kafka.old_fetch import OldFormat
 from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
 from core.types import TopicPartition
-from core.vocabulary.records import Fetched, FetchRead
+from core.vocabulary.records import Fetched, FetchedAll, FetchRead
 
 _READ_COMMITTED = 1
 _CONSUMERS = (-1, -2)  # replica ids of ordinary consumers, and of debugging ones
@@ -49,18 +49,18 @@ class _Fetch:
             asked.current_leader_epoch,
         )
 
-    def now(self) -> FetchResponse | Awaitable[FetchResponse] | None:
-        """The answer, if there is enough to answer at once; an awaitable if it must be converted."""
-        fetched, size, refused = self.session.broker.partitions.fetch_now(
+    def response(self) -> FetchResponse | Awaitable[FetchResponse]:
+        """Return the response; an awaitable if there is not enough yet, or the records must be converted."""
+        first = self.session.broker.partitions.fetch_now(
             self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
         )
-        enough = size >= self.request.min_bytes or refused or self.errors or self.request.max_wait_ms <= 0
-        if not enough:
-            return None
-        return self.converted(fetched) if self.old_format.needed else self.answer(fetched, None)
+        enough = first.size >= self.request.min_bytes or first.refused or self.errors
+        if not enough and self.request.max_wait_ms > 0:
+            return self._later(first)
+        return self.converted(first.answers) if self.old_format.needed else self.answer(first.answers, None)
 
-    async def later(self) -> FetchResponse:
-        """The answer, once there is enough or the client's time is over."""
+    async def _later(self, first: FetchedAll) -> FetchResponse:
+        """Return the response once there is enough or the client's time is over."""
         try:
             fetched = await self.session.broker.partitions.fetch(
                 self.reads,
@@ -68,13 +68,14 @@ class _Fetch:
                 min_bytes=self.request.min_bytes,
                 wait_ms=self.request.max_wait_ms,
                 min_one_each=self.min_one_each,
+                first=first,
             )
         except BrokerError as error:  # too many wait: an empty answer, the client comes again
             if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
                 raise
-            fetched, _, _ = self.session.broker.partitions.fetch_now(
+            fetched = self.session.broker.partitions.fetch_now(
                 self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
-            )
+            ).answers
         return await self.converted(fetched) if self.old_format.needed else self.answer(fetched, None)
 
     async def converted(self, fetched: list[Fetched]) -> FetchResponse:
@@ -146,8 +147,7 @@ def fetch(session: KafkaSession, request: FetchRequest) -> Any:
         fetch_session = session.listener.fetch_sessions.open(request, names_topics_by_id(1, session.version))
     except BrokerError as error:
         return FetchResponse(error_code=error.code, session_id=0)
-    work = _Fetch(session, request, fetch_session)
-    return work.now() or work.later()
+    return _Fetch(session, request, fetch_session).response()
 
 
 HANDLERS = table(Handler(1, fetch))

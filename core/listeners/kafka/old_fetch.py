@@ -54,7 +54,7 @@ class OldFormat:
             if converted:
                 return converted if self.magic == MAGIC else self._cut(converted, wanted)
             read_on = FetchRead(read.topic_partition, next_offset, max(wanted, 1))
-            (got,), _, _ = self.broker.partitions.fetch_now(
+            (got,), _, _, _ = self.broker.partitions.fetch_now(
                 [read_on], max_bytes=self.broker.config.fetch_max_bytes
             )
         return b""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from core.records.batch import build_batch
 from core.records.partitioner import partition_for_key
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.records import FetchedAll
 
 T0 = TopicPartition("t", 0)
 
@@ -243,3 +245,48 @@ async def test_a_batch_that_the_disk_has_changed_is_not_served_as_records(broker
     with pytest.raises(BrokerError) as refused:
         await broker.records.read(T0, 0, max_bytes=1000, max_records=1)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+async def test_a_poll_that_waits_begins_with_the_read_that_found_nothing(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.topics.create("t", partitions=1)
+    await broker.topics.create("u", partitions=1)
+    reads = 0
+    real = broker.partitions.fetch_now
+
+    def counted(*args: Any, **named: Any) -> FetchedAll:
+        nonlocal reads
+        reads += 1
+        return real(*args, **named)
+
+    monkeypatch.setattr(broker.partitions, "fetch_now", counted)
+    first = broker.records.read_now(T0, 0, max_bytes=1000, max_records=10)
+    await broker.records.produce("u", [NewRecord(value=b"of another topic")])
+    waiting = asyncio.ensure_future(
+        broker.records.read(T0, 0, max_bytes=1000, max_records=10, wait_ms=60_000, first=first)
+    )
+    await asyncio.sleep(0)
+    assert len(broker.purgatory) == 1 and reads == 1
+    await broker.records.produce("t", [NewRecord(value=b"a")])
+    result = await waiting
+    assert [record.value for record in result.records] == [b"a"] and reads == 2
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_what_happens_between_the_first_read_and_the_wait_is_not_missed(
+    broker: Broker, deleted: bool
+) -> None:
+    await broker.topics.create("t", partitions=1)
+    first = broker.records.read_now(T0, 0, max_bytes=1000, max_records=10)
+    if deleted:
+        await broker.topics.delete("t")
+    else:
+        await broker.records.produce("t", [NewRecord(value=b"a")])
+    reading = broker.records.read(T0, 0, max_bytes=1000, max_records=10, wait_ms=60_000, first=first)
+    async with asyncio.timeout(5):
+        if deleted:
+            with pytest.raises(BrokerError):
+                await reading
+        else:
+            assert [record.value for record in (await reading).records] == [b"a"]
