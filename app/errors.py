@@ -246,7 +246,7 @@ class Problem(Exception):  # noqa: N818 (the word of RFC 9457)
 
 
 def from_broker(error: BrokerError, *, offset: int | None = None) -> Problem:
-    """The problem that stands for a broker error; `offset` is the one asked for, where there was one.
+    """Return the problem for a broker error; `offset` is the requested one, if any.
 
     An offset below the start of the log is gone for good (410), one above its end may come yet (416).
     """

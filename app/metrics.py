@@ -1,10 +1,10 @@
-"""`/metrics` for Prometheus, and OpenMetrics for those who ask for it.
+"""`/metrics` for Prometheus, and OpenMetrics if the Accept header asks for it.
 
-The broker and the HTTP door count for themselves. A scrape takes their numbers on the event loop, in slices,
-and writes the text in a thread, out of numbers alone. The library is imported by the first scrape: a gateway
-that nobody scrapes does not pay for it.
+The broker and the HTTP server count for themselves. A scrape collects their numbers on the event loop, in slices,
+and writes the text in a thread, out of numbers alone. The library is imported by the first scrape: a process that
+is never scraped does not pay for it.
 
-Series are bounded. Labels are names of ours, but for topics and groups, of which only so many are shown
+Series are bounded. Labels are our own names, but for topics and groups, of which a limited number is shown
 (`metrics_max_topics`, `metrics_max_group_topics`); how many are left out is a metric too.
 """
 
@@ -94,14 +94,14 @@ class Metrics:
         yield Family("counter", "sluice_kafka_errors", "Error codes in answers.", ("api", "error"), errors)
         loads = self._server.load()
         for kind, name, meaning, values in (
-            ("gauge", "connections", "Open connections.", [d.connections for d in loads]),
-            ("gauge", "inflight_bytes", "Bytes of frames that are arriving.", [d.inflight_bytes for d in loads]),
-            ("counter", "accepted_connections", "Connections taken.", [d.accepted for d in loads]),
-            ("counter", "refused_connections", "Connections refused or ended by us.", [d.refused for d in loads]),
+            ("gauge", "connections", "Open connections.", [one.connections for one in loads]),
+            ("gauge", "inflight_bytes", "Bytes of frames that are arriving.", [one.inflight_bytes for one in loads]),
+            ("counter", "accepted_connections", "Connections taken.", [one.accepted for one in loads]),
+            ("counter", "refused_connections", "Connections refused or ended by us.", [one.refused for one in loads]),
         ):  # fmt: skip
             by_scheme: dict[str, int] = {}
-            for door, value in zip(loads, values, strict=True):
-                by_scheme[door.scheme] = by_scheme.get(door.scheme, 0) + value
+            for load, value in zip(loads, values, strict=True):
+                by_scheme[load.scheme] = by_scheme.get(load.scheme, 0) + value
             yield Family(
                 kind, f"sluice_tcp_{name}", meaning, ("door",), [((s,), v) for s, v in by_scheme.items()]
             )
@@ -109,7 +109,7 @@ class Metrics:
     def _text(self) -> Iterator[Family | Timing]:
         counters = self._broker.counters
         if not counters.lines:
-            return  # most brokers have no such door
+            return  # most brokers have no such listener
         lines: Meterings = [((command,), meter) for command, meter in counters.lines.items()]
         yield from _metered("sluice_text", "requests of the line protocol", ("command",), lines)
         errors: Samples = [(key, count) for key, count in counters.line_errors.items()]

@@ -47,7 +47,7 @@ _MAY_BE_ZERO = frozenset(
 _API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
-# What names the configuration file, and what the commands beside `serve` read.
+# Variables that are no settings: the path of the configuration file, and the URL for commands other than `serve`.
 _OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_URL"})
 
 

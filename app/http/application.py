@@ -1,7 +1,7 @@
 """The ASGI application in front of every HTTP route: what each request needs, once.
 
-It gives the request an id, keeps the Host and Origin rules, asks who sends it, lets the router find what answers,
-renders every refusal, and counts. No error leaves it as a traceback.
+It gives the request an id, enforces the Host and Origin rules, identifies the client, lets the router find the
+handler, renders every refusal, and counts. No error leaves it as a traceback.
 
 Browser rules. A page of another site must not write to a broker on the user's loopback (a POST with text/plain
 needs no CORS preflight), so a foreign Origin is refused on every method but GET, HEAD and OPTIONS. `app.http.hosts`

@@ -17,21 +17,21 @@ from app.http.sender import Sender
 
 # Methods without a body that a route reads.
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# Paths whose routes are remembered: as many as a busy server's clients write to and read from, and no longer
-# than a path with the longest name of a topic, escaped.
+# Paths whose routes are remembered: as many as the clients of a busy server use, and up to the length of a path with
+# the longest topic name, escaped.
 _REMEMBERED_PATHS = 1000
 _REMEMBERED_PATH = 800
 
-# The parameter that follows such a segment.
+# The parameter that follows a segment.
 _PARAMETERS = {"topics": "{topic}", "partitions": "{partition}", "records": "{offset}", "groups": "{group}"}
 
 
 Handle = Callable[[Request, list[str]], Awaitable[Answer | Streamed]]
-"""Answers a request for a path with these segments; it may not change them."""
+"""Answers a request for a path with these segments; it must not change the list."""
 
 
 class LeanRoute(NamedTuple):
-    """A route that does without FastAPI: its method, its path as segments (None stands for a parameter)."""
+    """A route without FastAPI: its method, and its path as segments (None is a parameter)."""
 
     method: str
     segments: tuple[str | None, ...]
@@ -39,12 +39,12 @@ class LeanRoute(NamedTuple):
 
     @property
     def template(self) -> str:
-        """The path as the OpenAPI document has it."""
+        """Return the path as the OpenAPI document has it."""
         before = ("", *self.segments)
         return "/".join(s or _PARAMETERS[before[i] or ""] for i, s in enumerate(self.segments))
 
     def fits(self, segments: list[str]) -> bool:
-        """Whether a path of as many segments is one of this route."""
+        """Whether a path with the same number of segments matches this route."""
         for wanted, segment in zip(self.segments, segments, strict=True):
             if wanted is not None and wanted != segment:
                 return False
@@ -52,14 +52,14 @@ class LeanRoute(NamedTuple):
 
 
 class Surface(Protocol):
-    """A whole surface below FastAPI, which routes and refuses by itself."""
+    """A surface without FastAPI, which routes and refuses by itself."""
 
     def owns(self, path: str) -> bool:
-        """Whether a path belongs to it, be there a route or not."""
+        """Whether a path belongs to the surface, with or without a route."""
         ...
 
     async def answer(self, request: Request, path: str) -> Answer:
-        """The answer to a request for such a path, refusals included."""
+        """Return the answer to a request for such a path, refusals included."""
         ...
 
 
@@ -105,7 +105,7 @@ class Router:
         return None
 
     def _take(self, method: str, path: str) -> tuple[Handle, list[str], str] | None:
-        """The lean route that takes a path: its handler, the path's segments, and its template."""
+        """Return the lean route that matches a path: its handler, the path's segments, and its template."""
         if not path.startswith(self._prefix):
             return None
         segments = path[len(self._prefix) :].split("/")
@@ -120,7 +120,7 @@ class Router:
         return None
 
     def _template(self, template: str, path: str) -> str:
-        """A template of FastAPI with its prefix; some versions leave out that of an included router."""
+        """Return a template of FastAPI with its prefix, which some versions of FastAPI leave out."""
         if f"{path}/".startswith(self._prefix) and not f"{template}/".startswith(self._prefix):
             return self._prefix[:-1] + template
         return template
@@ -153,7 +153,7 @@ class Router:
 
 
 def method_not_allowed(method: str, allowed: Iterable[str]) -> Problem:
-    """405, with the methods that the path takes."""
+    """Return the refusal (405) that names the methods of a path."""
     names = ", ".join(sorted(allowed))
     return Problem(
         "method-not-allowed",

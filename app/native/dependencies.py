@@ -19,7 +19,7 @@ async def gateway(request: Request) -> Gateway:
 
 
 async def broker(request: Request) -> Broker:
-    """The broker behind this application."""
+    """Return the broker of this application."""
     return (await gateway(request)).broker
 
 
