@@ -23,11 +23,10 @@ from typing import Protocol
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.groups.group import Group
+from core.groups.group import Group, GroupSettings
 from core.groups.interfaces import Change, GroupStore
 from core.groups.messages import Answer, Effects, JoinReply, Moment, State, StoredMember, SyncReply
 from core.groups.offsets import GroupOffsets
-from core.groups.rounds import GroupSettings
 
 log = logging.getLogger(__name__)
 

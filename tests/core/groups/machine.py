@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.errors import ErrorCode
-from core.groups.group import Group
+from core.groups.group import Group, GroupSettings
 from core.groups.messages import (
     Effects,
     JoinReply,
@@ -19,7 +19,6 @@ from core.groups.messages import (
     SyncReply,
     SyncRequest,
 )
-from core.groups.rounds import GroupSettings
 
 DELAY = 3.0
 SESSION_MS = 10_000

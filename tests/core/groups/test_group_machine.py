@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 
 from core.errors import ErrorCode
 from core.groups.assignor import assign, decode
+from core.groups.group import LEGAL_MOVES, REFUSALS
 from core.groups.messages import JoinReply, Leaver, State, SyncReply
-from core.groups.rounds import LEGAL_MOVES
 from tests.core.groups.machine import Machine, subscription
 
 PARTITIONS = 5
@@ -309,6 +309,6 @@ def test_no_order_of_events_breaks_the_group() -> None:
     )
 
 
-def test_the_table_of_moves_knows_every_state_and_dead_leads_nowhere() -> None:
-    assert set(LEGAL_MOVES) == set(State)
+def test_the_tables_have_every_state_and_dead_is_final() -> None:
+    assert set(LEGAL_MOVES) == set(REFUSALS) == set(State)
     assert LEGAL_MOVES[State.DEAD] == frozenset()
