@@ -21,6 +21,7 @@ from core.config import Config
 from core.consumers.consumers import Consumers
 from core.errors import BrokerError, StartupError
 from core.groups.groups import Groups
+from core.groups.store import MetadataGroupStore
 from core.idempotency.idempotency import IdempotencyKeys
 from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
@@ -236,7 +237,7 @@ class Broker(RoleVerbs):
         if not self.cluster_id:
             self.cluster_id = await self._new_cluster_id()
         ends = self._ends_to_cut()
-        self.groups = Groups(self)
+        self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
         await self.groups.open()
         if ends:
             await self._try_to_settle(cut_back_groups(self.groups, ends, self.counters))
@@ -258,8 +259,8 @@ class Broker(RoleVerbs):
         await consumers.close()
 
     def _without_metadata(self) -> None:
-        self.groups = Groups(self)
-        self.groups.coordinator.elsewhere()
+        self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
+        self.groups.elsewhere()
         self.consumers = Consumers(self, self.groups)
         self.idempotency = IdempotencyKeys(self)
 

@@ -17,7 +17,6 @@ from core.broker.producer_ids import ProducerIds
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.errors import BrokerError, ErrorCode
-from core.groups.foreign_groups import ForeignGroups
 from core.log.log import Log
 from core.log.manager import LogManager
 from core.log.replica_log import ReplicaLog
@@ -27,6 +26,7 @@ from core.purgatory import Purgatory
 from core.replication.replicas import Replicas
 from core.topic_config import TopicConfig, parse_topic_config
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.foreign_groups import ForeignGroups
 
 if TYPE_CHECKING:
     from core.replication.cluster import Cluster

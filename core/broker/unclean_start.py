@@ -29,8 +29,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from core.counters import Counters
-from core.groups.offsets import Cut
 from core.types import TopicPartition
+from core.vocabulary.groups import Cut
 
 if TYPE_CHECKING:
     from core.consumers.consumers import Consumers

@@ -36,9 +36,9 @@ from core.consumers.state import Consumer
 from core.consumers.topic_pattern import compile_pattern
 from core.errors import BrokerError, ErrorCode
 from core.groups.groups import Groups
-from core.groups.http_members import offers
-from core.groups.offsets import Cut
+from core.groups.hosted import offers
 from core.types import TopicPartition
+from core.vocabulary.groups import Cut
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Consumers(ConsumerPolls):
             consumer.next_auto_commit = now
             self._put(consumer)
             self._membership.restore(consumer)
-        self._groups.coordinator.watchers.append(self._group_moved)
+        self._groups.watch(self._group_moved)
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
@@ -145,7 +145,7 @@ class Consumers(ConsumerPolls):
         INVALID_SESSION_TIMEOUT, UNSUPPORTED_ASSIGNOR, THROTTLING_QUOTA_EXCEEDED (too many consumers), and
         what `subscribe` and `assign` raise.
         """
-        self._groups.coordinator.require_name(group_id)
+        self._groups.require_name(group_id)
         clock = self._broker.clock
         if name is None:
             name = f"consumer-{clock.uuid4().hex[:16]}"

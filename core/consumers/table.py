@@ -12,8 +12,9 @@ from core.consumers.reading import ConsumerReading
 from core.consumers.state import Consumer
 from core.consumers.store import ConsumerStore
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Commit, Groups
+from core.groups.groups import Groups
 from core.types import TopicPartition
+from core.vocabulary.groups import Commit
 
 log = logging.getLogger(__name__)
 

@@ -56,27 +56,22 @@ from math import inf
 from typing import NamedTuple
 
 from core.errors import ErrorCode
+from core.groups.effects import Answer, Effects, GroupChange, Moment, StoredGroup, StoredMember
 from core.groups.member import Member
-from core.groups.messages import (
+from core.groups.roster import Roster
+from core.vocabulary.groups import (
     NO_MEMBER,
-    Answer,
-    Effects,
-    GroupChange,
     GroupListing,
     GroupView,
     JoinReply,
     JoinRequest,
     Leaver,
     LeaveReply,
-    Moment,
     State,
-    StoredGroup,
-    StoredMember,
     SyncReply,
     SyncRequest,
 )
-from core.groups.roster import Roster
-from core.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
 LEGAL_MOVES: dict[State, frozenset[State]] = {
     State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
