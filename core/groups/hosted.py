@@ -90,8 +90,8 @@ class HostedMember(Protocol):
         """Prepare to give up all partitions. Called once per run of the loop. Raises BrokerError to end it."""
         ...
 
-    def request(self) -> JoinRequest:
-        """Return the next join."""
+    def request(self) -> JoinRequest | None:
+        """Return the next join, or None to end the loop."""
         ...
 
     def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
@@ -102,8 +102,12 @@ class HostedMember(Protocol):
         """Handle an error of join or sync."""
         ...
 
-    def ended(self, error: BrokerError | None) -> None:
-        """Handle the end of the loop, with the error that ended it."""
+    async def failed(self, error: BrokerError) -> None:
+        """Handle the error that ends the loop. The loop still counts as running."""
+        ...
+
+    def ended(self) -> None:
+        """Handle the end of the loop, whether it succeeded, failed or was canceled."""
         ...
 
     def group_moved(self) -> None:
@@ -156,7 +160,7 @@ class HostedMembers:
             self._members.pop(member.group_id, None)
 
     def start(self, member: HostedMember) -> asyncio.Task[BrokerError | None]:
-        """Run the join loop, unless it runs already. The task returns the error that ended the loop, or None."""
+        """Run the join loop, unless it runs already. The task returns the error that ended it, or None."""
         task = self._running.get(member)
         if task is None:
             task = self._running[member] = self._registry.loop.create_task(self._run(member))
@@ -188,39 +192,45 @@ class HostedMembers:
     # --- the join loop -----------------------------------------------------------------------------------------
 
     async def _run(self, member: HostedMember) -> BrokerError | None:
-        group_id = member.group_id
         try:
             await member.before_join()
-            while True:
-                request = member.request()
-                joined = await self._coordinator.join(group_id, request)
-                error, assignment = joined.error, b""
-                if not error and member.leads:
-                    await self.lead(group_id, joined.member_id, joined.generation)
-                if not error and member.syncs:
-                    wanted = SyncRequest(joined.member_id, joined.generation, (), request.group_instance_id)
-                    synced = await self._coordinator.sync(group_id, wanted)
-                    error, assignment = synced.error, synced.assignment
-                then = member.refused(error) if error else member.assigned(joined, assignment)
-                if then is Then.DONE:
-                    return None
-                if then is Then.FAIL:
-                    return refusal(error, group_id, joined.member_id)
-                if then is Then.LATER:
-                    await asyncio.sleep(RETRY_DELAY)
+            error = await self._settle(member)
         except BrokerError as refused:
-            return refused
+            error = refused
+        if error is not None:
+            await member.failed(error)
+        return error
+
+    async def _settle(self, member: HostedMember) -> BrokerError | None:
+        """Join and sync until the policy is satisfied or gives up; return the error if it gives up."""
+        group_id = member.group_id
+        while (request := member.request()) is not None:
+            joined = await self._coordinator.join(group_id, request)
+            error, assignment = joined.error, b""
+            if not error and member.leads:
+                await self.lead(group_id, joined.member_id, joined.generation)
+            if not error and member.syncs:
+                wanted = SyncRequest(joined.member_id, joined.generation, (), request.group_instance_id)
+                synced = await self._coordinator.sync(group_id, wanted)
+                error, assignment = synced.error, synced.assignment
+            then = member.refused(error) if error else member.assigned(joined, assignment)
+            if then is Then.DONE:
+                return None
+            if then is Then.FAIL:
+                return refusal(error, group_id, joined.member_id)
+            if then is Then.LATER:
+                await asyncio.sleep(RETRY_DELAY)
+        return None
 
     def _ended(self, member: HostedMember, task: asyncio.Task[BrokerError | None]) -> None:
         del self._running[member]
+        member.ended()
         if task.cancelled():
             return
         fault = task.exception()
         if fault is not None:
             log.error("group %r: a hosted member could not join", member.group_id, exc_info=fault)
-        error = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{fault}") if fault else task.result()
-        member.ended(error)
-        if error is None:
+        if fault is None and task.result() is None:
             # The next round may have begun before this one ended.
             self._registry.loop.call_soon(self._follow_one, member)
         else:

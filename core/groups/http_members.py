@@ -56,7 +56,10 @@ class _Join:
         """See `HostedMember`. The client decides what to do."""
         return Then.FAIL
 
-    def ended(self, error: BrokerError | None) -> None:
+    async def failed(self, error: BrokerError) -> None:
+        """See `HostedMember`. The client gets the error."""
+
+    def ended(self) -> None:
         """See `HostedMember`. `HttpMembers` keeps the task."""
 
     def group_moved(self) -> None:

@@ -121,8 +121,11 @@ class LineMember:
         self._known = True
         return Then.AGAIN if error in JOIN_AGAIN else Then.FAIL
 
-    def ended(self, error: BrokerError | None) -> None:
-        """See `HostedMember`. JOIN waits for the task."""
+    async def failed(self, error: BrokerError) -> None:
+        """See `HostedMember`. The client of a JOIN that waits gets the error; the loop runs again soon."""
+
+    def ended(self) -> None:
+        """See `HostedMember`. A command that waits has the task."""
 
     def group_moved(self) -> None:
         """See `HostedMember`. Join the round, or leave after a session of silence."""
