@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, StrictInt, StrictStr
 
 from app.native.schemas import Offset, Partition, Shape
 from core.config import Config
-from core.groups.http_members import PROTOCOLS
+from core.vocabulary.groups import ASSIGNORS
 
 _LIMITS = Config()
 Milliseconds = Annotated[StrictInt, Field(ge=1, lt=2**31)]
@@ -92,7 +92,7 @@ class ConsumerToCreate(Shape):
     )
     assignor: StrictStr | None = Field(
         default=None,
-        description=f"The assignor to vote for: {', '.join(PROTOCOLS)}. All members of the group must know one in "
+        description=f"The assignor to vote for: {', '.join(ASSIGNORS)}. All members of the group must know one in "
         "common.",
     )
 

@@ -29,8 +29,9 @@ from core.clock import Clock
 from core.config import Config, Endpoint
 from core.consumers.consumers import Consumers
 from core.errors import BrokerError, StartupError
-from core.groups.foreign_groups import ForeignGroups
+from core.vocabulary.foreign_groups import ForeignGroups
 from core.groups.groups import Groups
+from core.groups.store import MetadataGroupStore
 from core.idempotency.idempotency import IdempotencyKeys
 from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
@@ -251,7 +252,7 @@ class Broker:
             self.cluster_id = await self._new_cluster_id()
         start = self.unclean_start
         ends = start.ends_to_cut()
-        self.groups = Groups(self, self.store)
+        self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
         await self.groups.open()
         if ends:
             await start.attempt(start.cut_back_groups(self.groups, ends))
@@ -272,8 +273,8 @@ class Broker:
         await consumers.close()
 
     def _without_metadata(self) -> None:
-        self.groups = Groups(self, self.store)
-        self.groups.coordinator.elsewhere()
+        self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
+        self.groups.elsewhere()
         self.consumers = Consumers(self, self.store, self.groups)
         self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
 

@@ -64,10 +64,9 @@ async def holdings(broker: Broker, max_topics: int, max_lags: int) -> Holdings:
     for topic in topics[:max_topics]:
         totals.append(_totals(broker, topic))
         await time_slice.give_way()
-    coordinator = broker.groups.coordinator
     lags: list[GroupLag] = []
     left_out = groups = 0
-    for group in [listing.group_id for listing in coordinator.list()]:
+    for group in [listing.group_id for listing in broker.groups.list()]:
         groups += 1
         for lag in _lags(broker, group):
             if len(lags) < max_lags and len(group) <= _MAX_LABEL:

@@ -35,7 +35,7 @@ from core.consumers.consumers import Consumers
 from core.counters import Counters
 from core.errors import BrokerError
 from core.groups.groups import Groups
-from core.groups.offsets import Cut
+from core.vocabulary.groups import Cut
 from core.idempotency.idempotency import IdempotencyKeys
 from core.log.log import Log
 from core.log.manager import LogManager

@@ -23,6 +23,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 
+from core.broker.records import RecordVerbs
 from core.consumers.messages import (
     MIXED_SUBSCRIPTION,
     ConsumerInfo,
@@ -34,12 +35,10 @@ from core.consumers.polls import ConsumerPolls
 from core.consumers.state import Consumer
 from core.consumers.topic_pattern import compile_pattern
 from core.errors import BrokerError, ErrorCode
-from core.facade import Logs
 from core.groups.groups import Groups
-from core.groups.http_members import offers
-from core.groups.offsets import Cut
-from core.metadata.store import Store
+from core.groups.hosted import offers
 from core.types import TopicPartition
+from core.vocabulary.groups import Cut
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +57,8 @@ _DEADLINE_DRIFT = 0.25
 class Consumers(ConsumerPolls):
     """All managed consumers of a broker, as `broker.consumers`."""
 
-    def __init__(self, broker: Logs, store: Store, groups: Groups) -> None:
-        super().__init__(broker, store, groups)
+    def __init__(self, broker: RecordVerbs, groups: Groups) -> None:
+        super().__init__(broker, groups)
         self._watching: asyncio.Task[None] | None = None
         # Consumers whose positions were cut back in memory, and not on the disk yet.
         self._cut_back: dict[Consumer, None] = {}
@@ -81,7 +80,7 @@ class Consumers(ConsumerPolls):
             consumer.next_auto_commit = now
             self._put(consumer)
             self._membership.restore(consumer)
-        self._groups.coordinator.watchers.append(self._group_moved)
+        self._groups.watch(self._group_moved)
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
@@ -146,7 +145,7 @@ class Consumers(ConsumerPolls):
         INVALID_SESSION_TIMEOUT, UNSUPPORTED_ASSIGNOR, THROTTLING_QUOTA_EXCEEDED (too many consumers), and
         what `subscribe` and `assign` raise.
         """
-        self._groups.coordinator.require_name(group_id)
+        self._groups.require_name(group_id)
         clock = self._broker.clock
         if name is None:
             name = f"consumer-{clock.uuid4().hex[:16]}"
@@ -293,9 +292,9 @@ class Consumers(ConsumerPolls):
         if wanted.pattern is not None:
             compile_pattern(wanted.pattern, self._config.max_pattern_bytes)
         for topic in wanted.topics:
-            await self._broker.topics.get_or_create(topic)
+            await self._broker.topic_or_create(topic)
         for address in wanted.assignments:
-            self._broker.partitions.offsets(address)
+            self._broker.log(address)
         if wanted.assignments:
             view = self._groups.describe(group_id)
             if view is not None and view.members:
@@ -337,13 +336,13 @@ class Consumers(ConsumerPolls):
     async def _watch(self) -> None:
         """The rhythm of all consumers: expiry, heartbeats, topics that have changed, deadlines to be stored."""
         interval = self._config.consumer_check_interval_ms / 1000
-        version = self._broker.changes.version
+        version = self._broker.metadata_version
         due = self._monotonic() + interval
         while True:
             await asyncio.sleep(interval)
             late = self._monotonic() - due
             due = self._monotonic() + interval
-            changed, version = version != self._broker.changes.version, self._broker.changes.version
+            changed, version = version != self._broker.metadata_version, self._broker.metadata_version
             for index, consumer in enumerate(self._all()):
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)

@@ -26,18 +26,17 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
+from core.broker.records import RecordVerbs
 from core.consumers.messages import Subscription
 from core.consumers.state import Consumer
 from core.consumers.store import ConsumerStore
 from core.consumers.topic_pattern import compile_pattern, matches
 from core.errors import BrokerError, ErrorCode
-from core.facade import Logs
-from core.groups.assignor import decode
-from core.groups.groups import Groups, JoinRequest, Leaver, SyncRequest
-from core.groups.http_members import offers
-from core.groups.messages import NO_MEMBER, State
-from core.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from core.groups.groups import Groups
+from core.groups.hosted import offers
 from core.types import TopicPartition
+from core.vocabulary.groups import NO_MEMBER, JoinRequest, Leaver, State, SyncRequest
+from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +60,7 @@ class Membership:
 
     def __init__(
         self,
-        broker: Logs,
+        broker: RecordVerbs,
         groups: Groups,
         store: ConsumerStore,
         place: Callable[[Consumer, TopicPartition], int | None],
@@ -88,13 +87,13 @@ class Membership:
         """The topics that a subscription means now."""
         if subscription.pattern is None:
             return subscription.topics
-        if self._matched_at != self._broker.changes.version:
-            self._matched_at = self._broker.changes.version
+        if self._matched_at != self._broker.metadata_version:
+            self._matched_at = self._broker.metadata_version
             self._matched.clear()
         found = self._matched.get(subscription.pattern)
         if found is None:
             compiled = compile_pattern(subscription.pattern, self._broker.config.max_pattern_bytes)
-            found = tuple(topic.name for topic in self._broker.topics.list() if matches(compiled, topic.name))
+            found = tuple(topic.name for topic in self._broker.topics() if matches(compiled, topic.name))
             self._matched[subscription.pattern] = found
         return found
 
@@ -155,7 +154,7 @@ class Membership:
         if not consumer.subscription.joins:
             consumer.assigned = consumer.subscription.assignments
             return
-        group = self._groups.coordinator.group(consumer.group_id)
+        group = self._groups.group(consumer.group_id)
         member = None if group is None else group.roster.members.get(consumer.member_id)
         if group is None or member is None:
             self._lose_everything(consumer)
@@ -165,7 +164,7 @@ class Membership:
         if group.state is State.STABLE:
             consumer.joined_topics = self.topics_of(consumer.subscription)
             consumer.led = self._partitions_of_group(consumer.group_id) if self._leads(consumer) else None
-            self._adopt(consumer, group.generation, decode(member.assignment))
+            self._adopt(consumer, group.generation, assigned_partitions(member.assignment))
         else:
             self.start(consumer)
 
@@ -222,7 +221,7 @@ class Membership:
             return await self._refused(consumer, joined.error)
         leads = joined.leader_id == joined.member_id
         if leads and not joined.skip_assignment:
-            await self._groups.members.lead(consumer.group_id, joined.member_id, joined.generation)
+            await self._groups.hosted.lead(consumer.group_id, joined.member_id, joined.generation)
         synced = await self._groups.sync(
             consumer.group_id,
             SyncRequest(joined.member_id, joined.generation, (), options.group_instance_id),
@@ -231,7 +230,7 @@ class Membership:
             return await self._refused(consumer, synced.error)
         consumer.joined_topics = topics
         consumer.led = self._partitions_of_group(consumer.group_id) if leads else None
-        self._adopt(consumer, joined.generation, decode(synced.assignment))
+        self._adopt(consumer, joined.generation, assigned_partitions(synced.assignment))
         # The subscription may have changed while the round went on.
         return topics == self.topics_of(consumer.subscription)
 
@@ -303,11 +302,11 @@ class Membership:
             self._store.progress(consumer, lost)
 
     def _leads(self, consumer: Consumer) -> bool:
-        group = self._groups.coordinator.group(consumer.group_id)
+        group = self._groups.group(consumer.group_id)
         return group is not None and group.roster.leader_id == consumer.member_id
 
     def _partitions_of_group(self, group_id: str) -> dict[str, int]:
         """The topics that members of the group read, with the number of partitions of those that exist."""
-        group = self._groups.coordinator.group(group_id)
+        group = self._groups.group(group_id)
         topics = (group.subscribed_topics if group is not None else None) or ()
-        return {topic: count for topic in topics if (count := self._groups.members.partitions(topic))}
+        return {topic: count for topic in topics if (count := self._groups.hosted.partitions(topic))}

@@ -23,8 +23,8 @@ from core.consumers.reading import Found
 from core.consumers.state import Consumer
 from core.consumers.table import ConsumerTable
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Commit, CommittedOffset
 from core.types import TopicPartition
+from core.vocabulary.groups import Commit, CommittedOffset
 
 # Answers to a commit that a round under way explains: once it is over the commit may be right.
 _AFTER_THE_ROUND = frozenset(

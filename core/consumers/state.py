@@ -23,8 +23,8 @@ from core.consumers.messages import (
     Subscription,
 )
 from core.errors import BrokerError
-from core.groups.offsets import Cut
 from core.types import TopicPartition
+from core.vocabulary.groups import Cut
 
 
 class Consumer:

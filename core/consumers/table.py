@@ -6,15 +6,15 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from core.broker.records import RecordVerbs
 from core.consumers.membership import Membership
 from core.consumers.reading import ConsumerReading
 from core.consumers.state import Consumer
 from core.consumers.store import ConsumerStore
 from core.errors import BrokerError, ErrorCode
-from core.facade import Logs
-from core.groups.groups import Commit, Groups
-from core.metadata.store import Store
+from core.groups.groups import Groups
 from core.types import TopicPartition
+from core.vocabulary.groups import Commit
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class ConsumerTable:
     """All managed consumers. Touched on the event loop only."""
 
-    def __init__(self, broker: Logs, store: Store, groups: Groups) -> None:
+    def __init__(self, broker: RecordVerbs, groups: Groups) -> None:
         self._broker = broker
         self._groups = groups
         self._config = broker.config
@@ -30,7 +30,7 @@ class ConsumerTable:
         self._purgatory = broker.purgatory
         self._by_group: dict[str, dict[str, Consumer]] = {}
         self._count = 0
-        self._store = ConsumerStore(store, broker.clock)
+        self._store = ConsumerStore(broker.store, broker.clock)
         self._reading = ConsumerReading(broker, groups)
         self._membership = Membership(
             broker, groups, self._store, self._reading.place, self._commit_before_leaving

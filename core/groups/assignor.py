@@ -21,16 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.groups.messages import JoinedMember
-from core.protocol.consumer_protocol import (
-    Assignment,
-    TopicPartitions,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-)
+from core.protocol.consumer_protocol import TopicPartitions, decode_subscription
 from core.protocol.primitives import ProtocolError
 from core.types import TopicPartition
+from core.vocabulary.groups import JoinedMember
+from core.vocabulary.member_metadata import assigned_partitions, assignment_of
 
 
 @dataclass(slots=True)
@@ -72,24 +67,7 @@ def assign(
     topics = sorted({topic for subscriber in subscribers for topic in subscriber.topics})
     all_partitions = [TopicPartition(topic, p) for topic in topics for p in range(partitions(topic))]
     STRATEGIES.get(protocol, assign_range)(subscribers, all_partitions)
-    return [(subscriber.member_id, encode(subscriber.assigned)) for subscriber in subscribers]
-
-
-def encode(assigned: Iterable[TopicPartition]) -> bytes:
-    """An assignment in version 0, which every client reads."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(assigned):
-        topics.setdefault(topic, []).append(partition)
-    return encode_assignment(Assignment([TopicPartitions(t, p) for t, p in topics.items()]), 0)
-
-
-def decode(assignment: bytes) -> frozenset[TopicPartition]:
-    """The partitions of an assignment; none if it cannot be read."""
-    try:
-        topics = decode_assignment(assignment).assigned_partitions
-    except ProtocolError:
-        return frozenset()
-    return _flat(topics)
+    return [(subscriber.member_id, assignment_of(subscriber.assigned)) for subscriber in subscribers]
 
 
 def _flat(topics: Iterable[TopicPartitions]) -> frozenset[TopicPartition]:
@@ -97,7 +75,7 @@ def _flat(topics: Iterable[TopicPartitions]) -> frozenset[TopicPartition]:
 
 
 def _subscriber(member: JoinedMember, previous: Mapping[str, bytes]) -> Subscriber:
-    had = decode(previous.get(member.member_id, b""))
+    had = assigned_partitions(previous.get(member.member_id, b""))
     try:
         subscription = decode_subscription(member.metadata)
     except ProtocolError:

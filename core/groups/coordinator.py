@@ -1,14 +1,13 @@
-"""The group coordinator: what the broker calls for everything that has to do with groups.
+"""The group coordinator: members and groups.
 
     request → the group's machine decides → its change is stored → the answer leaves
 
-Groups here are *classic* ones: members agree through JoinGroup and SyncGroup, and one of them assigns. The
-consumer groups of KIP-848 and the share groups of KIP-932, where the broker assigns, will be machines of their
-own beside `Group`, in the same registry, told apart by `group_type`; offsets, listing and deletion are common to
-all types and know only what `Group` shows.
+Groups here are *classic* groups: members agree by JoinGroup and SyncGroup, and one of them assigns. The consumer
+groups of KIP-848 and the share groups of KIP-932, where the broker assigns, will be machines beside `Group` in the
+same registry, with another `group_type`. Offsets, listing and deletion are common to all types.
 
-Errors of members come back in the replies, as the machine gave them; what concerns a whole request of an admin
-tool is raised as BrokerError.
+Errors of members are in the replies, as the machine gave them. An error of a whole request of an admin tool is raised
+as BrokerError.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.commits import OffsetVerbs
-from core.groups.group import Group
-from core.groups.interfaces import GroupDeleted
-from core.groups.messages import (
+from core.groups.effects import GroupDeleted, StoredGroup, StoredMember
+from core.groups.registry import Entry, GroupRegistry
+from core.vocabulary.groups import (
     NO_MEMBER,
-    GroupChange,
     GroupListing,
     GroupView,
     JoinReply,
@@ -31,33 +28,34 @@ from core.groups.messages import (
     Leaver,
     LeaveReply,
     State,
-    StoredGroup,
-    StoredMember,
     SyncReply,
     SyncRequest,
 )
-from core.groups.registry import Entry
 
-# Kafka separates the client's name from the random part of a member id by this.
+# Kafka's separator between the client's name and the random part of a member id.
 _ID_DELIMITER = "-"
 
 
-class GroupCoordinator(OffsetVerbs):
-    """All verbs on groups. One instance serves every door, on the event loop."""
+class GroupCoordinator:
+    """Requests of members and of admin tools on the groups of a registry. Used on the event loop only."""
+
+    def __init__(self, registry: GroupRegistry) -> None:
+        self._registry = registry
+        self._monotonic = registry.clock.monotonic
 
     # --- membership --------------------------------------------------------------------------------------------
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinReply:
-        """JoinGroup: waits for the end of the round.
+        """Handle JoinGroup; wait for the end of the round.
 
-        `rebalance_timeout_ms` below 0 (v0) means the session timeout. A caller that is cancelled while it waits
-        has left: a member whose id it never heard is removed, another has a session to come back.
+        `rebalance_timeout_ms` below 0 (v0) means the session timeout. If the caller is cancelled while it waits, a
+        member that has not been told its id is removed; any other member has one session to rejoin.
         """
-        error = self.refusal(group_id) or self._check_join(request)
-        entry = self._entries.get(group_id)
+        error = self._registry.refusal(group_id) or self._check_join(request)
+        entry = self._registry.get(group_id)
         if not error and entry is None:
             if request.member_id == NO_MEMBER:
-                entry, error = self._create(group_id)
+                entry, error = self._registry.create(group_id)
             else:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
         if error or entry is None:
@@ -66,61 +64,62 @@ class GroupCoordinator(OffsetVerbs):
             request.rebalance_timeout_ms = request.session_timeout_ms
         if not request.member_id and not request.new_member_id:
             name = request.group_instance_id or request.client_id
-            request.new_member_id = f"{name}{_ID_DELIMITER}{self._clock.uuid4()}"
-        waiter: asyncio.Future[JoinReply] = self._loop.create_future()
-        self._settle(entry, entry.group.join(request, waiter, self._moment()))
+            request.new_member_id = f"{name}{_ID_DELIMITER}{self._registry.clock.uuid4()}"
+        waiter: asyncio.Future[JoinReply] = self._registry.loop.create_future()
+        self._registry.settle(entry, entry.group.join(request, waiter, self._registry.moment()))
         try:
             return await waiter
         except asyncio.CancelledError:
-            self._settle(entry, entry.group.abandon_join(waiter, self._moment()))
+            self._registry.settle(entry, entry.group.abandon_join(waiter, self._registry.moment()))
             raise
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
-        """SyncGroup: waits for the leader's assignment."""
-        error = self.refusal(group_id)
-        entry = self._entries.get(group_id)
+        """Handle SyncGroup; wait for the leader's assignment."""
+        error = self._registry.refusal(group_id)
+        entry = self._registry.get(group_id)
         if not error and entry is None:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if not error and any(
-            len(assignment) > self._config.group_max_member_bytes for _, assignment in request.assignments
+            len(assignment) > self._registry.config.group_max_member_bytes
+            for _, assignment in request.assignments
         ):
             error = ErrorCode.INVALID_REQUEST
         if error or entry is None:
             return SyncReply(error)
-        waiter: asyncio.Future[SyncReply] = self._loop.create_future()
-        self._settle(entry, entry.group.sync(request, waiter, self._moment()))
+        waiter: asyncio.Future[SyncReply] = self._registry.loop.create_future()
+        self._registry.settle(entry, entry.group.sync(request, waiter, self._registry.moment()))
         try:
             return await waiter
         except asyncio.CancelledError:
-            self._settle(entry, entry.group.abandon_sync(waiter, self._moment()))
+            self._registry.settle(entry, entry.group.abandon_sync(waiter, self._registry.moment()))
             raise
 
     def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> ErrorCode:
-        """Heartbeat: the member lives; nothing is stored and nobody waits."""
-        entry = self._entries.get(group_id)
-        if entry is None or self._closed is not ErrorCode.NONE:
-            return self.refusal(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+        """Extend the session of a member. Nothing is stored."""
+        entry = self._registry.get(group_id)
+        if entry is None or self._registry.closed is not ErrorCode.NONE:
+            return self._registry.refusal(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
         return entry.group.heartbeat(member_id, generation, self._monotonic(), group_instance_id)
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
-        """LeaveGroup, of one member or many, by member id or by instance id alone.
+        """Handle LeaveGroup of one or more members, named by member id or by instance id alone.
 
-        Raises what concerns the request as a whole: INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE.
+        Raises errors of the whole request: INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE.
         """
-        self.require_name(group_id)
-        entry = self._entries.get(group_id)
+        self._registry.require_name(group_id)
+        entry = self._registry.get(group_id)
         if entry is None:
             return [LeaveReply(*leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in leavers]
-        replies, effects = entry.group.leave(leavers, self._moment())
-        self._settle(entry, effects)
+        replies, effects = entry.group.leave(leavers, self._registry.moment())
+        self._registry.settle(entry, effects)
         if entry.saving is not None and any(not reply.error for reply in replies):
             await self._durable(entry.saving)
         return replies
 
     def _check_join(self, request: JoinRequest) -> ErrorCode:
-        config = self._config
+        config = self._registry.config
         low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
             return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -133,84 +132,73 @@ class GroupCoordinator(OffsetVerbs):
     # --- admin -------------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupView | None:
-        """The group as it is; None if there is none."""
-        self.require_open()
-        entry = self._entries.get(group_id)
+        """Return the group, or None if there is none."""
+        self._registry.require_open()
+        entry = self._registry.get(group_id)
         if entry is None or entry.group.state is State.DEAD:
             return None
         return entry.group.view()
 
-    def group(self, group_id: str) -> Group | None:
-        """The machine itself, to look at and never to change: what the broker's own members need to know."""
-        entry = self._entries.get(group_id)
-        return None if entry is None else entry.group
-
     def list(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """All groups, or those in one of `states` and of one of `types` (KIP-518, KIP-848), whatever the case.
+        """List all groups, or those in one of `states` and of one of `types` (KIP-518, KIP-848), ignoring case.
 
-        A name that nobody knows matches nothing.
+        An unknown name matches no group.
         """
-        self.require_open()
+        self._registry.require_open()
         wanted_states = {state.lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
         return [
             listing
-            for listing in (entry.group.listing() for entry in self._entries.values())
+            for listing in (entry.group.listing() for _, entry in self._registry)
             if (not wanted_states or listing.state.lower() in wanted_states)
             and (not wanted_types or listing.group_type.lower() in wanted_types)
         ]
 
     async def take_over(self, group: StoredGroup, members: Sequence[StoredMember]) -> None:
-        """A group as it was kept elsewhere goes on here, as after a restart; durable when it returns.
+        """Continue a group of another broker here, as after a restart; durable when it returns.
 
         Raises INVALID_GROUP_ID, POLICY_VIOLATION, and NON_EMPTY_GROUP for a group that has members here.
         """
-        self.require_name(group.group_id)
-        entry, error = self._entries.get(group.group_id), ErrorCode.NONE
+        self._registry.require_name(group.group_id)
+        entry, error = self._registry.get(group.group_id), ErrorCode.NONE
         if entry is None:
-            entry, error = self._create(group.group_id)
+            entry, error = self._registry.create(group.group_id)
         elif entry.group.state is not State.EMPTY:
             error = ErrorCode.NON_EMPTY_GROUP
         if error or entry is None:
             raise BrokerError(error, f"Group {group.group_id!r} cannot be taken over.", group=group.group_id)
-        entry.group = Group.restored(group, members, self._settings, self._monotonic())
-        entry.stored = True
-        saving = entry.saving = self._persist([GroupChange(group, tuple(members), replace_members=True)])
-        saving.add_done_callback(partial(self._saved, entry, []))
-        self._arm(entry)
-        await self._durable(saving)
+        await self._durable(self._registry.replace(entry, group, members))
 
     async def delete(self, group_id: str) -> None:
-        """DeleteGroups: the group and its offsets go.
+        """Handle DeleteGroups: delete the group and its offsets.
 
         Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP while it has members.
         """
-        self.require_open()
-        entry = self._entries.get(group_id)
+        self._registry.require_open()
+        entry = self._registry.get(group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if entry is None else entry.group.delete()
         if error is ErrorCode.NON_EMPTY_GROUP:
             raise BrokerError(error, f"Group {group_id!r} has members; stop them first.", group=group_id)
         if error or entry is None:
             raise BrokerError(error, f"There is no group {group_id!r}.", group=group_id)
-        saving = self._persist([GroupDeleted(group_id)])
-        # Whether the caller still waits or not: the outcome decides what becomes of the group.
+        saving = self._registry.persist([GroupDeleted(group_id)])
+        # A callback, so that it also runs when the caller no longer waits.
         saving.add_done_callback(partial(self._deleted, group_id, entry))
         await self._durable(saving)
 
     def _deleted(self, group_id: str, entry: Entry, saving: asyncio.Future[None]) -> None:
         if saving.exception() is None:
-            self._forget(group_id)
+            self._registry.forget(group_id)
         else:
-            # It is still there, on the disk and so for everybody.
-            row = entry.group.stored(State.EMPTY)
-            entry.group = Group.restored(row, (), self._settings, self._monotonic())
+            # The group is still on the disk, so it exists.
+            self._registry.restore(entry, entry.group.stored(State.EMPTY), ())
 
     async def _durable(self, saving: asyncio.Future[None]) -> None:
-        """Wait for a change without owning it: a caller that goes away must not take it along.
+        """Wait until a change is durable. Cancelling the caller does not cancel the change.
 
-        What was to be done after the change, has been done when this returns.
+        Callbacks that were added to the change before have run when this returns.
         """
-        waiter: asyncio.Future[BaseException | None] = self._loop.create_future()
+        waiter: asyncio.Future[BaseException | None] = self._registry.loop.create_future()
         saving.add_done_callback(partial(_pass_on, waiter))
         error = await waiter
         if error is not None:

@@ -1,91 +1,195 @@
 """A classic consumer group: a pure state machine. No I/O, no clock, no event loop.
 
-Theory. Members agree on who owns what in rounds. A round has two steps: *join* (everybody says what it
-supports; the round ends when all known members have joined or the rebalance timeout has passed; one member is
-the leader) and *sync* (the leader says what each member gets; everybody is told). Each round makes a new
-generation; whoever speaks with an older one has missed a round and is refused, so that a partition never has
-two owners in one generation.
+Theory. The members of a group agree in rounds on which member reads which partitions. A round has two steps.
+*Join*: each member says which protocols it supports. The step ends when all known members have joined, or when the
+rebalance timeout is over; one member is the leader. *Sync*: the leader sends an assignment for each member, and each
+member is told its own. Each round makes a new generation. A member that names an older generation has missed a round
+and is refused, so that a partition never has two owners in one generation.
 
     Empty ──join──► PreparingRebalance ──all joined, or time is up──► CompletingRebalance
       ▲  ▲               │      ▲  ▲                                     │          │
-      │  └─nobody joined─┘      │  └──join, leave, expiry, no sync───────┘   leader syncs
+      │  └─none joined───┘      │  └──join, leave, expiry, no sync───────┘   leader syncs
       │                         │                                                   ▼
       └── (through PreparingRebalance) ◄──join with news, leave, expiry────────── Stable
     Empty ──delete──► Dead
 
-What each request gets:
+Two tables below hold the rules that depend on the state alone: `LEGAL_MOVES` the arrows of the drawing, `REFUSALS`
+the errors of sync, heartbeat and commit. What cannot be put in a table:
 
-Empty                 join starts the first round, which lasts the initial delay and grows while members come;
-                      sync, heartbeat: UNKNOWN_MEMBER_ID; commit: only without a generation.
-PreparingRebalance    join waits for the end of the round; sync, heartbeat: REBALANCE_IN_PROGRESS; commit: yes,
-                      so that members can keep what they have read; leave, expiry: the round goes on without.
-CompletingRebalance   join with the same protocols: the same answer again, with others: a new round; sync waits
-                      for the leader's; heartbeat: yes; commit: REBALANCE_IN_PROGRESS; leave, expiry, and no
-                      sync in time: a new round.
-Stable                join of the leader or with other protocols: a new round, else the same answer again; sync
-                      gives the assignment; heartbeat, commit: yes; leave, expiry: a new round.
-Dead                  COORDINATOR_NOT_AVAILABLE for everything; the group is being deleted.
+Empty                 join starts the first round, which lasts the initial delay and is extended while members join.
+                      A commit without a generation is accepted in this state only.
+PreparingRebalance    join waits for the end of the round. After a leave or an expiry the round continues without the
+                      member.
+CompletingRebalance   join with the same protocols gets the same answer again; with other protocols it starts a new
+                      round. Sync waits for the leader's. A leave, an expiry, and a member that does not sync in time
+                      start a new round.
+Stable                join of the leader, or with other protocols, starts a new round; any other gets the same answer
+                      again. A leave and an expiry start a new round.
+Dead                  final: the group is being deleted.
 
-Before that, always: a member that is not known is UNKNOWN_MEMBER_ID, an instance id that has moved to another
-member id is FENCED_INSTANCE_ID, another generation is ILLEGAL_GENERATION, protocols that not all support are
-INCONSISTENT_GROUP_PROTOCOL, a group that is full is GROUP_MAX_SIZE_REACHED.
+Checks that come before, in all states: a member that is not known is UNKNOWN_MEMBER_ID, an instance id that has moved
+to another member id is FENCED_INSTANCE_ID, another generation is ILLEGAL_GENERATION, protocols that not all members
+support are INCONSISTENT_GROUP_PROTOCOL, a group that is full is GROUP_MAX_SIZE_REACHED.
 
 A *pending* member has been told its id (MEMBER_ID_REQUIRED) and has yet to join with it; a round waits for it.
-A *static* member (group.instance.id, KIP-345) keeps its place when it comes back under a new member id; in
-Stable nobody else notices, unless it now wants other topics. The member id it had is fenced. Other than in
+A *static* member (group.instance.id, KIP-345) keeps its place when it rejoins under a new member id. In Stable the
+other members do not notice, unless the member now wants other topics. Its previous member id is fenced. Other than in
 Kafka, a static member that misses a round is not counted as one that failed to sync: its session alone decides.
 
-Every waiting request gets exactly one answer: a request that is repeated while the first still waits takes its
-place, and the first is told REBALANCE_IN_PROGRESS.
+Every waiting request gets exactly one answer. A request that is repeated while the first still waits takes its place,
+and the first gets REBALANCE_IN_PROGRESS.
 
-Deadlines are numbers on the members and the group. `wake_at` says when `tick` has something to do at the
-latest; a heartbeat only stores a number and never moves `wake_at`, `tick` finds the new one.
+Deadlines are numbers on the members and the group. `wake_at` is the latest time at which `tick` may have work to do.
+A heartbeat only stores a number and never moves `wake_at`; `tick` computes the new one.
 
-Requests of clients are handled here, the rounds themselves in `rounds.py`, who is in the group in `roster.py`.
-Every call returns `Effects`: what must be durable, and the answers that may then leave. State is kept when an
-answer would give it away: a finished join round (the generation!), a finished sync, a member that went, a
-static member that changed its id. Sources: KIP-62, 134, 345, 389, 394, 814, and the protocol guide.
+`roster.py` keeps the members. Every call returns `Effects`: what must be durable, and the answers that may leave
+after that. State is stored when an answer would disclose it: a finished join round (the generation), a finished
+sync, a member that left, a static member that changed its id. Sources: KIP-62, 134, 345, 389, 394, 814, and the
+protocol guide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from core.errors import ErrorCode
+from core.groups.effects import Answer, Effects, GroupChange, Moment, StoredGroup, StoredMember
 from core.groups.member import Member
-from core.groups.messages import (
+from core.groups.roster import Roster
+from core.vocabulary.groups import (
     NO_MEMBER,
-    Answer,
-    Effects,
     GroupListing,
     GroupView,
     JoinReply,
     JoinRequest,
     Leaver,
     LeaveReply,
-    Moment,
     State,
-    StoredGroup,
-    StoredMember,
     SyncReply,
     SyncRequest,
 )
-from core.groups.rounds import MIN_ROUND, NEW_MEMBER_TIMEOUT, GroupSettings, Rounds
-from core.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+
+LEGAL_MOVES: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
+    State.PREPARING_REBALANCE: frozenset({State.COMPLETING_REBALANCE, State.EMPTY}),
+    State.COMPLETING_REBALANCE: frozenset({State.STABLE, State.PREPARING_REBALANCE}),
+    State.STABLE: frozenset({State.PREPARING_REBALANCE}),
+    State.DEAD: frozenset(),
+}
 
 
-class Group(Rounds):
-    """The state of one classic group. See the module's text for the rules."""
+class Refusals(NamedTuple):
+    """The errors that a known member gets in one state, by request; NONE where the request is served."""
+
+    sync: ErrorCode
+    heartbeat: ErrorCode
+    commit: ErrorCode
+
+
+REFUSALS: dict[State, Refusals] = {
+    # There is no known member: the check of the member id refuses the request first.
+    State.EMPTY: Refusals(
+        sync=ErrorCode.UNKNOWN_MEMBER_ID,
+        heartbeat=ErrorCode.UNKNOWN_MEMBER_ID,
+        commit=ErrorCode.UNKNOWN_MEMBER_ID,
+    ),
+    # Members may still commit what they have read in the generation that ends.
+    State.PREPARING_REBALANCE: Refusals(
+        sync=ErrorCode.REBALANCE_IN_PROGRESS,
+        heartbeat=ErrorCode.REBALANCE_IN_PROGRESS,
+        commit=ErrorCode.NONE,
+    ),
+    # The member knows the new generation; what it has read belongs to the generation before.
+    State.COMPLETING_REBALANCE: Refusals(
+        sync=ErrorCode.NONE, heartbeat=ErrorCode.NONE, commit=ErrorCode.REBALANCE_IN_PROGRESS
+    ),
+    State.STABLE: Refusals(sync=ErrorCode.NONE, heartbeat=ErrorCode.NONE, commit=ErrorCode.NONE),
+    State.DEAD: Refusals(
+        sync=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        heartbeat=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        commit=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ),
+}
+
+# A new member does not know its id and cannot send heartbeats; Kafka's limit for it is five minutes as well.
+NEW_MEMBER_TIMEOUT = 300.0
+# After a pause the broker reads the requests that already are in its sockets within this time (seconds).
+RESUME_GRACE = 1.0
+# A round that no member has joined gets a next deadline no sooner than this, whatever the rebalance timeout is.
+MIN_ROUND = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Settings for all groups. Delay in seconds, size in members."""
+
+    initial_rebalance_delay: float
+    max_size: int
+
+
+class Group:
+    """The state of one classic group. The rules are in the docstring of this module."""
 
     group_type = "classic"
 
-    __slots__ = ()
+    __slots__ = (
+        "_answers",
+        "_extension_left",
+        "_initial",
+        "_join_deadline",
+        "_members",
+        "_must_save",
+        "_new_member_added",
+        "_pending_sync",
+        "_rewrite",
+        "_settings",
+        "_sync_deadline",
+        "empty_since_ms",
+        "generation",
+        "group_id",
+        "protocol",
+        "protocol_type",
+        "roster",
+        "state",
+        "subscribed_topics",
+        "wake_at",
+    )
+
+    def __init__(self, group_id: str, settings: GroupSettings) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.roster = Roster()
+        self._members = self.roster.members
+        # Wall time (ms) since when the group has no members; −1 before it ever had one, and while it has.
+        self.empty_since_ms = -1
+        # The topics that consumers of the present generation read; None where the broker cannot know.
+        self.subscribed_topics: frozenset[str] | None = None
+        # When `tick` must be called at the latest, in monotonic seconds.
+        self.wake_at = inf
+        self._settings = settings
+        self._pending_sync: set[str] = set()
+        self._join_deadline = inf
+        self._sync_deadline = inf
+        # The first round of a group: it ends by time alone, and is extended while members join.
+        self._initial = False
+        self._new_member_added = False
+        self._extension_left = 0.0
+        # What the present step has decided, until `_effects` returns it.
+        self._answers: list[Answer] = []
+        self._must_save = False
+        self._rewrite = False
 
     # --- join ----------------------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, waiter: object, now: Moment) -> Effects:
-        """JoinGroup. The answer comes among the effects, of this call or of a later one."""
+        """Handle JoinGroup. The answer is in the effects of this call or of a later one."""
         member_id = request.member_id
         if self.state is State.DEAD:
             self._refuse_join(waiter, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -109,10 +213,10 @@ class Group(Rounds):
         return self._effects()
 
     def abandon_join(self, waiter: object, now: Moment) -> Effects:
-        """The client behind a waiting join has gone; `waiter` gets no answer.
+        """Forget a waiting join whose client has disconnected; `waiter` gets no answer.
 
-        A member whose id nobody knows is removed: nobody could ever speak for it. Another keeps its place for
-        a session and has to join again.
+        Remove a member that has not been told its id, because no client can send requests for it. Any other member
+        keeps its place for one session and has to join again.
         """
         for member in self._members.values():
             if member.join_waiter is waiter:
@@ -128,7 +232,7 @@ class Group(Rounds):
         return self._effects()
 
     def abandon_sync(self, waiter: object, now: Moment) -> Effects:
-        """The client behind a waiting sync has gone; `waiter` gets no answer, the session runs again."""
+        """Forget a waiting sync whose client has disconnected; `waiter` gets no answer, the session restarts."""
         for member in self._members.values():
             if member.sync_waiter is waiter:
                 member.sync_waiter = None
@@ -137,12 +241,12 @@ class Group(Rounds):
         return self._effects()
 
     def _has_room_for(self, member_id: str) -> bool:
-        """Whether the size limit lets this member join (KIP-389)."""
+        """Return whether the size limit lets this member join (KIP-389)."""
         member = self._members.get(member_id)
         if self.state is State.EMPTY:
             return True
         if self.state is State.PREPARING_REBALANCE:
-            # Those who wait are counted, so that a group that has become too large loses the last to rejoin.
+            # Count the members that have joined, so that a group that is too large loses the last to rejoin.
             waits = member is not None and member.join_waiter is not None
             return waits or self.roster.joining < self._settings.max_size
         return member is not None or len(self._members) < self._settings.max_size
@@ -155,7 +259,7 @@ class Group(Rounds):
         return request.protocol_type == self.protocol_type and self.roster.supports(request)
 
     def _join_new(self, request: JoinRequest, waiter: object, now: Moment) -> None:
-        """A join without a member id."""
+        """Handle a join without a member id."""
         member_id = request.new_member_id
         if request.group_instance_id is not None:
             known = self.roster.static.get(request.group_instance_id)
@@ -188,7 +292,7 @@ class Group(Rounds):
         self._rebalance_or_complete(now)
 
     def _rejoin(self, member: Member, request: JoinRequest, waiter: object, now: Moment) -> None:
-        """A join of a member that is in the group."""
+        """Handle a join of a member that is in the group."""
         if self.state is not State.PREPARING_REBALANCE:
             # A leader that joins a stable group knows of a reason to rebalance that its metadata does not
             # show, for example new partitions.
@@ -203,7 +307,7 @@ class Group(Rounds):
         self._rebalance_or_complete(now)
 
     def _replace_static(self, old: Member, request: JoinRequest, waiter: object, now: Moment) -> None:
-        """A static member is back under a new id; who still speaks for the old one is fenced (KIP-345)."""
+        """Give the place of a static member to its new member id; the old id is fenced (KIP-345)."""
         leader_before = self.roster.leader_id
         wanted = self._wanted_topics(old)
         synced = old.member_id not in self._pending_sync
@@ -227,10 +331,10 @@ class Group(Rounds):
             self._rebalance_or_complete(now)
 
     def _came_back(self, member: Member, request: JoinRequest, leader_before: str | None) -> JoinReply:
-        """What a static member hears that came back to a stable group.
+        """Return the answer to a static member that rejoins a stable group.
 
-        A leader would compute an assignment that nobody waits for: a client that understands `skip_assignment`
-        is told so (KIP-814), another hears that the leader is the id before its own, which is nobody.
+        No member waits for an assignment, so the leader must not compute one. A client that understands
+        `skip_assignment` is told so (KIP-814); any other is told that its previous member id leads.
         """
         leads = member.member_id == self.roster.leader_id
         if request.can_skip_assignment:
@@ -248,7 +352,7 @@ class Group(Rounds):
     # --- sync ----------------------------------------------------------------------------------------------
 
     def sync(self, request: SyncRequest, waiter: object, now: Moment) -> Effects:
-        """SyncGroup. The answer comes among the effects, of this call or of a later one."""
+        """Handle SyncGroup. The answer is in the effects of this call or of a later one."""
         error = self._check_sync(request)
         if error:
             self._answers.append(Answer(waiter, SyncReply(error)))
@@ -270,7 +374,7 @@ class Group(Rounds):
 
     def _check_sync(self, request: SyncRequest) -> ErrorCode:
         if self.state is State.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return REFUSALS[State.DEAD].sync
         error = self.roster.validate(request.member_id, request.group_instance_id)
         if error:
             return error
@@ -280,12 +384,10 @@ class Group(Rounds):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if request.protocol not in (None, self.protocol):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if self.state is State.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+        return REFUSALS[self.state].sync
 
     def _assign(self, assignments: Iterable[tuple[str, bytes]], now: Moment) -> None:
-        """The leader has spoken. Who is not named owns nothing; names that are no members are ignored."""
+        """Apply the leader's assignment. A member that is not named gets nothing; unknown ids are ignored."""
         given = dict(assignments)
         for member_id, member in self._members.items():
             assignment = given.get(member_id, b"")
@@ -305,11 +407,11 @@ class Group(Rounds):
     def heartbeat(
         self, member_id: str, generation: int, now: float, group_instance_id: str | None = None
     ) -> ErrorCode:
-        """Heartbeat: the member lives. One look-up and one stored number; nothing is ever persisted."""
+        """Extend the session of a member. One look-up and one stored number; nothing is persisted."""
         member = self._members.get(member_id)
         if member is None or group_instance_id is not None:
             if self.state is State.DEAD:
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+                return REFUSALS[State.DEAD].heartbeat
             error = self.roster.validate(member_id, group_instance_id)
             if error:
                 return error
@@ -318,19 +420,17 @@ class Group(Rounds):
             return ErrorCode.ILLEGAL_GENERATION
         if not member.is_new:
             member.deadline = now + member.session_timeout
-        if self.state is State.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+        return REFUSALS[self.state].heartbeat
 
     def check_commit(
         self, member_id: str, generation: int, now: float, group_instance_id: str | None = None
     ) -> ErrorCode:
-        """Whether an offset commit may land. A good one keeps the member alive, as a heartbeat does.
+        """Check whether an offset commit is accepted. If it is, it extends the session as a heartbeat does.
 
-        Without a generation (simple consumers, admin tools) it may only while the group has no members.
+        A commit without a generation (simple consumers, admin tools) is accepted only while the group has no members.
         """
         if self.state is State.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return REFUSALS[State.DEAD].commit
         if generation < 0 and self.state is State.EMPTY:
             return ErrorCode.NONE
         error = self.roster.validate(member_id, group_instance_id)
@@ -338,18 +438,16 @@ class Group(Rounds):
             return error
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if self.state is State.COMPLETING_REBALANCE:
-            # The member has heard of the new generation; what it has read belongs to the one before.
-            return ErrorCode.REBALANCE_IN_PROGRESS
+        refusal = REFUSALS[self.state].commit
         member = self._members[member_id]
-        if not member.is_new:
+        if not refusal and not member.is_new:
             member.deadline = now + member.session_timeout
-        return ErrorCode.NONE
+        return refusal
 
     # --- leave, expiry, time ---------------------------------------------------------------------------------
 
     def leave(self, leavers: Sequence[Leaver], now: Moment) -> tuple[list[LeaveReply], Effects]:
-        """LeaveGroup, of one member or many; one rebalance for all of them."""
+        """Handle LeaveGroup of one or more members; one rebalance for all of them."""
         replies = []
         members, pending = len(self._members), len(self.roster.pending)
         for leaver in leavers:
@@ -372,10 +470,150 @@ class Group(Rounds):
             self._remove(member_id)
         return error
 
+    # --- time ------------------------------------------------------------------------------------------------
+
+    def tick(self, now: Moment) -> Effects:
+        """Do what is due: expire members and pending members, end rounds. Compute `wake_at` again."""
+        time = now.monotonic
+        gone = [member_id for member_id, deadline in self.roster.pending.items() if deadline <= time]
+        for member_id in gone:
+            del self.roster.pending[member_id]
+        expired = [m.member_id for m in self._members.values() if m.deadline <= time and m.can_expire]
+        for member_id in expired:
+            self._remove(member_id)
+        self._after_losses(bool(expired), bool(gone), now)
+        if self._join_deadline <= time:
+            self._round_is_over(now)
+        if self._sync_deadline <= time:
+            self._sync_is_over(now)
+        self.wake_at = self._next_deadline()
+        return self._effects()
+
+    def resume(self, now: float, paused: float) -> None:
+        """Shift all deadlines after the broker process was paused for `paused` seconds and could read no request.
+
+        Every member has a whole session again, as after a restart. Rounds and pending members have the time that
+        was left before the pause, and `RESUME_GRACE` in addition.
+        """
+        for member in self._members.values():
+            member.deadline = max(member.deadline, now + member.session_timeout)
+        shift = paused + RESUME_GRACE
+        for member_id in self.roster.pending:
+            self.roster.pending[member_id] += shift
+        self._join_deadline += shift
+        self._sync_deadline += shift
+        self.wake_at = self._next_deadline()
+
+    def _next_deadline(self) -> float:
+        pending = min(self.roster.pending.values(), default=inf)
+        members = min((m.deadline for m in self._members.values() if m.can_expire), default=inf)
+        return min(pending, members, self._join_deadline, self._sync_deadline)
+
+    def _after_losses(self, members: bool, pending: bool, now: Moment) -> None:
+        if members:
+            self._rebalance_or_complete(now)
+        elif pending:
+            self._complete_if_all_joined(now)
+
+    # --- rounds ----------------------------------------------------------------------------------------------
+
+    def _rebalance_or_complete(self, now: Moment) -> None:
+        if self.state is State.PREPARING_REBALANCE:
+            self._complete_if_all_joined(now)
+        else:
+            self._prepare(now)
+
+    def _prepare(self, now: Moment) -> None:
+        """Begin a round."""
+        if self.state is State.COMPLETING_REBALANCE:
+            for member in self._members.values():
+                if member.sync_waiter is not None:
+                    reply = SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)
+                    self._answers.append(Answer(member.sync_waiter, reply))
+                    member.sync_waiter = None
+                    self._touch(member, now.monotonic)
+        self._sync_deadline = inf
+        self._initial = self.state is State.EMPTY
+        self._move(State.PREPARING_REBALANCE)
+        timeout = self.roster.rebalance_timeout
+        if self._initial:
+            delay = min(self._settings.initial_rebalance_delay, timeout)
+            self._new_member_added = False
+            self._extension_left = timeout - delay
+            self._end_round_at(now.monotonic + delay)
+            if delay == 0:
+                self._complete(now)
+        else:
+            self._end_round_at(now.monotonic + timeout)
+            self._complete_if_all_joined(now)
+
+    def _end_round_at(self, deadline: float) -> None:
+        self._join_deadline = deadline
+        self._wake(deadline)
+
+    def _complete_if_all_joined(self, now: Moment) -> None:
+        if self.state is State.PREPARING_REBALANCE and not self._initial and self.roster.all_joined:
+            self._complete(now)
+
+    def _round_is_over(self, now: Moment) -> None:
+        """End the round at its deadline. Extend a first round to which a member was added since the last deadline."""
+        if self._initial and self._new_member_added and self._extension_left > 0:
+            delay = min(self._settings.initial_rebalance_delay, self._extension_left)
+            self._new_member_added = False
+            self._extension_left -= delay
+            self._end_round_at(now.monotonic + delay)
+        else:
+            self._complete(now)
+
+    def _complete(self, now: Moment) -> None:
+        """End the round: remove dynamic members that have not joined; the others are the new generation."""
+        late = [m for m in self._members.values() if m.join_waiter is None and m.group_instance_id is None]
+        for member in late:
+            self._remove(member.member_id)
+        if self._members and not self.roster.elect_joined_leader():
+            # Only static members are left, and none has rejoined. Their sessions decide.
+            self._end_round_at(now.monotonic + max(self.roster.rebalance_timeout, MIN_ROUND))
+            return
+        self._join_deadline = inf
+        self._initial = False
+        self._pending_sync.clear()
+        self.generation += 1
+        self._must_save = True
+        self.protocol = self.roster.elect_protocol()
+        if self._members:
+            self._move(State.COMPLETING_REBALANCE)
+            self.empty_since_ms = -1
+        else:
+            self._move(State.EMPTY)
+            self.empty_since_ms = now.wall_ms
+        self._read_subscriptions()
+        self._tell_generation(now)
+
+    def _tell_generation(self, now: Moment) -> None:
+        for member in self._members.values():
+            if member.join_waiter is not None:
+                self._answers.append(Answer(member.join_waiter, self._joined(member)))
+                member.join_waiter = None
+                member.is_new = False
+                member.id_told = True
+                self._pending_sync.add(member.member_id)
+                self._touch(member, now.monotonic)
+        self.roster.joining = 0
+        if self._pending_sync:
+            self._sync_deadline = now.monotonic + max(self.roster.rebalance_timeout, MIN_ROUND)
+            self._wake(self._sync_deadline)
+
+    def _sync_is_over(self, now: Moment) -> None:
+        """Remove the members that joined and did not sync: they block the others, or own partitions unknowingly."""
+        for member_id in list(self._pending_sync):
+            self._remove(member_id)
+        self._sync_deadline = inf
+        self._prepare(now)
+
     # --- deletion and restart --------------------------------------------------------------------------------
 
     def delete(self) -> ErrorCode:
-        """Move to Dead, from which nothing leads back; NON_EMPTY_GROUP while there are members."""
+        """Move to Dead, which is final. Return NON_EMPTY_GROUP while there are members."""
         if self.state is State.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if self.state is not State.EMPTY:
@@ -387,10 +625,10 @@ class Group(Rounds):
     def restored(
         cls, stored: StoredGroup, members: Iterable[StoredMember], settings: GroupSettings, now: float
     ) -> Group:
-        """A group as it was kept; every deadline starts anew, nobody has to rejoin.
+        """Restore a stored group. All deadlines restart; no member has to rejoin.
 
-        A group that was stored in mid-round goes on with that round: members that missed it hear of it by
-        their heartbeats, a leader that was at work may still sync.
+        A group that was stored during a round continues that round: members that missed it are told by the answers
+        to their heartbeats, and the leader may still sync.
         """
         group = cls(stored.group_id, settings)
         group.generation = stored.generation
@@ -418,7 +656,7 @@ class Group(Rounds):
     # --- views -----------------------------------------------------------------------------------------------
 
     def view(self) -> GroupView:
-        """The group as DescribeGroups shows it."""
+        """Return the group as DescribeGroups shows it."""
         protocol = self.protocol if self.state is State.STABLE else None
         return GroupView(
             self.group_id,
@@ -431,16 +669,117 @@ class Group(Rounds):
         )
 
     def listing(self) -> GroupListing:
-        """The group as ListGroups shows it."""
+        """Return the group as ListGroups shows it."""
         return GroupListing(self.group_id, self.protocol_type or "", self.state.value, self.group_type)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether members read this topic; a group of consumers whose metadata is unreadable reads all."""
+        """Return whether members read this topic. Consumers whose metadata is unreadable count for all topics."""
         if self.state is State.EMPTY or self.state is State.DEAD:
             return False
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
 
+    # --- storage failures and shutdown -----------------------------------------------------------------------
+
+    def release(self, error: ErrorCode) -> Effects:
+        """Answer all waiting requests with `error`: the broker stops. The group itself does not change."""
+        for member in self._members.values():
+            self._dismiss(member, error)
+        return self._effects()
+
+    def resave(self) -> None:
+        """Make the next effects carry the whole group, because the last change could not be stored."""
+        self.roster.mark_all()
+        self._must_save = True
+        self._rewrite = True
+
+    # --- small steps -----------------------------------------------------------------------------------------
+
+    def _move(self, state: State) -> None:
+        assert state in LEGAL_MOVES[self.state], f"{self.state} does not lead to {state}"
+        self.state = state
+
+    def _wake(self, deadline: float) -> None:
+        if deadline < self.wake_at:
+            self.wake_at = deadline
+
+    def _touch(self, member: Member, now: float) -> None:
+        """Restart the session of a member that sent a request or got an answer."""
+        member.deadline = now + member.session_timeout
+        self._wake(member.deadline)
+
+    def _await_join(self, member: Member, waiter: object) -> None:
+        if member.join_waiter is None:
+            self.roster.joining += 1
+        else:
+            self._refuse_join(member.join_waiter, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+        member.join_waiter = waiter
+
+    def _refuse_join(self, waiter: object, member_id: str, error: ErrorCode) -> None:
+        self._answers.append(Answer(waiter, JoinReply(error, member_id)))
+
+    def _dismiss(self, member: Member, error: ErrorCode) -> None:
+        if member.join_waiter is not None:
+            self.roster.joining -= 1
+        self._answer_waiters(member, error)
+
+    def _answer_waiters(self, member: Member, error: ErrorCode) -> None:
+        if member.join_waiter is not None:
+            self._refuse_join(member.join_waiter, member.member_id, error)
+            member.join_waiter = None
+        if member.sync_waiter is not None:
+            self._answers.append(Answer(member.sync_waiter, SyncReply(error)))
+            member.sync_waiter = None
+
+    def _remove(self, member_id: str) -> None:
+        """Remove a member. Its waiting requests get UNKNOWN_MEMBER_ID, so that a client that is alive joins again."""
+        member = self._members[member_id]
+        self._dismiss(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.roster.remove(member_id)
+        self._pending_sync.discard(member_id)
+        self._must_save = self._must_save or not member.is_new
+
+    def _joined(self, member: Member, *, skip_assignment: bool = False) -> JoinReply:
+        leads = member.member_id == self.roster.leader_id
+        return JoinReply(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.roster.leader_id or NO_MEMBER,
+            tuple(m.joined(self.protocol) for m in self._members.values()) if leads else (),
+            skip_assignment,
+        )
+
+    def _synced(self, member: Member) -> SyncReply:
+        return SyncReply(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
+
+    def _read_subscriptions(self) -> None:
+        metadata = (member.metadata(self.protocol) for member in self._members.values())
+        self.subscribed_topics = subscribed_topics(self.protocol_type, metadata)
+
     def _wanted_topics(self, member: Member) -> frozenset[str] | None:
         return subscribed_topics(self.protocol_type, (member.metadata(self.protocol),))
+
+    def stored(self, state: State | None = None) -> StoredGroup:
+        """Return the group's row as it is stored, with `state` or its present state."""
+        return StoredGroup(
+            self.group_id,
+            (state or self.state).value,
+            self.protocol_type,
+            self.generation,
+            self.protocol,
+            self.roster.leader_id,
+            self.empty_since_ms,
+        )
+
+    def _effects(self) -> Effects:
+        answers, self._answers = self._answers, []
+        if not self._must_save:
+            return Effects(None, answers)
+        saved, removed = self.roster.take_changes(self.group_id)
+        change = GroupChange(self.stored(), saved, removed, self._rewrite)
+        self._must_save = self._rewrite = False
+        return Effects(change, answers)

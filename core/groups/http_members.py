@@ -1,194 +1,163 @@
-"""Members of groups that speak HTTP: a shell script joins a group of Java clients and takes its share.
+"""Members of groups over HTTP, as `broker.groups.members`: a shell script joins a group of Java clients.
 
-Two things differ from a member on the binary port. A request over HTTP is short, a join round may be long: the
-join waits in the broker, and the member asks again with its id until the round is over. And such a member can
-hardly compute an assignment: one that names topics and no protocols lets the broker do it. It offers the
-protocols that Kafka's clients have in common, with the metadata that any of them would send, so that whichever
-member leads can assign to it; and when it is elected leader itself, the broker assigns in its name, at once.
+Two things differ from a member on the Kafka port. A request over HTTP is short and a round may be long: the join
+waits in the broker, and the client asks again with its member id until the round is over. And such a client can
+hardly compute an assignment. A client that names topics instead of protocols lets the broker assign: the member
+offers the protocols of Kafka's own clients, with the metadata that they would send, so that any leader can assign to
+it. If it is elected leader itself, the broker assigns at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
 
 from core.errors import BrokerError, ErrorCode
-from core.facade import Logs
-from core.groups.assignor import STRATEGIES, assign
-from core.groups.messages import (
+from core.groups.coordinator import GroupCoordinator
+from core.groups.hosted import HostedMembers, Then, offers
+from core.groups.refusals import refusal
+from core.groups.registry import GroupRegistry
+from core.vocabulary.groups import (
     NO_MEMBER,
+    Joining,
     JoinReply,
     JoinRequest,
     Leaver,
-    State,
     SyncReply,
     SyncRequest,
 )
-from core.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from core.protocol.consumer_protocol import Subscription, encode_subscription
-
-if TYPE_CHECKING:
-    from core.groups.groups import Groups
-
-log = logging.getLogger(__name__)
-
-# What a member without an assignor of its own offers, most wanted first.
-PROTOCOLS = tuple(STRATEGIES)
-# Subscriptions of this version carry no claim to partitions (KIP-429 adds it): who joins here has let go of all.
-_SUBSCRIPTION_VERSION = 0
+from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE
 
 
-class Joining(NamedTuple):
-    """What became of a join so far. `reply` is None while the round goes on; ask again with `member_id`."""
+class _Join:
+    """One join over HTTP: a single round; the client does all the rest."""
 
-    member_id: str
-    reply: JoinReply | None
+    syncs = False
+
+    def __init__(self, group_id: str, request: JoinRequest, *, leads: bool) -> None:
+        self.group_id = group_id
+        self.leads = leads
+        self.reply: JoinReply | None = None
+        self._request = request
+
+    async def before_join(self) -> None:
+        """See `HostedMember`. The client has given up its partitions before it asked."""
+
+    def request(self) -> JoinRequest:
+        """See `HostedMember`."""
+        return self._request
+
+    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+        """See `HostedMember`."""
+        self.reply = joined
+        return Then.DONE
+
+    def refused(self, error: ErrorCode) -> Then:
+        """See `HostedMember`. The client decides what to do."""
+        return Then.FAIL
+
+    async def failed(self, error: BrokerError) -> None:
+        """See `HostedMember`. The client gets the error."""
+
+    def ended(self) -> None:
+        """See `HostedMember`. `HttpMembers` keeps the task."""
+
+    def group_moved(self) -> None:
+        """See `HostedMember`. The client rejoins when its heartbeat says so."""
 
 
-def offers(topics: Iterable[str], assignor: str = "") -> tuple[tuple[str, bytes], ...]:
-    """The protocols of a member that leaves the assignment to the broker, `assignor` first, with its metadata.
+class HttpMembers:
+    """Joins, syncs, heartbeats and leaves of HTTP clients. Errors are raised as BrokerError."""
 
-    Raises UNSUPPORTED_ASSIGNOR.
-    """
-    if assignor and assignor not in STRATEGIES:
-        raise BrokerError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"There is no assignor {assignor!r}; there are: {', '.join(PROTOCOLS)}.",
-            assignors=list(PROTOCOLS),
-        )
-    metadata = encode_subscription(Subscription(sorted(set(topics))), _SUBSCRIPTION_VERSION)
-    return tuple((name, metadata) for name in sorted(PROTOCOLS, key=lambda name: name != assignor))
-
-
-class GroupMembers:
-    """Joins, syncs, heartbeats and leaves of members that speak HTTP, as `broker.groups.members`."""
-
-    def __init__(self, broker: Logs, groups: Groups) -> None:
-        self._broker = broker
-        self._groups = groups
-        # Joins that wait, and those whose answer has not been fetched yet.
-        self._joins: dict[tuple[str, str], asyncio.Task[JoinReply]] = {}
+    def __init__(self, registry: GroupRegistry, coordinator: GroupCoordinator, hosted: HostedMembers) -> None:
+        self._registry = registry
+        self._coordinator = coordinator
+        self._hosted = hosted
+        # Joins that wait, and those whose answer has not been fetched yet, by group and member id.
+        self._joins: dict[tuple[str, str], tuple[_Join, asyncio.Task[BrokerError | None]]] = {}
 
     async def join(
         self, group_id: str, request: JoinRequest, *, wait_ms: int, leads: bool = False
     ) -> Joining:
-        """Join with protocols of the client's own, as a binary member does; wait for the round up to `wait_ms`.
+        """Join with protocols of the client's own; wait for the end of the round up to `wait_ms`.
 
-        A join with the id of a join that still waits only goes on waiting. With `leads` the broker assigns if
-        this member is elected leader. Raises what the group refuses.
+        A join with the id of a join that still waits continues that one. With `leads` the broker assigns if the
+        member is elected leader. Raises the errors of `GroupCoordinator.join`, THROTTLING_QUOTA_EXCEEDED.
         """
+        config = self._registry.config
         if request.member_id == NO_MEMBER:
             name = request.group_instance_id or request.client_id
-            request.new_member_id = f"{name}-{self._broker.clock.uuid4()}"
+            request.new_member_id = f"{name}-{self._registry.clock.uuid4()}"
         member_id = request.member_id or request.new_member_id
         key = (group_id, member_id)
-        task = self._joins.get(key)
-        if task is None:
-            if len(self._joins) >= self._broker.config.max_waiting:
+        if key not in self._joins:
+            if len(self._joins) >= config.max_waiting:
                 raise BrokerError(
                     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                     f"{len(self._joins)} joins wait already; try again later.",
-                    limit=self._broker.config.max_waiting,
+                    limit=config.max_waiting,
                 )
-            work = self._join(group_id, request, leads)
-            task = self._joins[key] = asyncio.get_running_loop().create_task(work)
+            join = _Join(group_id, request, leads=leads)
+            task = self._hosted.start(join)
+            self._joins[key] = (join, task)
             task.add_done_callback(lambda _: self._forget_later(key, request.session_timeout_ms))
-        await asyncio.wait([task], timeout=min(wait_ms, self._broker.config.max_wait_ms) / 1000)
+        join, task = self._joins[key]
+        await asyncio.wait([task], timeout=min(wait_ms, config.max_wait_ms) / 1000)
         if not task.done():
             return Joining(member_id, None)
         self._joins.pop(key, None)
-        reply = task.result()
-        if reply.error:
-            raise self._groups.refusal(reply.error, group_id, reply.member_id)
-        return Joining(reply.member_id, reply)
+        error = task.result()
+        if error is not None:
+            raise error
+        assert join.reply is not None
+        return Joining(join.reply.member_id, join.reply)
 
     async def join_topics(
         self, group_id: str, request: JoinRequest, topics: Sequence[str], *, wait_ms: int, assignor: str = ""
     ) -> Joining:
-        """Join to read `topics`, and let the broker do what a client library would.
+        """Join to read `topics`; the broker assigns if the member is elected leader.
 
-        `assignor` is the protocol to vote for; which one is elected is for all members to say.
-        Raises UNSUPPORTED_ASSIGNOR, and what the group refuses.
+        `assignor` is the protocol to vote for; the votes of all members decide. Raises UNSUPPORTED_ASSIGNOR, and as
+        `join`.
         """
         request.protocol_type = CONSUMER_PROTOCOL_TYPE
         request.protocols = offers(topics, assignor)
         return await self.join(group_id, request, wait_ms=wait_ms, leads=True)
 
     async def sync(self, group_id: str, request: SyncRequest, *, wait_ms: int) -> SyncReply | None:
-        """Fetch the member's assignment; None when the leader has not brought it within `wait_ms`.
+        """Return the member's assignment; None if the leader has not assigned within `wait_ms`.
 
-        A leader that brings none has the broker assign. Raises what the group refuses.
+        The broker assigns for a leader that sends no assignments. Raises the errors of `GroupCoordinator.sync`.
         """
         if not request.assignments:
-            await self.lead(group_id, request.member_id, request.generation)
-        work = self._groups.sync(group_id, request)
+            await self._hosted.lead(group_id, request.member_id, request.generation)
+        work = self._coordinator.sync(group_id, request)
         try:
-            reply = await asyncio.wait_for(work, min(wait_ms, self._broker.config.max_wait_ms) / 1000)
+            reply = await asyncio.wait_for(work, min(wait_ms, self._registry.config.max_wait_ms) / 1000)
         except TimeoutError:
             return None
         if reply.error:
-            raise self._groups.refusal(reply.error, group_id, request.member_id)
+            raise refusal(reply.error, group_id, request.member_id)
         return reply
 
     def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> None:
-        """Say that the member lives. Raises REBALANCE_IN_PROGRESS when it has to join again, and the like."""
-        error = self._groups.heartbeat(group_id, member_id, generation, group_instance_id)
+        """Extend the session of a member. Raises REBALANCE_IN_PROGRESS if it has to join again, and the like."""
+        error = self._coordinator.heartbeat(group_id, member_id, generation, group_instance_id)
         if error:
-            raise self._groups.refusal(error, group_id, member_id)
+            raise refusal(error, group_id, member_id)
 
     async def leave(self, group_id: str, member_id: str, group_instance_id: str | None = None) -> None:
-        """Leave. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        (reply,) = await self._groups.leave(group_id, [Leaver(member_id, group_instance_id)])
+        """Leave the group. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        (reply,) = await self._coordinator.leave(group_id, [Leaver(member_id, group_instance_id)])
         if reply.error:
-            raise self._groups.refusal(reply.error, group_id, member_id)
-
-    async def _join(self, group_id: str, request: JoinRequest, leads: bool) -> JoinReply:
-        reply = await self._groups.join(group_id, request)
-        if leads and not reply.error:
-            # At once, whether the client asks or not: the others wait for it.
-            await self.lead(group_id, reply.member_id, reply.generation)
-        return reply
-
-    async def lead(self, group_id: str, member_id: str, generation: int) -> None:
-        """Assign in the name of a leader, if this member is the one and the group waits for it."""
-        group = self._groups.coordinator.group(group_id)
-        if (
-            group is None
-            or group.state is not State.COMPLETING_REBALANCE
-            or group.roster.leader_id != member_id
-            or group.generation != generation
-            or group.protocol_type != CONSUMER_PROTOCOL_TYPE
-        ):
-            return
-        members = list(group.roster.members.values())
-        assignments = assign(
-            group.protocol or "",
-            [member.joined(group.protocol) for member in members],
-            self.partitions,
-            {member.member_id: member.assignment for member in members},
-        )
-        reply = await self._groups.sync(group_id, SyncRequest(member_id, generation, assignments))
-        if reply.error:
-            # Somebody came or went in between; the next round assigns anew.
-            log.info("group %r: the assignment of generation %d came late", group_id, generation)
-
-    def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0 if there is no such topic."""
-        try:
-            return self._broker.topics.get(topic).partitions
-        except BrokerError:
-            return 0
+            raise refusal(reply.error, group_id, member_id)
 
     def _forget_later(self, key: tuple[str, str], session_timeout_ms: int) -> None:
-        """An answer that nobody fetches is kept as long as the session of its member lasts."""
-        task = self._joins.get(key)
-        loop = asyncio.get_running_loop()
-        loop.call_later(session_timeout_ms / 1000, self._forget, key, task)
+        """Keep an answer that the client does not fetch for one session of the member."""
+        self._registry.loop.call_later(session_timeout_ms / 1000, self._forget, key, self._joins.get(key))
 
-    def _forget(self, key: tuple[str, str], task: asyncio.Task[JoinReply] | None) -> None:
-        if task is not None and self._joins.get(key) is task:
+    def _forget(self, key: tuple[str, str], join: object) -> None:
+        if join is not None and self._joins.get(key) is join:
             del self._joins[key]

@@ -1,190 +1,266 @@
-"""Members of groups that say one line now and then, as `broker.groups.lines`.
+"""Members of groups over the line protocol, as `broker.groups.lines`.
 
-Theory. Behind such a member is a person with netcat or a script: it chose its own id, it waits for nothing, and
-between two lines nobody knows whether it is there. The protocol gives it a simple life: JOIN tells generation and
-assignment at once, HEARTBEAT, SYNC, LEAVE and COMMIT name the generation, and a member whose generation is over
-is told so and joins again. But the group is one of Kafka's, whose members must all come to each round. So when a
-round begins, whoever started it, the broker joins in the name of these members, at once, with what each said
-last; if one of them leads, the broker assigns (`assignor`). Others never wait for a script that sleeps, and the
-script finds out by its next line that there is a new generation.
+Theory. The client of such a member is a person with netcat, or a script. It chose the member id, it never waits, and
+it may be silent between two commands. The protocol is simple: JOIN returns generation and assignment at once;
+HEARTBEAT, SYNC, LEAVE and COMMIT name the generation; a client that names an older generation gets an error and joins
+again. But the group is a Kafka group, whose members must all join each round. So when a round begins, the broker
+joins for these members at once, with the protocols of their last JOIN, and assigns if one of them leads. Other
+members never wait for a silent script, and the script learns from its next command that there is a new generation.
 
-A member is kept for as long as it is heard of: a round in its name does not count. One that was silent for its
-session leaves when the next round begins, if its session has not ended before that.
+A member is kept for one session (`text_session_timeout_ms`) after its client's last command; the broker's own joins
+do not count. A member that was silent for longer leaves when the next round begins, if its session has not expired
+before.
 
-Such members are known by their host (`HOST`), which no other door gives, so they are known after a restart too.
+The host of such members begins with `HOST`, which no other listener uses, so the broker finds them after a restart.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
 
-from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.groups.assignor import decode, encode
+from core.errors import BrokerError, ErrorCode
+from core.groups.coordinator import GroupCoordinator
+from core.groups.effects import StoredGroup, StoredMember
 from core.groups.group import Group
-from core.groups.http_members import offers
+from core.groups.hosted import JOIN_AGAIN, HostedMembers, Then, offers
+from core.groups.interfaces import partition_count
 from core.groups.member import Member
-from core.groups.messages import (
+from core.groups.offset_store import OffsetStore
+from core.groups.positions import GroupPositions
+from core.groups.refusals import refusal
+from core.groups.registry import GroupRegistry
+from core.types import TopicPartition
+from core.vocabulary.groups import (
     NO_MEMBER,
+    NO_OFFSET,
+    Commit,
+    JoinReply,
     JoinRequest,
     Leaver,
+    LineAssignment,
     State,
-    StoredGroup,
-    StoredMember,
     SyncRequest,
 )
-from core.groups.offsets import NO_OFFSET, Commit
-from core.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from core.types import TopicPartition
+from core.vocabulary.member_metadata import (
+    CONSUMER_PROTOCOL_TYPE,
+    assigned_partitions,
+    assignment_of,
+    subscribed_topics,
+)
 
-if TYPE_CHECKING:
-    from core.groups.groups import Groups
-
-# What DescribeGroups shows as the host of such a member, before its address.
+# The beginning of the host of such a member in DescribeGroups, before its address.
 HOST = "line:"
-# Characters of a group's and a member's name: as for topics, and far below what the binary port can tell.
+# Characters of a group id and a member id: as for topics, and far less than the Kafka port accepts.
 MAX_NAME = 249
-# Seconds before a round that the coordinator could not serve is tried again.
-RETRY_DELAY = 0.1
-_AGAIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
+
+Protocols = tuple[tuple[str, bytes], ...]
 
 
-class LineAssignment(NamedTuple):
-    """What a member owns of its topic in one generation."""
+class LineMember:
+    """One member: the broker joins and syncs for it in every round."""
 
-    generation: int
-    partitions: list[int]
+    leads = True
+    syncs = True
 
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        session_ms: int,
+        registry: GroupRegistry,
+        hosted: HostedMembers,
+        left: Callable[[], None],
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        # When the client's last command came, in monotonic seconds.
+        self.heard = registry.clock.monotonic()
+        # What the next join offers.
+        self.protocols: Protocols = ()
+        self._host = ""
+        # Whether the group knows the member id.
+        self._known = False
+        self._session_ms = session_ms
+        self._registry = registry
+        self._hosted = hosted
+        # Called when the group does not have the member any more.
+        self._left = left
 
-class _Round(NamedTuple):
-    """A join that is under way in the name of a member, until it has its assignment."""
+    def join(self, protocols: Protocols, host: str = "") -> asyncio.Task[BrokerError | None]:
+        """Join with these protocols, unless a join is under way."""
+        if self._hosted.running(self) is None:
+            group = self._registry.group(self.group_id)
+            self._known = group is not None and self.member_id in group.roster.members
+            self.protocols, self._host = protocols, host
+        return self._hosted.start(self)
 
-    protocols: tuple[tuple[str, bytes], ...]
-    task: asyncio.Task[ErrorCode]
+    async def before_join(self) -> None:
+        """See `HostedMember`. The client knows nothing of a round before it is over."""
+
+    def request(self) -> JoinRequest:
+        """See `HostedMember`."""
+        return JoinRequest(
+            self.member_id if self._known else NO_MEMBER,
+            CONSUMER_PROTOCOL_TYPE,
+            self.protocols,
+            self._session_ms,
+            self._session_ms,
+            client_id=self.member_id,
+            client_host=HOST + self._host,
+            new_member_id=self.member_id,
+        )
+
+    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+        """See `HostedMember`. The client asks the group for its assignment."""
+        return Then.DONE
+
+    def refused(self, error: ErrorCode) -> Then:
+        """See `HostedMember`. The client gets errors that another join does not heal."""
+        self._known = True
+        return Then.AGAIN if error in JOIN_AGAIN else Then.FAIL
+
+    async def failed(self, error: BrokerError) -> None:
+        """See `HostedMember`. The client of a JOIN that waits gets the error; the loop runs again soon."""
+
+    def ended(self) -> None:
+        """See `HostedMember`. A command that waits has the task."""
+
+    def group_moved(self) -> None:
+        """See `HostedMember`. Join the round, or leave after a session of silence."""
+        group = self._registry.group(self.group_id)
+        member = None if group is None else group.roster.members.get(self.member_id)
+        if member is None or group is None:
+            self._left()
+        elif group.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
+            if self._registry.clock.monotonic() - self.heard < member.session_timeout:
+                self.join(member.protocols)
+            else:
+                self._hosted.leave(self.group_id, self.member_id)
 
 
 class LineMembers:
-    """All members of this kind. Errors are raised as BrokerError."""
+    """The commands of all members of this kind. Errors are raised as BrokerError."""
 
-    def __init__(self, broker: Logs, groups: Groups) -> None:
+    def __init__(
+        self,
+        registry: GroupRegistry,
+        coordinator: GroupCoordinator,
+        offsets: OffsetStore,
+        positions: GroupPositions,
+        hosted: HostedMembers,
+        broker: Logs,
+    ) -> None:
+        self._registry = registry
+        self._coordinator = coordinator
+        self._offsets = offsets
+        self._positions = positions
+        self._hosted = hosted
         self._broker = broker
-        self._groups = groups
-        self._monotonic = broker.clock.monotonic
-        self._session_ms = broker.config.text_session_timeout_ms
-        # By group: each member and when it was last heard of. A group is here while it has such members.
-        self._heard: dict[str, dict[str, float]] = {}
-        self._rounds: dict[tuple[str, str], _Round] = {}
-        # Groups to be looked after in this turn of the event loop, and members that are being removed.
-        self._moved: set[str] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._monotonic = registry.clock.monotonic
+        self._session_ms = registry.config.text_session_timeout_ms
+        self._members: dict[tuple[str, str], LineMember] = {}
 
     def open(self) -> None:
-        """Take over the members that the last run left; each has a whole session ahead."""
-        coordinator = self._groups.coordinator
-        coordinator.watchers.append(self._group_moved)
-        for listing in coordinator.list():
-            group = coordinator.group(listing.group_id)
-            ours = [m.member_id for m in group.roster.members.values() if _is_line(m)] if group else []
-            if ours:
-                self._heard[listing.group_id] = dict.fromkeys(ours, self._monotonic())
-                self._group_moved(listing.group_id)
+        """Host the members of the run before; each has a whole session."""
+        for group_id, entry in self._registry:
+            for member in entry.group.roster.members.values():
+                if _is_line(member):
+                    self._host(group_id, member.member_id)
 
-    # --- what a member says --------------------------------------------------------------------------------
+    # --- commands of clients -----------------------------------------------------------------------------------
 
     async def join(
         self, group_id: str, topic: str, member_id: str, assignor: str = "", host: str = ""
     ) -> LineAssignment:
-        """Join to read `topic`, or hear again what the present generation is; durable when it returns.
+        """Join to read `topic`, or return the present generation again; durable when it returns.
 
-        A topic that does not exist is created where the settings allow it. Waits for the end of a round at most
-        as long as a session lasts, then raises REBALANCE_IN_PROGRESS; the member is in the group all the same.
-        Raises UNSUPPORTED_ASSIGNOR, INVALID_REQUEST (no name for a group or a member, or that of a member of another
-        kind), and what the group refuses.
+        A topic that does not exist is created where the settings allow it. Waits for the end of a round for one
+        session at most, then raises REBALANCE_IN_PROGRESS; the member is in the group nevertheless. Raises
+        UNSUPPORTED_ASSIGNOR, INVALID_REQUEST (a name that is not allowed, or that of a member of another kind), and
+        errors of the group.
         """
         protocols = offers([topic], assignor)
-        for what, name in (("group", group_id), ("consumer", member_id)):
-            if not name or len(name) > MAX_NAME or not name.isprintable():
-                raise BrokerError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"The name of a {what} has 1 to {MAX_NAME} printable characters.",
-                )
-        self._groups.coordinator.require_name(group_id)
-        await self._broker.topics.get_or_create(topic)
-        member = self._member(group_id, member_id)
-        if member is not None and not _is_line(member):
+        _check_names(group_id, member_id)
+        self._registry.require_name(group_id)
+        await self._broker.topic_or_create(topic)
+        present = self._present(group_id, member_id)
+        if present is not None and not _is_line(present):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
                 f"{member_id!r} is a member of group {group_id!r} that speaks another protocol; take another id.",
             )
-        self._heard.setdefault(group_id, {})[member_id] = self._monotonic()
+        member = self._host(group_id, member_id)
         deadline = self._monotonic() + self._session_ms / 1000
-        running = self._rounds.get((group_id, member_id))
-        if running is not None and running.protocols != protocols:
-            await self._wait(running.task, deadline)
-            running, member = None, self._member(group_id, member_id)
+        while (running := self._hosted.running(member)) is not None and member.protocols != protocols:
+            if self._monotonic() >= deadline:
+                raise refusal(ErrorCode.REBALANCE_IN_PROGRESS, group_id, member_id)
+            await self._wait(running, deadline)
         if running is None:
-            if member is None or member.protocols != protocols:
-                known = NO_MEMBER if member is None else member_id
-                self._start(group_id, member_id, self._request(known, member_id, protocols, host))
+            present = self._present(group_id, member_id)
+            if present is None or present.protocols != protocols:
+                member.join(protocols, host)
             elif (leader := self._stale_leader(group_id)) is not None:
-                await self._wait(self._rejoin(group_id, leader), deadline)
-        return await self._tell(group_id, topic, member_id, deadline)
+                await self._wait(self._members[group_id, leader.member_id].join(leader.protocols), deadline)
+        return await self._assignment(member, topic, deadline)
 
     async def sync(self, group_id: str, topic: str, member_id: str, generation: int) -> LineAssignment:
-        """The assignment in `generation`. Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS."""
-        running = self._rounds.get((group_id, member_id))
+        """Return the assignment in `generation`.
+
+        Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
+        member = self._members.get((group_id, member_id))
+        running = None if member is None else self._hosted.running(member)
         self._check(group_id, topic, member_id, generation)
         if running is not None:
-            await self._wait(running.task, self._monotonic() + self._session_ms / 1000)
-        reply = await self._groups.sync(group_id, SyncRequest(member_id, generation))
+            await self._wait(running, self._monotonic() + self._session_ms / 1000)
+        reply = await self._coordinator.sync(group_id, SyncRequest(member_id, generation))
         if reply.error:
-            raise self._groups.refusal(reply.error, group_id, member_id)
-        self._hear(group_id, member_id)
+            raise refusal(reply.error, group_id, member_id)
+        self._heard(group_id, member_id)
         return LineAssignment(generation, _of_topic(reply.assignment, topic))
 
     def heartbeat(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
-        """The member lives. Raises as `sync`; the member then has to join again."""
+        """Extend the session of a member. Raises as `sync`; the client then has to join again."""
         self._check(group_id, topic, member_id, generation)
-        error = self._groups.heartbeat(group_id, member_id, generation)
+        error = self._coordinator.heartbeat(group_id, member_id, generation)
         if error:
-            raise self._groups.refusal(error, group_id, member_id)
-        self._hear(group_id, member_id)
+            raise refusal(error, group_id, member_id)
+        self._heard(group_id, member_id)
 
     async def leave(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
-        """Leave; the others share what it had. Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION."""
+        """Leave the group. Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION."""
         self._check(group_id, topic, member_id, generation)
-        (reply,) = await self._groups.leave(group_id, [Leaver(member_id, None)])
+        (reply,) = await self._coordinator.leave(group_id, [Leaver(member_id)])
         if reply.error:
-            raise self._groups.refusal(reply.error, group_id, member_id)
+            raise refusal(reply.error, group_id, member_id)
 
     async def commit(
         self, group_id: str, topic: str, member_id: str, generation: int, partition: int, offset: int
     ) -> None:
-        """Keep the offset that is to be read next; durable when it returns.
+        """Commit the next offset to read; durable when it returns.
 
-        Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (another generation, or a partition that the member does not
-        own in this one), REBALANCE_IN_PROGRESS, INVALID_REQUEST for an offset below 0.
+        Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (another generation, or a partition that the member does not own
+        in this one), REBALANCE_IN_PROGRESS, INVALID_REQUEST for an offset below 0.
         """
         member = self._check(group_id, topic, member_id, generation)
         if offset < 0:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"An offset is 0 or larger, not {offset}.")
-        if TopicPartition(topic, partition) not in decode(member.assignment):
+        if TopicPartition(topic, partition) not in assigned_partitions(member.assignment):
             raise BrokerError(
                 ErrorCode.ILLEGAL_GENERATION,
                 f"Partition {partition} of {topic!r} is not assigned to {member_id!r} in generation {generation}.",
             )
-        await self._groups.positions.set(
+        await self._positions.set(
             group_id, [Commit(topic, partition, offset)], member_id=member_id, generation=generation
         )
-        self._hear(group_id, member_id)
+        self._heard(group_id, member_id)
 
     def committed(self, group_id: str, topic: str, partition: int) -> int:
-        """The offset that is to be read next, −1 where nothing was committed."""
-        found = self._groups.committed(group_id, topic, partition)
+        """Return the committed offset, −1 if nothing was committed."""
+        found = self._offsets.get(group_id, topic, partition)
         return NO_OFFSET if found is None else found.offset
 
     async def take_over(
@@ -195,31 +271,31 @@ class LineMembers:
         assignor: str,
         members: Mapping[str, Sequence[int]],
     ) -> bool:
-        """A group of another broker goes on here in its generation, with members (id → partitions) that need not
-        rejoin; False when it has come as far already, so that doing it twice does no harm.
+        """Continue a group of another broker in its generation, with members (id → partitions) that need not rejoin.
 
+        Return False if the group is in this generation or a later one already, so that the call may be repeated.
         Durable when it returns. Raises NON_EMPTY_GROUP for a group that has members in an older generation,
-        UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_ASSIGNOR, INVALID_REQUEST for a name that cannot be and for a
+        UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_ASSIGNOR, INVALID_REQUEST for a name that is not allowed and for a
         partition of two members.
         """
         for member_id in members:
             _check_names(group_id, member_id)
         owned = [TopicPartition(topic, partition) for mine in members.values() for partition in mine]
-        for address in owned:
-            self._broker.partitions.info(address)
+        for tp in owned:
+            self._broker.partition(tp)
         if len(set(owned)) < len(owned):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"Two members of group {group_id!r} own the same partition."
             )
         protocols = offers([topic], assignor)
-        self._groups.coordinator.require_name(group_id)
-        present = self._groups.coordinator.group(group_id)
+        self._registry.require_name(group_id)
+        present = self._registry.group(group_id)
         if present is not None and present.generation >= generation:
             return False
         stored = [
             StoredMember(
                 group_id, member_id, None, member_id, HOST, self._session_ms, self._session_ms, protocols,
-                encode(TopicPartition(topic, partition) for partition in partitions),
+                assignment_of(TopicPartition(topic, partition) for partition in partitions),
             )
             for member_id, partitions in members.items()
         ]  # fmt: skip
@@ -230,158 +306,95 @@ class LineMembers:
             generation,
             protocols[0][0] if stored else None,
             stored[0].member_id if stored else None,
-            -1 if stored else self._broker.clock.wall_ms(),
+            -1 if stored else self._registry.clock.wall_ms(),
         )
-        await self._groups.coordinator.take_over(row, stored)
-        self._heard[group_id] = dict.fromkeys(members, self._monotonic())
+        await self._coordinator.take_over(row, stored)
+        for member_id in members:
+            self._host(group_id, member_id)
         return True
 
-    # --- rounds --------------------------------------------------------------------------------------------
+    # --- members -----------------------------------------------------------------------------------------------
 
-    def _group_moved(self, group_id: str) -> None:
-        """A group is not stable (any more): its members here come to the round in the next turn of the loop."""
-        if group_id in self._heard and group_id not in self._moved:
-            self._moved.add(group_id)
-            asyncio.get_running_loop().call_soon(self._follow, group_id)
+    def __len__(self) -> int:
+        """Return the number of members that are hosted."""
+        return len(self._members)
 
-    def _follow(self, group_id: str) -> None:
-        self._moved.discard(group_id)
-        heard = self._heard.get(group_id)
-        group = self._groups.coordinator.group(group_id)
-        if heard is None or self._groups.closed:
-            return
-        members = {} if group is None else group.roster.members
-        for member_id in list(heard):
-            if (group_id, member_id) in self._rounds:
-                continue
-            member = members.get(member_id)
-            if member is None or group is None:
-                del heard[member_id]
-            elif group.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
-                if self._monotonic() - heard[member_id] < member.session_timeout:
-                    self._rejoin(group_id, member)
-                else:
-                    self._remove(group_id, member_id)
-        if not heard:
-            del self._heard[group_id]
+    def _host(self, group_id: str, member_id: str) -> LineMember:
+        """Host a member, or restart the session of one that is hosted."""
+        key = (group_id, member_id)
+        member = self._members.get(key)
+        if member is None:
+            member = self._members[key] = LineMember(
+                group_id, member_id, self._session_ms, self._registry, self._hosted, partial(self._drop, key)
+            )
+            self._hosted.add(member)
+        member.heard = self._monotonic()
+        return member
 
-    def _rejoin(self, group_id: str, member: Member) -> asyncio.Task[ErrorCode]:
-        running = self._rounds.get((group_id, member.member_id))
-        if running is not None:
-            return running.task
-        request = self._request(member.member_id, member.member_id, member.protocols, "")
-        return self._start(group_id, member.member_id, request)
+    def _drop(self, key: tuple[str, str]) -> None:
+        self._hosted.remove(self._members.pop(key))
 
-    def _request(
-        self, known_id: str, member_id: str, protocols: tuple[tuple[str, bytes], ...], host: str
-    ) -> JoinRequest:
-        return JoinRequest(
-            known_id,
-            CONSUMER_PROTOCOL_TYPE,
-            protocols,
-            self._session_ms,
-            self._session_ms,
-            client_id=member_id,
-            client_host=HOST + host,
-            new_member_id=member_id,
-        )
+    def _heard(self, group_id: str, member_id: str) -> None:
+        member = self._members.get((group_id, member_id))
+        if member is not None:
+            member.heard = self._monotonic()
 
-    def _start(self, group_id: str, member_id: str, request: JoinRequest) -> asyncio.Task[ErrorCode]:
-        task = asyncio.get_running_loop().create_task(self._round(group_id, member_id, request))
-        self._rounds[group_id, member_id] = _Round(request.protocols, task)
-        task.add_done_callback(partial(self._round_over, group_id, member_id))
-        return task
+    async def _wait(self, running: asyncio.Task[BrokerError | None], deadline: float) -> None:
+        """Wait for a join up to the deadline. It continues after the deadline, and if the caller is cancelled."""
+        await asyncio.wait([running], timeout=max(0.0, deadline - self._monotonic()))
 
-    async def _round(self, group_id: str, member_id: str, request: JoinRequest) -> ErrorCode:
-        """Join and sync until the member has an assignment, or an error that joining again does not heal."""
+    async def _assignment(self, member: LineMember, topic: str, deadline: float) -> LineAssignment:
+        """Return the assignment of the present generation, after a round that is under way."""
+        group_id, member_id = member.group_id, member.member_id
         while True:
-            joined = await self._groups.join(group_id, request)
-            error = joined.error
-            if not error:
-                await self._groups.members.lead(group_id, member_id, joined.generation)
-                error = (await self._groups.sync(group_id, SyncRequest(member_id, joined.generation))).error
-            if error not in _AGAIN:
-                return error
-            request.member_id = member_id
-
-    def _round_over(self, group_id: str, member_id: str, task: asyncio.Task[ErrorCode]) -> None:
-        self._rounds.pop((group_id, member_id), None)
-        if task.cancelled():
-            return
-        if task.exception() or task.result():
-            # The coordinator could not: the disk is full, or the like. Not at once again.
-            asyncio.get_running_loop().call_later(RETRY_DELAY, self._group_moved, group_id)
-        else:
-            # The next round may have begun while this one ended.
-            self._group_moved(group_id)
-
-    def _remove(self, group_id: str, member_id: str) -> None:
-        async def leave() -> None:
-            # When the broker stops, or the disk fails, its session ends some time.
-            with suppress(BrokerError):
-                await self._groups.leave(group_id, [Leaver(member_id, None)])
-
-        task = asyncio.get_running_loop().create_task(leave())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
-
-    async def _wait(self, task: asyncio.Task[ErrorCode], deadline: float) -> None:
-        """Wait for a round; it goes on when the caller has no more time, or is gone."""
-        await asyncio.wait([task], timeout=max(0.0, deadline - self._monotonic()))
-
-    async def _tell(self, group_id: str, topic: str, member_id: str, deadline: float) -> LineAssignment:
-        """The assignment of the present generation, once a round that is under way is over."""
-        while True:
-            running = self._rounds.get((group_id, member_id))
+            running = self._hosted.running(member)
             if running is not None:
-                await self._wait(running.task, deadline)
-                done = running.task.done()
-                error = running.task.result() if done else ErrorCode.REBALANCE_IN_PROGRESS
-                if error:
-                    raise self._groups.refusal(error, group_id, member_id)
-            group = self._groups.coordinator.group(group_id)
+                await self._wait(running, deadline)
+                if not running.done():
+                    raise refusal(ErrorCode.REBALANCE_IN_PROGRESS, group_id, member_id)
+                error = running.result()
+                if error is not None:
+                    raise error
+            group = self._registry.group(group_id)
             generation = -1 if group is None else group.generation
-            reply = await self._groups.sync(group_id, SyncRequest(member_id, generation))
+            reply = await self._coordinator.sync(group_id, SyncRequest(member_id, generation))
             if not reply.error:
                 return LineAssignment(generation, _of_topic(reply.assignment, topic))
-            if reply.error not in _AGAIN or self._monotonic() >= deadline:
-                raise self._groups.refusal(reply.error, group_id, member_id)
+            if reply.error not in JOIN_AGAIN or self._monotonic() >= deadline:
+                raise refusal(reply.error, group_id, member_id)
             await asyncio.sleep(0)
 
-    # --- small steps ---------------------------------------------------------------------------------------
-
-    def _member(self, group_id: str, member_id: str) -> Member | None:
-        group = self._groups.coordinator.group(group_id)
+    def _present(self, group_id: str, member_id: str) -> Member | None:
+        """Return the member as its group has it, or None."""
+        group = self._registry.group(group_id)
         return None if group is None else group.roster.members.get(member_id)
 
     def _check(self, group_id: str, topic: str, member_id: str, generation: int) -> Member:
-        """The member, if it reads `topic` in this generation."""
-        self._groups.coordinator.require_name(group_id)
-        group = self._groups.coordinator.group(group_id)
+        """Return the member if it reads `topic` in this generation. Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION."""
+        self._registry.require_name(group_id)
+        group = self._registry.group(group_id)
         member = None if group is None else group.roster.members.get(member_id)
         if group is None or member is None or topic not in _topics(group, [member]):
-            raise self._groups.refusal(ErrorCode.UNKNOWN_MEMBER_ID, group_id, member_id)
+            raise refusal(ErrorCode.UNKNOWN_MEMBER_ID, group_id, member_id)
         if generation != group.generation:
-            raise self._groups.refusal(ErrorCode.ILLEGAL_GENERATION, group_id, member_id)
+            raise refusal(ErrorCode.ILLEGAL_GENERATION, group_id, member_id)
         return member
 
-    def _hear(self, group_id: str, member_id: str) -> None:
-        heard = self._heard.get(group_id)
-        if heard is not None and member_id in heard:
-            heard[member_id] = self._monotonic()
-
     def _stale_leader(self, group_id: str) -> Member | None:
-        """The leader of a stable group, if it is one of ours and its topics have grown since it assigned."""
-        group = self._groups.coordinator.group(group_id)
+        """Return the leader of a stable group if it is hosted here and has not assigned all partitions."""
+        group = self._registry.group(group_id)
         if group is None or group.state is not State.STABLE:
             return None
         members = group.roster.members
         leader = members.get(group.roster.leader_id or NO_MEMBER)
-        if leader is None or not _is_line(leader):
+        if leader is None or (group_id, leader.member_id) not in self._members:
             return None
-        assigned = {address for member in members.values() for address in decode(member.assignment)}
-        count = self._groups.members.partitions
-        exist = {TopicPartition(t, p) for t in _topics(group, members.values()) for p in range(count(t))}
+        assigned = {tp for member in members.values() for tp in assigned_partitions(member.assignment)}
+        exist = {
+            TopicPartition(topic, partition)
+            for topic in _topics(group, members.values())
+            for partition in range(partition_count(self._broker, topic))
+        }
         return leader if exist != assigned else None
 
 
@@ -403,4 +416,4 @@ def _topics(group: Group, members: Iterable[Member]) -> frozenset[str]:
 
 
 def _of_topic(assignment: bytes, topic: str) -> list[int]:
-    return sorted(address.partition for address in decode(assignment) if address.topic == topic)
+    return sorted(tp.partition for tp in assigned_partitions(assignment) if tp.topic == topic)

@@ -1,77 +1,24 @@
-"""Committed offsets: what is kept of each, how long, and what a commit may carry.
+"""The committed offsets of one group, and when they expire.
 
-How long, as in Kafka (KIP-211, guide section "Offset Commit Request"). An offset goes when its time is over
-*and* its group no longer needs it:
+As in Kafka (KIP-211, guide section "Offset Commit Request"), an offset expires when its retention is over *and* its
+group no longer needs it:
 
-- its time: with a retention of its own (OffsetCommit v2–v4) from the commit on; else the broker's retention,
-  counted from the moment the group lost its last member, for a group without membership (simple consumers,
-  admin tools) from the commit, whose time stamp a client may set (v1) to keep it longer;
-- its group: while consumers are stable, offsets of topics that they subscribe to are kept however old they are,
-  those of other topics go when the retention since their commit is over. In mid-rebalance, and while members
-  of another protocol type are there, nothing goes.
+- retention: of the commit, if it named one (OffsetCommit v2–v4), from the commit on. Otherwise the broker's. It
+  counts from the time at which the group lost its last member; for a group without membership (simple consumers,
+  admin tools) from the commit, whose timestamp a client may set (v1).
+- group: while consumers are stable, offsets of the topics that they subscribe to do not expire; those of other topics
+  expire when the retention since their commit is over. During a rebalance, and while there are members of another
+  protocol type, no offset expires.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, KeysView
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from core.groups.effects import OffsetsChange
 from core.groups.group import Group
-from core.groups.messages import State
-from core.groups.subscription import CONSUMER_PROTOCOL_TYPE
-
-# What OffsetFetch answers where nothing was committed; error 0, for it is none.
-NO_OFFSET = -1
-
-
-class Commit(NamedTuple):
-    """One partition of an OffsetCommit. `commit_ms` is −1 unless the client sets the time (v1)."""
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int = -1
-    metadata: str | None = ""
-    commit_ms: int = -1
-
-
-class CommittedOffset(NamedTuple):
-    """A committed offset: the next one to read. `expire_ms` is −1 unless the commit named a retention."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_ms: int
-    expire_ms: int
-
-
-class StoredOffset(NamedTuple):
-    """A committed offset with its address, as it is kept."""
-
-    group_id: str
-    topic: str
-    partition: int
-    committed: CommittedOffset
-
-
-@dataclass(slots=True)
-class OffsetsChange:
-    """Offsets of one group that are saved or removed."""
-
-    group_id: str
-    saved: list[tuple[str, int, CommittedOffset]] = field(default_factory=list)
-    removed: list[tuple[str, int]] = field(default_factory=list)
-
-
-class Cut(NamedTuple):
-    """A position that lay beyond the end of its log, and the end to which it was moved."""
-
-    group_id: str
-    topic: str
-    partition: int
-    before: int
-    after: int
+from core.vocabulary.groups import CommittedOffset, State
+from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE
 
 
 class GroupOffsets:
@@ -91,24 +38,24 @@ class GroupOffsets:
                 yield topic, partition, committed
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
-        """The committed offset of a partition; None if there is none."""
+        """Return the committed offset of a partition, or None."""
         partitions = self._topics.get(topic)
         return None if partitions is None else partitions.get(partition)
 
     def topics(self) -> KeysView[str]:
-        """The topics that have committed offsets."""
+        """Return the topics that have committed offsets."""
         return self._topics.keys()
 
     def topic(self, topic: str) -> dict[int, CommittedOffset]:
-        """The committed offsets of a topic, by partition."""
+        """Return the committed offsets of a topic, by partition."""
         return self._topics.get(topic, {})
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """A committed offset as it was kept."""
+        """Set a committed offset that was loaded."""
         self._topics.setdefault(topic, {})[partition] = committed
 
     def apply(self, change: OffsetsChange) -> None:
-        """What has been stored is now to be seen."""
+        """Apply a change that is durable."""
         for topic, partition, committed in change.saved:
             partitions = self._topics.get(topic)
             if partitions is None:
@@ -123,7 +70,7 @@ class GroupOffsets:
 
 
 def expired(offsets: GroupOffsets, group: Group, now_ms: int, retention_ms: int) -> list[tuple[str, int]]:
-    """The partitions whose committed offset may go now."""
+    """Return the partitions whose committed offset expires now. `retention_ms` is the broker's."""
     needed: frozenset[str] = frozenset()
     since = -1
     if group.protocol_type is not None:

@@ -1,84 +1,61 @@
-"""Where groups have got to, for people: committed offsets, lag, setting and resetting of positions.
+"""The positions of groups, as `broker.groups.positions`: lag, setting, resetting, deleting.
 
-A position is the next offset to read. Setting one without naming a member is for groups that nobody reads with:
-else a running member would commit over it, or go on where it was.
+A position is the next offset to read. Without the name of a member, a position can be set only in a group without
+members: a member would overwrite it with its next commit, or continue where it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
-from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.groups.messages import NO_GENERATION, NO_MEMBER, State
-from core.groups.offsets import Commit
+from core.errors import BrokerError, ErrorCode
+from core.groups.coordinator import GroupCoordinator
+
+from core.groups.offset_store import OffsetStore
+from core.groups.refusals import refusal
+from core.groups.registry import GroupRegistry
 from core.types import LogOffsets, TopicPartition
-from core.vocabulary.partition import EARLIEST, LATEST
+from core.vocabulary.groups import (
+    NO_GENERATION,
+    NO_MEMBER,
+    Commit,
+    GroupView,
+    PartitionLag,
+    Reset,
+    State,
+    Target,
+)
+from core.vocabulary.member_metadata import assigned_partitions
 
-if TYPE_CHECKING:
-    from core.groups.groups import Groups
-
-
-class PartitionLag(NamedTuple):
-    """How far a group is behind in one partition. `next_offset` and `lag` are None where nothing was committed.
-
-    A partition that has been deleted has no bounds, and no lag.
-    """
-
-    topic: str
-    partition: int
-    next_offset: int | None
-    offsets: LogOffsets | None
-    member_id: str | None
-
-    @property
-    def lag(self) -> int | None:
-        """Offsets between the position and the end; an offset beyond the end is no lag."""
-        if self.next_offset is None or self.offsets is None:
-            return None
-        return max(0, self.offsets.high_watermark - self.next_offset)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a reset goes: exactly one of these. `time` is in milliseconds, `shift` may be negative."""
-
-    earliest: bool = False
-    latest: bool = False
-    time: int | None = None
-    offset: int | None = None
-    shift: int | None = None
-
-
-class Reset(NamedTuple):
-    """One partition of a reset: its position before (None: there was none) and after."""
-
-    topic: str
-    partition: int
-    before: int | None
-    after: int
+# The special timestamps of ListOffsets.
+_LATEST, _EARLIEST = -1, -2
 
 
 class GroupPositions:
-    """The positions of all groups, as `broker.groups.positions`."""
+    """The positions of all groups."""
 
-    def __init__(self, broker: Logs, groups: Groups) -> None:
+    def __init__(
+        self, registry: GroupRegistry, coordinator: GroupCoordinator, offsets: OffsetStore, broker: Logs
+    ) -> None:
+        self._registry = registry
+        self._coordinator = coordinator
+        self._offsets = offsets
         self._broker = broker
-        self._groups = groups
 
     def lag(self, group_id: str) -> list[PartitionLag]:
-        """The lag of each partition that has a committed offset or an owner, by topic and partition.
+        """Return the lag of each partition that has a committed offset or an owner, by topic and partition.
 
         Raises GROUP_ID_NOT_FOUND.
         """
-        self._require(group_id)
-        owners = self._groups.owners(group_id)
-        committed = {TopicPartition(t, p): c.offset for t, p, c in self._groups.all_committed(group_id)}
+        view = self._require(group_id)
+        owners = {
+            tp: member.member_id for member in view.members for tp in assigned_partitions(member.assignment)
+        }
+        committed = self._committed(group_id)
         return [
-            PartitionLag(*address, committed.get(address), self._bounds(address), owners.get(address))
-            for address in sorted(committed.keys() | owners.keys())
+            PartitionLag(*tp, committed.get(tp), self._bounds(tp), owners.get(tp))
+            for tp in sorted(committed.keys() | owners.keys())
         ]
 
     async def set(
@@ -90,14 +67,14 @@ class GroupPositions:
         generation: int = NO_GENERATION,
         group_instance_id: str | None = None,
     ) -> None:
-        """Commit positions, all or none. A group that is not there comes to be, without members.
+        """Commit positions, all or none. A group that does not exist is created, without members.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, NON_EMPTY_GROUP for a group with members
         when none is named, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
         """
-        longest = self._broker.config.offset_metadata_max_bytes
+        longest = self._registry.config.offset_metadata_max_bytes
         for commit in commits:
-            self._broker.partitions.info(TopicPartition(commit.topic, commit.partition))
+            self._broker.partition(TopicPartition(commit.topic, commit.partition))
             if len(commit.metadata or "") > longest:
                 raise BrokerError(
                     ErrorCode.OFFSET_METADATA_TOO_LARGE,
@@ -107,43 +84,42 @@ class GroupPositions:
                 )
         if member_id == NO_MEMBER and generation < 0 and group_instance_id is None:
             self._require_empty(group_id)
-            commits = [*commits, *self._groups.register_follows(group_id, commits)]
-        results = await self._groups.coordinator.commit(
-            group_id,
-            commits,
-            member_id=member_id,
-            generation=generation,
-            group_instance_id=group_instance_id,
-        )
+            results = await self._offsets.put_by_hand(group_id, commits)
+        else:
+            results = await self._offsets.put(
+                group_id,
+                commits,
+                member_id=member_id,
+                generation=generation,
+                group_instance_id=group_instance_id,
+            )
         refused = next((error for error in results if error), None)
         if refused is not None:
-            raise self._groups.refusal(refused, group_id, member_id)
+            raise refusal(refused, group_id, member_id)
 
     async def reset(
         self, group_id: str, target: Target, topics: Iterable[str] = (), *, dry_run: bool = False
     ) -> list[Reset]:
-        """Move the positions of a group that nobody reads with; what was and what is, or would be.
+        """Move the positions of a group without members; return each before and after. `dry_run` moves nothing.
 
-        Of all partitions of `topics`, or of the partitions that the group has positions in. A target outside of a
-        partition's bounds becomes the nearest bound. A shift leaves partitions out that have no position.
-        Raises GROUP_ID_NOT_FOUND where there is nothing to go by, NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION.
+        This applies to all partitions of `topics`, or to those in which the group has positions. A target beyond the
+        log start offset or the high watermark becomes that offset. A shift skips partitions without a position.
+        Raises NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION, and GROUP_ID_NOT_FOUND for a group that does not exist if
+        no topics are named.
         """
         self._require_empty(group_id)
-        committed = {TopicPartition(t, p): c.offset for t, p, c in self._groups.all_committed(group_id)}
+        committed = self._committed(group_id)
         names = list(dict.fromkeys(topics))
         if names:
-            wanted = [
-                TopicPartition(t, p) for t in names for p in range(self._broker.topics.get(t).partitions)
-            ]
+            wanted = [TopicPartition(t, p) for t in names for p in range(self._broker.topic(t).partitions)]
         else:
             self._require(group_id)
-            wanted = [address for address in sorted(committed) if self._bounds(address) is not None]
+            wanted = [tp for tp in sorted(committed) if self._bounds(tp) is not None]
         resets = []
-        for address in wanted:
-            before = committed.get(address)
+        for tp in wanted:
+            before = committed.get(tp)
             if before is not None or target.shift is None:
-                after = self._aim(address, target, before or 0)
-                resets.append(Reset(*address, before, after))
+                resets.append(Reset(*tp, before, self._aim(tp, target, before or 0)))
         if not dry_run and resets:
             await self.set(group_id, [Commit(r.topic, r.partition, r.after) for r in resets])
         return resets
@@ -154,7 +130,7 @@ class GroupPositions:
         Raises GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC while members read the topic.
         """
         self._require(group_id)
-        committed = [p for t, p, _ in self._groups.all_committed(group_id) if t == topic]
+        committed = [p for t, p, _ in self._offsets.of_group(group_id) if t == topic]
         wanted = [p for p in committed if partition in (None, p)]
         if not wanted:
             raise BrokerError(
@@ -162,37 +138,43 @@ class GroupPositions:
                 f"Group {group_id!r} has no position in {topic}{'' if partition is None else f'-{partition}'}.",
                 topic=topic,
             )
-        results = await self._groups.delete_offsets(group_id, [(topic, p) for p in wanted])
+        results = await self._offsets.delete(group_id, [(topic, p) for p in wanted])
         refused = next((error for error in results if error), None)
         if refused is not None:
-            raise self._groups.refusal(refused, group_id)
+            raise refusal(refused, group_id)
 
-    def _aim(self, address: TopicPartition, target: Target, before: int) -> int:
-        bounds = self._broker.partitions.info(address).offsets
+    def _committed(self, group_id: str) -> dict[TopicPartition, int]:
+        return {TopicPartition(t, p): c.offset for t, p, c in self._offsets.of_group(group_id)}
+
+    def _aim(self, tp: TopicPartition, target: Target, before: int) -> int:
+        """Return the offset to which a reset moves the position `before`."""
+        bounds = self._broker.partition(tp).offsets
         if target.earliest:
-            return self._broker.partitions.offset_for_time(address, EARLIEST).offset
+            return self._broker.offset_for_time(tp, _EARLIEST).offset
         if target.latest:
-            return self._broker.partitions.offset_for_time(address, LATEST).offset
+            return self._broker.offset_for_time(tp, _LATEST).offset
         if target.time is not None:
-            found = self._broker.partitions.offset_for_time(address, target.time).offset
-            # Later than all records: what comes from now on.
+            found = self._broker.offset_for_time(tp, target.time).offset
+            # If the time is after all records, the group reads the records that are appended from now on.
             return found if found >= 0 else bounds.high_watermark
         wanted = target.offset if target.offset is not None else before + (target.shift or 0)
         return min(max(wanted, bounds.log_start_offset), bounds.high_watermark)
 
-    def _bounds(self, address: TopicPartition) -> LogOffsets | None:
+    def _bounds(self, tp: TopicPartition) -> LogOffsets | None:
         try:
-            return self._broker.partitions.info(address).offsets
+            return self._broker.partition(tp).offsets
         except BrokerError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             return None
 
-    def _require(self, group_id: str) -> None:
-        if self._groups.describe(group_id) is None:
-            raise self._groups.refusal(ErrorCode.GROUP_ID_NOT_FOUND, group_id)
+    def _require(self, group_id: str) -> GroupView:
+        view = self._coordinator.describe(group_id)
+        if view is None:
+            raise refusal(ErrorCode.GROUP_ID_NOT_FOUND, group_id)
+        return view
 
     def _require_empty(self, group_id: str) -> None:
-        view = self._groups.describe(group_id)
+        view = self._coordinator.describe(group_id)
         if view is not None and view.state != State.EMPTY:
-            raise self._groups.refusal(ErrorCode.NON_EMPTY_GROUP, group_id)
+            raise refusal(ErrorCode.NON_EMPTY_GROUP, group_id)

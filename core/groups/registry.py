@@ -1,109 +1,104 @@
-"""The groups of this broker: where they are, when they are woken, how their effects become durable.
+"""All groups of this broker: loading them, waking them, making their effects durable.
 
-Theory. The machine decides at once and in memory; what it says leaves only when the change that came with it,
-and every change of the group before it, is durable (`settle`). If a change cannot be stored, good news is turned
-into COORDINATOR_NOT_AVAILABLE, which makes clients ask again, and the next change carries the group as a whole.
+Theory. The machine decides at once and in memory. Its answers leave only when the change that came with them, and
+every earlier change of the group, is durable (`settle`). If a change cannot be stored, answers without an error
+become COORDINATOR_NOT_AVAILABLE, which makes clients ask again, and the next change carries the whole group.
 
-Each group has at most one timer, for the earliest moment at which something may be due. Heartbeats do not
-touch it: it fires, finds that nobody is late, and is set anew. So a thousand heartbeats cost no timer at all.
-A timer that fires much too late says that the whole process stood still (SIGSTOP, a suspended machine); nobody
-could be heard meanwhile, so sessions begin anew, rounds go on for as long as they had left, and nobody expires
-for it.
+Each group has at most one timer, for the earliest time at which something may be due. A heartbeat does not touch it:
+the timer fires, finds nothing due, and is set again. So a thousand heartbeats cost no timer at all. A timer that
+fires much too late shows that the whole process was paused (SIGSTOP, a suspended machine). No request could be read
+during the pause, so sessions restart, rounds keep the time that they had left, and no member expires because of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
-from typing import Protocol
 
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.groups.group import Group
-from core.groups.interfaces import Change, GroupStore
-from core.groups.messages import Answer, Effects, JoinReply, Moment, State, StoredMember, SyncReply
+from core.groups.effects import Answer, Change, Effects, GroupChange, Moment, StoredGroup, StoredMember
+from core.groups.group import Group, GroupSettings
+from core.groups.interfaces import GroupStore, Scheduler, Timer
 from core.groups.offsets import GroupOffsets
-from core.groups.rounds import GroupSettings
+from core.vocabulary.groups import JoinReply, State, SyncReply
 
 log = logging.getLogger(__name__)
 
-# A timer that is later than this was held up by a pause of the process, not by load.
+# Seconds. A timer that is later than this was delayed by a pause of the process, not by load.
 STALL = 1.0
-# Timers of event loops are rounded to milliseconds; fired a little late they find what is due really due.
+# Seconds. Event loops round timers to milliseconds; a timer that fires this much later finds its work due.
 TIMER_SLACK = 0.001
 
 
-class Timer(Protocol):
-    """A callback that is to come."""
-
-    def cancel(self) -> object:
-        """It shall not come."""
-        ...
-
-
-class Scheduler(Protocol):
-    """What wakes the groups; asyncio's event loop is one."""
-
-    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> Timer:
-        """Call `callback(*args)` in `delay` seconds."""
-        ...
-
-
 class Entry:
-    """A group with all that the coordinator keeps beside it."""
+    """A group, its committed offsets, and the state of its writes and its timer."""
 
     __slots__ = ("group", "offsets", "saving", "stored", "timer", "wake_at", "writing")
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.offsets = GroupOffsets()
-        # The last change of the group on its way to the disk.
+        # The last change of the group that is being stored.
         self.saving: asyncio.Future[None] | None = None
-        # Offset changes on their way to the disk; expiry leaves the group alone meanwhile.
+        # How many changes of offsets are being stored; expiry skips the group until there is none.
         self.writing = 0
-        # Whether the store may know anything of this group.
+        # Whether the store may hold rows of this group.
         self.stored = False
         self.timer: Timer | None = None
         self.wake_at = inf
 
 
 class GroupRegistry:
-    """All groups, by id. Loaded once; then everything happens on the event loop."""
-
-    _loop: asyncio.AbstractEventLoop
+    """All groups, by id. Loaded once; made and used on the event loop."""
 
     def __init__(self, config: Config, clock: Clock, scheduler: Scheduler, store: GroupStore) -> None:
-        self._config = config
-        self._clock = clock
-        self._monotonic = clock.monotonic
+        self.config = config
+        self.clock = clock
+        # Kept, because asyncio.get_running_loop() costs a system call each time.
+        self.loop = asyncio.get_running_loop()
         self._scheduler = scheduler
         self._store = store
         self._settings = GroupSettings(
             initial_rebalance_delay=config.group_initial_rebalance_delay_ms / 1000,
             max_size=config.group_max_size,
         )
-        self._started = self._moment()
-        # When a standstill was last noticed.
+        self.started = self.moment()
+        # When a pause was last noticed.
         self._stalled_at = -inf
         self._entries: dict[str, Entry] = {}
-        # Told of every group that has been moved and is not stable now: for members that live in the broker.
-        self.watchers: list[Callable[[str], None]] = []
-        # What everybody hears while there is nothing else to say: loading first, then nothing, at last stopped.
-        self._closed: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self._watchers: list[Callable[[str], None]] = []
+        # The error of all requests: while the groups are loaded, NONE while they are served, after the stop.
+        self.closed: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __iter__(self) -> Iterator[tuple[str, Entry]]:
+        """Iterate over group ids and groups as they are now; groups may be added and deleted meanwhile."""
+        return iter(list(self._entries.items()))
+
+    def get(self, group_id: str) -> Entry | None:
+        """Return the group, or None if there is none."""
+        return self._entries.get(group_id)
+
+    def group(self, group_id: str) -> Group | None:
+        """Return the machine of a group, to read and never to change, or None if there is none."""
+        entry = self._entries.get(group_id)
+        return None if entry is None else entry.group
+
+    def watch(self, watcher: Callable[[str], None]) -> None:
+        """Call `watcher(group_id)` after each step of a group that is not stable after it."""
+        self._watchers.append(watcher)
+
     async def load(self) -> None:
-        """Take the groups over from the store; from here on requests are served."""
-        # Kept, for asking asyncio for it costs a system call each time.
-        self._loop = asyncio.get_running_loop()
+        """Load the groups from the store; requests are served from here on."""
         stored = await self._store.load()
-        now = self._monotonic()
+        now = self.clock.monotonic()
         members: dict[str, list[StoredMember]] = {}
         for member in stored.members:
             members.setdefault(member.group_id, []).append(member)
@@ -119,20 +114,20 @@ class GroupRegistry:
                 found = self._entries[group_id] = Entry(Group(group_id, self._settings))
                 found.stored = True
             found.offsets.put(names.setdefault(topic, topic), partition, committed)
-        self._closed = ErrorCode.NONE
+        self.closed = ErrorCode.NONE
 
     def elsewhere(self) -> None:
-        """Another broker keeps the groups: answer everybody NOT_COORDINATOR, instead of `load`."""
-        self._closed = ErrorCode.NOT_COORDINATOR
+        """Answer all requests NOT_COORDINATOR, because another broker keeps the groups. Instead of `load`."""
+        self.closed = ErrorCode.NOT_COORDINATOR
 
     def drain(self) -> None:
-        """Answer everybody who waits with NOT_COORDINATOR and refuse everything from now on.
+        """Answer all waiting requests NOT_COORDINATOR and refuse all later ones.
 
-        What has been promised is durable already; sessions are not kept over a restart.
+        What has been acknowledged is durable already; deadlines of sessions are not kept over a restart.
         """
-        if self._closed is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        if self.closed is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             return
-        self._closed = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self.closed = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for entry in self._entries.values():
             if entry.timer is not None:
                 entry.timer.cancel()
@@ -141,16 +136,16 @@ class GroupRegistry:
                 _give(answer)
 
     def refusal(self, group_id: str) -> ErrorCode:
-        """NONE if members of this group can be served at all."""
-        if self._closed is not ErrorCode.NONE:
-            return self._closed
+        """Return the error of all members of this group, NONE if they can be served."""
+        if self.closed is not ErrorCode.NONE:
+            return self.closed
         return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
 
     def require_name(self, group_id: str) -> None:
         """Raise INVALID_GROUP_ID for the empty id, and what `require_open` raises.
 
-        Membership needs a name; offsets do not: old simple consumers commit under the empty id, and so it can
-        be described and deleted too, as in Kafka.
+        Members need a group id, offsets do not: old simple consumers commit under the empty id. So that group can be
+        described and deleted, as in Kafka.
         """
         self.require_open()
         if not group_id:
@@ -158,18 +153,18 @@ class GroupRegistry:
 
     def require_open(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS at the start and COORDINATOR_NOT_AVAILABLE at the stop."""
-        if self._closed is not ErrorCode.NONE:
+        if self.closed is not ErrorCode.NONE:
             raise BrokerError(
-                self._closed, "The group coordinator does not serve requests at the moment; try again."
+                self.closed, "The group coordinator does not serve requests at the moment; try again."
             )
 
-    # --- groups come and go ------------------------------------------------------------------------------------
+    # --- creating and deleting ---------------------------------------------------------------------------------
 
-    def _create(self, group_id: str) -> tuple[Entry | None, ErrorCode]:
-        """A group that nobody has asked for before; POLICY_VIOLATION when there are too many."""
-        if len(self._entries) >= self._config.max_groups:
+    def create(self, group_id: str) -> tuple[Entry | None, ErrorCode]:
+        """Make an empty group in memory; POLICY_VIOLATION when there are `max_groups` already."""
+        if len(self._entries) >= self.config.max_groups:
             self._drop_unused()
-        if len(self._entries) >= self._config.max_groups:
+        if len(self._entries) >= self.config.max_groups:
             log.warning("group %r refused: there are %d groups already", group_id, len(self._entries))
             return None, ErrorCode.POLICY_VIOLATION
         entry = self._entries[group_id] = Entry(Group(group_id, self._settings))
@@ -177,12 +172,12 @@ class GroupRegistry:
 
     def _drop_unused(self) -> None:
         """Forget groups that exist in memory only and hold nothing, such as those of refused joins."""
-        for group_id in [
-            i for i, entry in self._entries.items() if self._is_unused(entry) and not entry.stored
-        ]:
-            self._forget(group_id)
+        for group_id, entry in self:
+            if self.is_unused(entry) and not entry.stored:
+                self.forget(group_id)
 
-    def _is_unused(self, entry: Entry) -> bool:
+    def is_unused(self, entry: Entry) -> bool:
+        """Return whether a group has no members, pending members, offsets and writes."""
         group = entry.group
         return (
             group.state is State.EMPTY
@@ -191,40 +186,58 @@ class GroupRegistry:
             and not entry.writing
         )
 
-    def _forget(self, group_id: str) -> None:
+    def forget(self, group_id: str) -> None:
+        """Remove a group from memory."""
         entry = self._entries.pop(group_id)
         if entry.timer is not None:
             entry.timer.cancel()
 
+    def restore(self, entry: Entry, row: StoredGroup, members: Iterable[StoredMember]) -> None:
+        """Replace the machine of a group by one made of stored rows."""
+        entry.group = Group.restored(row, members, self._settings, self.clock.monotonic())
+
     # --- effects -----------------------------------------------------------------------------------------------
 
-    def _moment(self) -> Moment:
-        return Moment(self._monotonic(), self._clock.wall_ms())
+    def moment(self) -> Moment:
+        """Return the present time on both clocks."""
+        return Moment(self.clock.monotonic(), self.clock.wall_ms())
 
-    def _settle(self, entry: Entry, effects: Effects) -> None:
-        """Store what must be stored, answer then, and see that the group is woken in time."""
+    def settle(self, entry: Entry, effects: Effects) -> None:
+        """Store the change of a step, give its answers after that, and set the timer."""
         if effects.change is not None:
             entry.stored = True
-            entry.saving = self._persist([effects.change])
+            entry.saving = self.persist([effects.change])
             entry.saving.add_done_callback(partial(self._saved, entry, effects.answers))
         elif effects.answers:
             if entry.saving is None or entry.saving.done():
                 for answer in effects.answers:
                     _give(answer)
             else:
-                # These answers may tell of a change that is still on its way.
+                # These answers may disclose a change that is not durable yet.
                 entry.saving.add_done_callback(partial(_give_after, effects.answers))
         if entry.group.wake_at < entry.wake_at:
             self._arm(entry)
         if entry.group.state is not State.STABLE:
-            for watcher in self.watchers:
+            for watcher in self._watchers:
                 watcher(entry.group.group_id)
 
-    def _persist(self, changes: Sequence[Change]) -> asyncio.Future[None]:
+    def replace(
+        self, entry: Entry, row: StoredGroup, members: Sequence[StoredMember]
+    ) -> asyncio.Future[None]:
+        """Replace a group and all its members by these rows, in memory and in the store; done once durable."""
+        self.restore(entry, row, members)
+        entry.stored = True
+        saving = entry.saving = self.persist([GroupChange(row, tuple(members), replace_members=True)])
+        saving.add_done_callback(partial(self._saved, entry, []))
+        self._arm(entry)
+        return saving
+
+    def persist(self, changes: Sequence[Change]) -> asyncio.Future[None]:
+        """Store changes in one transaction. The future fails with a BrokerError if the store refuses them."""
         try:
             return self._store.persist(changes)
         except BrokerError as error:
-            refused: asyncio.Future[None] = self._loop.create_future()
+            refused: asyncio.Future[None] = self.loop.create_future()
             refused.set_exception(error)
             return refused
 
@@ -244,13 +257,13 @@ class GroupRegistry:
             entry.timer.cancel()
             entry.timer = None
         entry.wake_at = entry.group.wake_at
-        if entry.wake_at < inf and self._closed is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
-            delay = max(0.0, entry.wake_at - self._monotonic())
+        if entry.wake_at < inf and self.closed is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            delay = max(0.0, entry.wake_at - self.clock.monotonic())
             entry.timer = self._scheduler.call_later(delay + TIMER_SLACK, self._tick, entry)
 
     def _tick(self, entry: Entry) -> None:
         entry.timer = None
-        now = self._monotonic()
+        now = self.clock.monotonic()
         late = now - entry.wake_at
         entry.wake_at = inf
         if late > STALL:
@@ -259,7 +272,7 @@ class GroupRegistry:
                 log.warning("the broker stood still for %.1f s; sessions of members begin anew", late)
                 self._stalled_at = now
             entry.group.resume(now, late)
-        self._settle(entry, entry.group.tick(self._moment()))
+        self.settle(entry, entry.group.tick(self.moment()))
 
 
 def _give(answer: Answer) -> None:
@@ -276,7 +289,7 @@ def _give_after(answers: list[Answer], saving: asyncio.Future[None]) -> None:
 
 
 def _unavailable(answer: Answer) -> Answer:
-    """Good news that could not be made durable is no news; bad news stays true."""
+    """Return the answer to give when its change could not be stored. An answer that is an error stays as it is."""
     reply = answer.reply
     if reply.error is not ErrorCode.NONE:
         return answer

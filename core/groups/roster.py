@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from core.errors import ErrorCode
+from core.groups.effects import StoredMember
 from core.groups.member import Member
-from core.groups.messages import NO_MEMBER, JoinRequest, StoredMember
+from core.vocabulary.groups import NO_MEMBER, JoinRequest
 
 
 class ProtocolCount:

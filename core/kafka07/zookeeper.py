@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from core.groups.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
+from core.vocabulary.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
 
 CONSUMERS = "/consumers"
 CONNECTED, SUSPENDED, LOST = "CONNECTED", "SUSPENDED", "LOST"

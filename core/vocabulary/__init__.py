@@ -1,1 +1,1 @@
-"""What callers of the broker and its implementations share: frozen types, one noun in a file."""
+"""Types that listeners, surfaces and the broker share."""

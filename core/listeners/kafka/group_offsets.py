@@ -7,7 +7,6 @@ from itertools import repeat
 from uuid import UUID
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import NO_OFFSET, Commit
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
 from core.protocol import traits
@@ -34,6 +33,7 @@ from core.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from core.protocol.primitives import NIL
+from core.vocabulary.groups import NO_OFFSET, Commit
 
 # (partition, offset, leader epoch, metadata, error), in the order of both kinds of answer.
 _Row = tuple[int, int, int, str, int]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import GroupView, JoinReply, JoinRequest, Leaver, SyncRequest
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
 from core.protocol import traits
@@ -30,6 +29,7 @@ from core.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespons
 from core.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from core.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from core.vocabulary.groups import GroupView, JoinReply, JoinRequest, Leaver, SyncRequest
 
 log = logging.getLogger(__name__)
 # Letters of a member's reason to leave that are logged: Kafka's clients send up to 255.

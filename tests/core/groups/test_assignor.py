@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.groups.assignor import STRATEGIES, assign, decode, encode
-from core.groups.messages import JoinedMember
+from core.groups.assignor import STRATEGIES, assign
 from core.protocol.consumer_protocol import Subscription, TopicPartitions, encode_subscription
 from core.types import TopicPartition
+from core.vocabulary.groups import JoinedMember
+from core.vocabulary.member_metadata import assigned_partitions, assignment_of
 
 PARTITIONS = {"t": 5, "u": 3}
 
@@ -32,11 +33,11 @@ def run(
     partitions: Mapping[str, int] = PARTITIONS,
 ) -> dict[str, list[str]]:
     assigned = assign(protocol, members, lambda topic: partitions.get(topic, 0), previous or {})
-    return {name: [str(p) for p in sorted(decode(blob))] for name, blob in assigned}
+    return {name: [str(p) for p in sorted(assigned_partitions(blob))] for name, blob in assigned}
 
 
 def had(**partitions: list[int]) -> dict[str, bytes]:
-    return {name: encode(TopicPartition("t", p) for p in given) for name, given in partitions.items()}
+    return {name: assignment_of(TopicPartition("t", p) for p in given) for name, given in partitions.items()}
 
 
 def test_range_gives_neighbours_and_the_extra_to_the_earlier() -> None:
@@ -139,8 +140,8 @@ def test_a_protocol_that_is_not_known_is_assigned_as_range() -> None:
 
 
 def test_an_unreadable_assignment_is_none() -> None:
-    assert decode(b"\0\0\0") == frozenset()
-    assert decode(b"") == frozenset()
+    assert assigned_partitions(b"\0\0\0") == frozenset()
+    assert assigned_partitions(b"") == frozenset()
 
 
 TOPICS = ("p", "q", "r")
@@ -162,15 +163,15 @@ def test_every_wanted_partition_has_one_owner_that_wants_it(
         if owner is not None:
             past.setdefault(owner, []).append(partition)
     members = [member(name, *sorted(topics)) for name, topics in group.items()]
-    previous = {name: encode(had) for name, had in past.items()}
+    previous = {name: assignment_of(had) for name, had in past.items()}
     assigned = assign(protocol, members, partitions.__getitem__, previous)
-    owned = [(name, p) for name, blob in assigned for p in decode(blob)]
+    owned = [(name, p) for name, blob in assigned for p in assigned_partitions(blob)]
     assert len({p for _, p in owned}) == len(owned)
     assert all(p.topic in group[name] for name, p in owned)
     wanted = {p for p in existing if any(p.topic in topics for topics in group.values())}
     assert {p for _, p in owned} == wanted
     if protocol in ("sticky", "cooperative-sticky"):
-        sizes = {name: len(decode(blob)) for name, blob in assigned}
+        sizes = {name: len(assigned_partitions(blob)) for name, blob in assigned}
         for name, partition in owned:
             assert all(sizes[name] - sizes[o] < 2 for o in group if partition.topic in group[o])
 
@@ -182,7 +183,7 @@ def test_every_wanted_partition_has_one_owner_that_wants_it(
 )
 def test_the_extra_partitions_go_to_the_earlier_members(protocol: str, names: list[str], count: int) -> None:
     assigned = assign(protocol, [member(n, "t") for n in names], lambda _: count, {})
-    sizes = [len(decode(blob)) for _, blob in assigned]
+    sizes = [len(assigned_partitions(blob)) for _, blob in assigned]
     assert [name for name, _ in assigned] == sorted(names)
     assert sizes == sorted(sizes, reverse=True) and sizes[0] - sizes[-1] <= 1
 
@@ -191,9 +192,12 @@ def test_the_extra_partitions_go_to_the_earlier_members(protocol: str, names: li
 def test_sticky_moves_no_more_than_it_must(count: int, before: int, after: int) -> None:
     first = assign("sticky", [member(f"m{n}", "t") for n in range(before)], lambda _: count, {})
     second = assign("sticky", [member(f"m{n}", "t") for n in range(after)], lambda _: count, dict(first))
-    sizes = [len(decode(blob)) for _, blob in second]
-    kept = sum(len(decode(blob) & decode(dict(first).get(name, b""))) for name, blob in second)
+    sizes = [len(assigned_partitions(blob)) for _, blob in second]
+    kept = sum(
+        len(assigned_partitions(blob) & assigned_partitions(dict(first).get(name, b"")))
+        for name, blob in second
+    )
     if after <= before:  # nobody who stays has to give anything up
-        assert kept == sum(len(decode(blob)) for _, blob in first[:after])
+        assert kept == sum(len(assigned_partitions(blob)) for _, blob in first[:after])
     else:  # the newcomers get their share and nothing else moves
         assert count - kept == sum(sizes[before:])

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.messages import JoinRequest, Leaver
+from core.vocabulary.groups import JoinRequest, Leaver
 from tests.core.groups.machine import SESSION_MS
 from tests.core.groups.world import World, world
 
@@ -255,13 +255,13 @@ async def test_when_the_broker_stops_waiters_are_answered_and_nothing_more_is_se
     w = await world()
     await w.stable()
     waiting = await w.join()
-    w.coordinator.drain()
+    w.registry.drain()
     await w.turn()
     assert waiting.result().error is ErrorCode.NOT_COORDINATOR
     gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (await w.join()).result().error is gone
     assert w.coordinator.heartbeat("g", "a", 1) is gone
-    w.coordinator.drain()
+    w.registry.drain()
     assert not [call for call in w.scheduler.calls if not call[2].cancelled]
 
 
@@ -335,7 +335,7 @@ async def test_a_thousand_groups_of_three_rebalance_at_once() -> None:
         ]
         replies = await asyncio.gather(*waiting)
         assert {r.generation for r in replies} == {2}
-    assert len(w.coordinator) == 1000
+    assert len(w.registry) == 1000
 
 
 def _request(member_id: str = "") -> JoinRequest:

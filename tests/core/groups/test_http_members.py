@@ -13,10 +13,9 @@ from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.groups.assignor import decode
-from core.groups.groups import JoinReply, JoinRequest, SyncRequest
-from core.groups.http_members import Joining
 from core.protocol.consumer_protocol import Subscription, decode_subscription, encode_subscription
+from core.vocabulary.groups import Joining, JoinReply, JoinRequest, SyncRequest
+from core.vocabulary.member_metadata import assigned_partitions
 
 CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
 
@@ -47,7 +46,7 @@ async def curl(broker: Broker, member_id: str = "", *, wait_ms: int = 5_000, **m
 async def sync(broker: Broker, member_id: str, generation: int) -> set[int]:
     reply = await broker.groups.members.sync("g", SyncRequest(member_id, generation), wait_ms=5_000)
     assert reply is not None
-    return {address.partition for address in decode(reply.assignment)}
+    return {address.partition for address in assigned_partitions(reply.assignment)}
 
 
 def reply_of(joining: Joining) -> JoinReply:
@@ -73,7 +72,7 @@ async def test_a_script_that_leads_assigns_to_java_too(broker: Broker) -> None:
     client = await joining
     assert client.leader_id == script and client.protocol == "range"
     got = await broker.groups.sync("g", SyncRequest(client.member_id, 2))
-    theirs = {address.partition for address in decode(got.assignment)}
+    theirs = {address.partition for address in assigned_partitions(got.assignment)}
     ours = await sync(broker, script, 2)
     assert ours | theirs == {0, 1, 2, 3} and not ours & theirs
     broker.groups.members.heartbeat("g", script, 2)
@@ -94,10 +93,10 @@ async def test_java_that_leads_finds_metadata_it_can_read(broker: Broker) -> Non
 
 
 def broker_assignment(*partitions: int) -> bytes:
-    from core.groups.assignor import encode
     from core.types import TopicPartition
+    from core.vocabulary.member_metadata import assignment_of
 
-    return encode(TopicPartition("t", p) for p in partitions)
+    return assignment_of(TopicPartition("t", p) for p in partitions)
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky", "roundrobin", "RoundRobinAssigner"])
@@ -135,7 +134,7 @@ async def test_a_leader_assigns_although_nobody_fetches_its_join(broker: Broker)
     again = asyncio.create_task(curl(broker, script, wait_ms=0))
     client = await joining
     got = await asyncio.wait_for(broker.groups.sync("g", SyncRequest(client.member_id, 2)), 5)
-    assert decode(got.assignment)
+    assert assigned_partitions(got.assignment)
     await again
 
 

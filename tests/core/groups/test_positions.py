@@ -11,21 +11,30 @@ from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.groups.assignor import encode
-from core.groups.groups import Commit, JoinRequest, Leaver, SyncRequest
-from core.groups.positions import PartitionLag, Target
+from core.groups.effects import OffsetsChange
+from core.groups.store import MetadataGroupStore
 from core.protocol.consumer_protocol import Subscription, encode_subscription
 from core.records.record import NewRecord
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.groups import (
+    Commit,
+    CommittedOffset,
+    JoinRequest,
+    Leaver,
+    PartitionLag,
+    SyncRequest,
+    Target,
+)
+from core.vocabulary.member_metadata import assignment_of
 
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     opened = Broker(Config(data_dir=tmp_path, group_initial_rebalance_delay_ms=0), ManualClock())
     await opened.open()
-    await opened.topics.create("t", partitions=2)
+    await opened.create_topic("t", partitions=2)
     for timestamp in (100, 200, 300, 400):
-        await opened.records.produce("t", [NewRecord(value=b"x", timestamp=timestamp)], partition=0)
+        await opened.produce("t", [NewRecord(value=b"x", timestamp=timestamp)], partition=0)
     yield opened
     await opened.close()
 
@@ -36,7 +45,7 @@ async def member(broker: Broker, *owns: int) -> str:
     joined = await broker.groups.join(
         "g", JoinRequest("", "consumer", (("range", metadata),), 10_000, 10_000, "c", "/h")
     )
-    assignment = encode(TopicPartition("t", p) for p in owns)
+    assignment = assignment_of(TopicPartition("t", p) for p in owns)
     await broker.groups.sync("g", SyncRequest(joined.member_id, 1, [(joined.member_id, assignment)]))
     return joined.member_id
 
@@ -63,9 +72,9 @@ async def test_lag_is_told_for_what_was_committed_and_for_what_is_owned(broker: 
 
 async def test_an_offset_beyond_the_end_and_a_partition_that_is_gone_are_no_lag(broker: Broker) -> None:
     await broker.groups.positions.set("g", [Commit("t", 0, 99)])
-    await broker.groups.coordinator.commit("g", [Commit("gone", 0, 5)])
-    gone, there = broker.groups.positions.lag("g")
-    assert (gone.topic, gone.offsets, gone.lag) == ("gone", None, None)
+    assert await broker.groups.commit("g", [Commit("t", 77, 5)], any_partition=True) == [ErrorCode.NONE]
+    there, gone = broker.groups.positions.lag("g")
+    assert (gone.partition, gone.offsets, gone.lag) == (77, None, None)
     assert there.lag == 0
 
 
@@ -160,8 +169,9 @@ async def test_positions_are_forgotten_by_topic_or_partition_when_nobody_reads_i
 
 async def test_a_deleted_topic_takes_its_positions_along_also_after_a_crash(broker: Broker) -> None:
     await broker.groups.positions.set("g", [Commit("t", 0, 1)])
-    await broker.groups.coordinator.commit("g", [Commit("gone", 0, 5)])
-    await broker.topics.delete("t")
+    gone = CommittedOffset(5, -1, "", 0, -1)
+    await MetadataGroupStore(broker.store).persist([OffsetsChange("g", [("gone", 0, gone)])])
+    await broker.delete_topic("t")
     assert position(broker) is None
     await broker.groups.open()
     assert broker.groups.committed("g", "gone", 0) is None

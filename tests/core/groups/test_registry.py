@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.messages import Leaver
-from core.groups.offsets import Commit
+from core.vocabulary.groups import Commit, Leaver
 from tests.core.groups.world import MemoryStore, World, world
 
 
 async def test_a_loaded_registry_holds_every_group_of_the_store_also_those_with_offsets_alone() -> None:
     w = await world()
     await w.stable("members", members=2)
-    await w.coordinator.commit("offsets", [Commit("t", 0, 1)])
+    await w.offsets.put("offsets", [Commit("t", 0, 1)])
     w = await w.restart()
-    assert len(w.coordinator) == 2
+    assert len(w.registry) == 2
     assert sorted(x.group_id for x in w.coordinator.list()) == ["members", "offsets"]
     assert [x.state for x in w.coordinator.list(["stable"])] == ["Stable"]
 
@@ -32,16 +31,16 @@ async def test_a_group_has_one_timer_at_most() -> None:
 
 async def test_refusals_name_what_is_wrong() -> None:
     w = World()
-    assert w.coordinator.refusal("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert w.registry.refusal("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     await w.start()
-    assert w.coordinator.refusal("g") is ErrorCode.NONE
-    assert w.coordinator.refusal("") is ErrorCode.INVALID_GROUP_ID
+    assert w.registry.refusal("g") is ErrorCode.NONE
+    assert w.registry.refusal("") is ErrorCode.INVALID_GROUP_ID
     with pytest.raises(BrokerError) as error:
-        w.coordinator.require_name("")
+        w.registry.require_name("")
     assert error.value.code is ErrorCode.INVALID_GROUP_ID
-    w.coordinator.require_open()
-    w.coordinator.drain()
-    assert w.coordinator.refusal("g") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    w.registry.require_open()
+    w.registry.drain()
+    assert w.registry.refusal("g") is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_a_store_that_recovers_gets_the_group_as_a_whole() -> None:
@@ -75,11 +74,11 @@ async def test_answers_of_a_change_that_is_on_its_way_fail_with_it() -> None:
 async def test_a_drained_registry_wakes_nobody() -> None:
     w = await world()
     await w.stable()
-    w.coordinator.drain()
+    w.registry.drain()
     before = w.store.writes
     await w.advance(1_000)
     assert w.store.writes == before
 
 
-def test_an_empty_store_is_an_empty_registry() -> None:
-    assert len(World(MemoryStore()).coordinator) == 0
+async def test_an_empty_store_is_an_empty_registry() -> None:
+    assert len(World(MemoryStore()).registry) == 0

@@ -12,17 +12,20 @@ from core.clock import ManualClock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.groups.coordinator import GroupCoordinator
-from core.groups.interfaces import Change, GroupDeleted, StoredState
-from core.groups.messages import (
+from core.groups.effects import (
+    Change,
     GroupChange,
-    JoinReply,
-    JoinRequest,
+    GroupDeleted,
+    OffsetsChange,
     StoredGroup,
     StoredMember,
-    SyncReply,
-    SyncRequest,
+    StoredOffset,
+    StoredState,
 )
-from core.groups.offsets import CommittedOffset, OffsetsChange, StoredOffset
+from core.groups.offset_store import OffsetStore
+from core.groups.registry import GroupRegistry
+from core.types import TopicPartition
+from core.vocabulary.groups import CommittedOffset, JoinReply, JoinRequest, SyncReply, SyncRequest
 from tests.core.groups.machine import REBALANCE_MS, SESSION_MS, subscription
 
 T = TypeVar("T")
@@ -120,6 +123,28 @@ class MemoryStore:
                 self.offsets.pop((change.group_id, topic, partition), None)
 
 
+class TenPartitions:
+    """A topic."""
+
+    partitions = 10
+
+
+class AllTopics:
+    """Every topic exists."""
+
+    def topic(self, name: str) -> TenPartitions:
+        return TenPartitions()
+
+    async def topic_or_create(self, name: str) -> TenPartitions:
+        return TenPartitions()
+
+    def partition(self, tp: TopicPartition) -> Any:
+        raise NotImplementedError
+
+    def offset_for_time(self, tp: TopicPartition, timestamp: int) -> Any:
+        raise NotImplementedError
+
+
 class World:
     """A coordinator with its clock, timers and store."""
 
@@ -128,10 +153,15 @@ class World:
         self.scheduler = ManualScheduler(self.clock)
         self.store = store or MemoryStore()
         self.config = replace(Config(), **settings)
-        self.coordinator = GroupCoordinator(self.config, self.clock, self.scheduler, self.store)
+        self._build()
+
+    def _build(self) -> None:
+        self.registry = GroupRegistry(self.config, self.clock, self.scheduler, self.store)
+        self.coordinator = GroupCoordinator(self.registry)
+        self.offsets = OffsetStore(self.registry, AllTopics())
 
     async def start(self) -> World:
-        await self.coordinator.load()
+        await self.registry.load()
         return self
 
     async def restart(self) -> World:
@@ -139,7 +169,7 @@ class World:
         world = World(self.store)
         world.config = self.config
         world.clock.jump_wall((self.clock.wall_ms() - world.clock.wall_ms()) / 1000)
-        world.coordinator = GroupCoordinator(self.config, world.clock, world.scheduler, self.store)
+        world._build()
         return await world.start()
 
     async def turn(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.groups.subscription import subscribed_topics
 from core.protocol.consumer_protocol import Subscription, encode_subscription
+from core.vocabulary.member_metadata import subscribed_topics
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -5,21 +5,20 @@ from __future__ import annotations
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.messages import Leaver
-from core.groups.offsets import Commit, CommittedOffset
+from core.vocabulary.groups import Commit, CommittedOffset, Leaver
 from tests.core.groups.world import World, world
 
 OK = ErrorCode.NONE
 
 
 def offset(w: World, group: str = "g", topic: str = "t", partition: int = 0) -> int | None:
-    found = w.coordinator.committed(group, topic, partition)
+    found = w.offsets.get(group, topic, partition)
     return None if found is None else found.offset
 
 
 async def test_the_empty_group_id_serves_old_simple_consumers() -> None:
     w = await world()
-    assert await w.coordinator.commit("", [Commit("t", 0, 5)]) == [OK]
+    assert await w.offsets.put("", [Commit("t", 0, 5)]) == [OK]
     assert offset(w, "") == 5
     assert w.coordinator.describe("") is not None
     await w.coordinator.delete("")
@@ -28,9 +27,9 @@ async def test_the_empty_group_id_serves_old_simple_consumers() -> None:
 
 async def test_a_simple_consumer_commits_to_a_group_that_nobody_made() -> None:
     w = await world()
-    assert await w.coordinator.commit("g", [Commit("t", 0, 5, 3, "note"), Commit("t", 1, 6)]) == [OK, OK]
+    assert await w.offsets.put("g", [Commit("t", 0, 5, 3, "note"), Commit("t", 1, 6)]) == [OK, OK]
     now = w.clock.wall_ms()
-    assert w.coordinator.committed("g", "t", 0) == CommittedOffset(5, 3, "note", now, -1)
+    assert w.offsets.get("g", "t", 0) == CommittedOffset(5, 3, "note", now, -1)
     assert [tuple(x) for x in w.coordinator.list()] == [("g", "", "Empty", "classic")]
     w = await w.restart()
     assert (offset(w), offset(w, partition=1)) == (5, 6)
@@ -40,34 +39,32 @@ async def test_a_simple_consumer_commits_to_a_group_that_nobody_made() -> None:
 async def test_nothing_committed_is_none_and_no_error() -> None:
     w = await world()
     assert offset(w, "never") is None
-    assert list(w.coordinator.all_committed("never")) == []
-    await w.coordinator.commit("g", [Commit("t", 0, 5)])
+    assert list(w.offsets.of_group("never")) == []
+    await w.offsets.put("g", [Commit("t", 0, 5)])
     assert offset(w, partition=1) is None
-    assert [(t, p, c.offset) for t, p, c in w.coordinator.all_committed("g")] == [("t", 0, 5)]
+    assert [(t, p, c.offset) for t, p, c in w.offsets.of_group("g")] == [("t", 0, 5)]
 
 
 async def test_commits_are_refused_as_kafka_refuses_them() -> None:
     w = World()
     one = [Commit("t", 0, 5)]
-    assert await w.coordinator.commit("g", one) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert await w.offsets.put("g", one) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     await w.start()
-    unknown = await w.coordinator.commit("g", one, member_id="a", generation=3)
+    unknown = await w.offsets.put("g", one, member_id="a", generation=3)
     assert unknown == [ErrorCode.GROUP_ID_NOT_FOUND]
     [leader] = await w.stable()
-    assert await w.coordinator.commit("g", one) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert await w.offsets.put("g", one) == [ErrorCode.UNKNOWN_MEMBER_ID]
     as_member = {"member_id": leader, "generation": 1}
-    assert await w.coordinator.commit("g", one, **as_member) == [OK]
-    assert await w.coordinator.commit("g", one, member_id=leader, generation=2) == [
-        ErrorCode.ILLEGAL_GENERATION
-    ]
-    fenced = await w.coordinator.commit("g", one, **as_member, group_instance_id="i")
+    assert await w.offsets.put("g", one, **as_member) == [OK]
+    assert await w.offsets.put("g", one, member_id=leader, generation=2) == [ErrorCode.ILLEGAL_GENERATION]
+    fenced = await w.offsets.put("g", one, **as_member, group_instance_id="i")
     assert fenced == [ErrorCode.UNKNOWN_MEMBER_ID]
     await w.join(member_id=leader)
     await w.turn()
-    rebalancing = await w.coordinator.commit("g", one, member_id=leader, generation=2)
+    rebalancing = await w.offsets.put("g", one, member_id=leader, generation=2)
     assert rebalancing == [ErrorCode.REBALANCE_IN_PROGRESS]
-    w.coordinator.drain()
-    assert await w.coordinator.commit("g", one, **as_member) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    w.registry.drain()
+    assert await w.offsets.put("g", one, **as_member) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 async def test_a_fenced_static_member_never_commits() -> None:
@@ -76,7 +73,7 @@ async def test_a_fenced_static_member_never_commits() -> None:
     await w.sync(old)
     new = (await w.join(group_instance_id="i")).result().member_id
     assert new != old
-    results = await w.coordinator.commit(
+    results = await w.offsets.put(
         "g", [Commit("t", 0, 5)], member_id=old, generation=1, group_instance_id="i"
     )
     assert results == [ErrorCode.FENCED_INSTANCE_ID]
@@ -85,22 +82,22 @@ async def test_a_fenced_static_member_never_commits() -> None:
 
 async def test_metadata_above_the_limit_is_refused_partition_by_partition() -> None:
     w = await world(offset_metadata_max_bytes=4)
-    results = await w.coordinator.commit("g", [Commit("t", 0, 1, -1, "12345"), Commit("t", 1, 2, -1, "1234")])
+    results = await w.offsets.put("g", [Commit("t", 0, 1, -1, "12345"), Commit("t", 1, 2, -1, "1234")])
     assert results == [ErrorCode.OFFSET_METADATA_TOO_LARGE, OK]
     assert (offset(w), offset(w, partition=1)) == (None, 2)
 
 
 async def test_null_metadata_is_kept_as_empty() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1, -1, None)])
-    found = w.coordinator.committed("g", "t", 0)
+    await w.offsets.put("g", [Commit("t", 0, 1, -1, None)])
+    found = w.offsets.get("g", "t", 0)
     assert found is not None and found.metadata == ""
 
 
 async def test_a_commit_that_is_too_large_as_a_whole_is_refused_whole() -> None:
     w = await world(offset_commit_max_bytes=1000, offset_metadata_max_bytes=10)
     many = [Commit("t", p, 1) for p in range(100)]
-    results = await w.coordinator.commit("g", [*many, Commit("t", 100, 1, -1, "x" * 11)])
+    results = await w.offsets.put("g", [*many, Commit("t", 100, 1, -1, "x" * 11)])
     assert results == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 100 + [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert w.store.offsets == {}
 
@@ -108,8 +105,8 @@ async def test_a_commit_that_is_too_large_as_a_whole_is_refused_whole() -> None:
 async def test_an_offset_is_seen_when_it_is_durable_and_not_before() -> None:
     w = await world()
     w.store.hold = True
-    first = await w.start_task(w.coordinator.commit("g", [Commit("t", 0, 1)]))
-    second = await w.start_task(w.coordinator.commit("g", [Commit("t", 0, 2)]))
+    first = await w.start_task(w.offsets.put("g", [Commit("t", 0, 1)]))
+    second = await w.start_task(w.offsets.put("g", [Commit("t", 0, 2)]))
     assert not first.done() and offset(w) is None
     w.store.release()
     await w.turn()
@@ -119,7 +116,7 @@ async def test_an_offset_is_seen_when_it_is_durable_and_not_before() -> None:
 async def test_a_commit_whose_client_has_gone_still_lands() -> None:
     w = await world()
     w.store.hold = True
-    gone = await w.start_task(w.coordinator.commit("g", [Commit("t", 0, 1)]))
+    gone = await w.start_task(w.offsets.put("g", [Commit("t", 0, 1)]))
     gone.cancel()
     await w.turn()
     w.store.release()
@@ -129,16 +126,16 @@ async def test_a_commit_whose_client_has_gone_still_lands() -> None:
 
 async def test_a_commit_that_could_not_be_stored_is_not_seen() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", [Commit("t", 0, 1)])
     w.store.broken = True
-    assert await w.coordinator.commit("g", [Commit("t", 0, 2)]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert await w.offsets.put("g", [Commit("t", 0, 2)]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert offset(w) == 1
 
 
 async def test_too_many_groups_refuse_a_commit_too() -> None:
     w = await world(max_groups=1)
-    await w.coordinator.commit("a", [Commit("t", 0, 1)])
-    assert await w.coordinator.commit("b", [Commit("t", 0, 1)]) == [ErrorCode.POLICY_VIOLATION]
+    await w.offsets.put("a", [Commit("t", 0, 1)])
+    assert await w.offsets.put("b", [Commit("t", 0, 1)]) == [ErrorCode.POLICY_VIOLATION]
 
 
 # --- delete ------------------------------------------------------------------------------------------------
@@ -146,13 +143,13 @@ async def test_too_many_groups_refuse_a_commit_too() -> None:
 
 async def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1), Commit("u", 0, 2), Commit("u", 1, 3)])
+    await w.offsets.put("g", [Commit("t", 0, 1), Commit("u", 0, 2), Commit("u", 1, 3)])
     [leader] = await w.stable()
-    results = await w.coordinator.delete_offsets("g", [("t", 0), ("u", 0), ("u", 7)])
+    results = await w.offsets.delete("g", [("t", 0), ("u", 0), ("u", 7)])
     assert results == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, OK, OK]
     assert (offset(w), offset(w, topic="u"), offset(w, topic="u", partition=1)) == (1, None, 3)
     await w.coordinator.leave("g", [Leaver(leader)])
-    assert await w.coordinator.delete_offsets("g", [("t", 0)]) == [OK]
+    assert await w.offsets.delete("g", [("t", 0)]) == [OK]
     assert sorted(w.store.offsets) == [("g", "u", 1)]
 
 
@@ -160,7 +157,7 @@ async def test_offsets_of_a_group_that_is_not_there_cannot_be_deleted() -> None:
     w = await world()
     for group, code in (("g", ErrorCode.GROUP_ID_NOT_FOUND), ("", ErrorCode.INVALID_GROUP_ID)):
         with pytest.raises(BrokerError) as error:
-            await w.coordinator.delete_offsets(group, [("t", 0)])
+            await w.offsets.delete(group, [("t", 0)])
         assert error.value.code is code
 
 
@@ -168,21 +165,21 @@ async def test_offsets_under_members_of_another_kind_are_not_deleted() -> None:
     w = await world(group_initial_rebalance_delay_ms=0)
     await w.join(protocol_type="connect")
     with pytest.raises(BrokerError) as error:
-        await w.coordinator.delete_offsets("g", [("t", 0)])
+        await w.offsets.delete("g", [("t", 0)])
     assert error.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
 async def test_offsets_that_could_not_be_deleted_stay() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", [Commit("t", 0, 1)])
     w.store.broken = True
-    assert await w.coordinator.delete_offsets("g", [("t", 0)]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert await w.offsets.delete("g", [("t", 0)]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert offset(w) == 1
 
 
 async def test_a_deleted_group_takes_its_offsets_along() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", [Commit("t", 0, 1)])
     await w.coordinator.delete("g")
     assert (offset(w), w.store.offsets) == (None, {})
 
@@ -190,8 +187,8 @@ async def test_a_deleted_group_takes_its_offsets_along() -> None:
 async def test_a_deleted_topic_takes_its_offsets_along_in_every_group() -> None:
     w = await world()
     for group in "ab":
-        await w.coordinator.commit(group, [Commit("t", 0, 1), Commit("u", 0, 2)])
-    await w.coordinator.forget_topic("t")
+        await w.offsets.put(group, [Commit("t", 0, 1), Commit("u", 0, 2)])
+    await w.offsets.forget_topic("t")
     assert sorted(w.store.offsets) == [("a", "u", 0), ("b", "u", 0)]
     assert (offset(w, "a"), offset(w, "a", "u")) == (None, 2)
 
@@ -203,92 +200,92 @@ DAY = 86_400
 
 async def test_offsets_of_a_simple_consumer_expire_a_retention_after_their_commit() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", [Commit("t", 0, 1)])
     w.clock.advance(6 * DAY)
-    await w.coordinator.commit("g", [Commit("t", 1, 1)])
-    assert await w.coordinator.expire() == 0
+    await w.offsets.put("g", [Commit("t", 1, 1)])
+    assert await w.offsets.expire() == 0
     w.clock.advance(1.1 * DAY)
-    assert await w.coordinator.expire() == 1
+    assert await w.offsets.expire() == 1
     assert sorted(w.store.offsets) == [("g", "t", 1)]
     w.clock.advance(7 * DAY)
-    assert await w.coordinator.expire() == 1
+    assert await w.offsets.expire() == 1
     assert (w.coordinator.list(), w.store.offsets) == ([], {})
 
 
 async def test_offsets_of_an_empty_group_expire_a_retention_after_the_last_member_left() -> None:
     w = await world()
     [leader] = await w.stable()
-    await w.coordinator.commit("g", [Commit("t", 0, 1)], member_id=leader, generation=1)
+    await w.offsets.put("g", [Commit("t", 0, 1)], member_id=leader, generation=1)
     for _ in range(12):
         w.clock.advance(DAY)
-        w.coordinator.group("g").resume(w.clock.monotonic(), DAY)  # type: ignore[union-attr]
-        assert await w.coordinator.expire() == 0
+        w.registry.group("g").resume(w.clock.monotonic(), DAY)  # type: ignore[union-attr]
+        assert await w.offsets.expire() == 0
     await w.coordinator.leave("g", [Leaver(leader)])
     w.clock.advance(6.9 * DAY)
-    assert await w.coordinator.expire() == 0
+    assert await w.offsets.expire() == 0
     w = await w.restart()
     w.clock.advance(0.2 * DAY)
-    assert await w.coordinator.expire() == 1
+    assert await w.offsets.expire() == 1
     assert w.store.groups == {}
 
 
 async def test_stable_consumers_keep_what_they_subscribe_to_and_lose_what_is_old_besides() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1), Commit("u", 0, 1)])
+    await w.offsets.put("g", [Commit("t", 0, 1), Commit("u", 0, 1)])
     [leader] = await w.stable()
     w.clock.advance(8 * DAY)
-    w.coordinator.group("g").resume(w.clock.monotonic(), 8 * DAY)  # type: ignore[union-attr]
-    assert await w.coordinator.expire() == 1
+    w.registry.group("g").resume(w.clock.monotonic(), 8 * DAY)  # type: ignore[union-attr]
+    assert await w.offsets.expire() == 1
     assert sorted(w.store.offsets) == [("g", "t", 0)]
     assert w.coordinator.heartbeat("g", leader, 1) is OK
 
 
 async def test_nothing_expires_in_mid_rebalance_and_under_members_of_another_kind() -> None:
     w = await world(group_initial_rebalance_delay_ms=0)
-    await w.coordinator.commit("g", [Commit("t", 0, 1)])
-    await w.coordinator.commit("h", [Commit("t", 0, 1)])
+    await w.offsets.put("g", [Commit("t", 0, 1)])
+    await w.offsets.put("h", [Commit("t", 0, 1)])
     await w.join("g")
     other = (await w.join("h", protocol_type="connect")).result()
     await w.sync(other.member_id, group="h")
     w.clock.advance(30 * DAY)
-    assert await w.coordinator.expire() == 0
+    assert await w.offsets.expire() == 0
 
 
 async def test_a_retention_of_its_own_outweighs_the_brokers() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1)], retention_ms=DAY * 1000)
-    await w.coordinator.commit("g", [Commit("t", 1, 1)], retention_ms=30 * DAY * 1000)
+    await w.offsets.put("g", [Commit("t", 0, 1)], retention_ms=DAY * 1000)
+    await w.offsets.put("g", [Commit("t", 1, 1)], retention_ms=30 * DAY * 1000)
     w.clock.advance(2 * DAY)
-    assert await w.coordinator.expire() == 1
+    assert await w.offsets.expire() == 1
     w.clock.advance(20 * DAY)
-    assert await w.coordinator.expire() == 0
+    assert await w.offsets.expire() == 0
     assert sorted(w.store.offsets) == [("g", "t", 1)]
 
 
 async def test_a_commit_time_set_by_the_client_counts() -> None:
     w = await world()
     later = w.clock.wall_ms() + 30 * DAY * 1000
-    await w.coordinator.commit("g", [Commit("t", 0, 1, commit_ms=later)])
+    await w.offsets.put("g", [Commit("t", 0, 1, commit_ms=later)])
     w.clock.advance(31 * DAY)
-    assert await w.coordinator.expire() == 0
+    assert await w.offsets.expire() == 0
     w.clock.advance(7 * DAY)
-    assert await w.coordinator.expire() == 1
+    assert await w.offsets.expire() == 1
 
 
 async def test_a_wall_clock_that_jumps_ahead_expires_nothing() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", [Commit("t", 0, 1)])
     w.clock.jump_wall(100 * DAY)
-    assert await w.coordinator.expire() == 0
+    assert await w.offsets.expire() == 0
 
 
 async def test_an_expiry_never_takes_a_commit_that_is_on_its_way() -> None:
     w = await world()
-    await w.coordinator.commit("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", [Commit("t", 0, 1)])
     w.clock.advance(8 * DAY)
     w.store.hold = True
-    commit = await w.start_task(w.coordinator.commit("g", [Commit("t", 0, 2)]))
-    assert await w.coordinator.expire() == 0
+    commit = await w.start_task(w.offsets.put("g", [Commit("t", 0, 2)]))
+    assert await w.offsets.expire() == 0
     w.store.release()
     await w.turn()
     assert commit.result() == [OK] and offset(w) == 2
@@ -299,6 +296,6 @@ async def test_groups_that_hold_nothing_are_forgotten() -> None:
     [leader] = await w.stable()
     await w.coordinator.leave("g", [Leaver(leader)])
     await w.join("h", protocols=())
-    assert len(w.coordinator) == 2
-    await w.coordinator.expire()
-    assert (len(w.coordinator), w.store.groups) == (0, {})
+    assert len(w.registry) == 2
+    await w.offsets.expire()
+    assert (len(w.registry), w.store.groups) == (0, {})

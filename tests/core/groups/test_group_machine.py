@@ -21,9 +21,10 @@ from hypothesis.stateful import (
 )
 
 from core.errors import ErrorCode
-from core.groups.assignor import assign, decode
-from core.groups.messages import JoinReply, Leaver, State, SyncReply
-from core.groups.rounds import LEGAL_MOVES
+from core.groups.assignor import assign
+from core.groups.group import LEGAL_MOVES, REFUSALS
+from core.vocabulary.groups import JoinReply, Leaver, State, SyncReply
+from core.vocabulary.member_metadata import assigned_partitions
 from tests.core.groups.machine import Machine, subscription
 
 PARTITIONS = 5
@@ -229,7 +230,7 @@ class GroupOfClients(RuleBasedStateMachine):
         """One owner for each partition in each generation, whoever hears of it and whenever."""
         client.next_step = "heartbeat"
         owners = self.owners.setdefault(client.generation, {})
-        for partition in decode(reply.assignment):
+        for partition in assigned_partitions(reply.assignment):
             # A static member that comes back under another id goes on with what it had.
             identity = client.instance or client.member_id
             assert owners.setdefault(partition, identity) == identity
@@ -309,6 +310,6 @@ def test_no_order_of_events_breaks_the_group() -> None:
     )
 
 
-def test_the_table_of_moves_knows_every_state_and_dead_leads_nowhere() -> None:
-    assert set(LEGAL_MOVES) == set(State)
+def test_the_tables_have_every_state_and_dead_is_final() -> None:
+    assert set(LEGAL_MOVES) == set(REFUSALS) == set(State)
     assert LEGAL_MOVES[State.DEAD] == frozenset()

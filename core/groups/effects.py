@@ -1,0 +1,116 @@
+"""What steps of the groups ask for: what must be stored, and the answers to give after that. Plain data.
+
+Times: `Moment.monotonic` is in seconds and drives deadlines; `Moment.wall_ms` is only stored. A *waiter* is the
+object that the caller wants back with its answer (the coordinator passes a future); the machine never looks into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from core.vocabulary.groups import CommittedOffset, JoinReply, SyncReply
+
+
+class Moment(NamedTuple):
+    """One point in time, on both clocks."""
+
+    monotonic: float
+    wall_ms: int
+
+
+class Answer(NamedTuple):
+    """An answer to give once the change that came with it is durable."""
+
+    waiter: object
+    reply: JoinReply | SyncReply
+
+
+# --- what must be stored -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """The row of a group. `empty_since_ms` is wall time, −1 while the group has members."""
+
+    group_id: str
+    state: str
+    protocol_type: str | None
+    generation: int
+    protocol: str | None
+    leader_id: str | None
+    empty_since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """The row of a member: all that it needs to continue after a restart without a rejoin."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """Store a group: its row, the members that changed, the ids of those that left.
+
+    With `replace_members` these are all members; other stored members are deleted.
+    """
+
+    group: StoredGroup
+    members: tuple[StoredMember, ...] = ()
+    removed: tuple[str, ...] = ()
+    replace_members: bool = False
+
+
+class StoredOffset(NamedTuple):
+    """The row of a committed offset."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset
+
+
+@dataclass(slots=True)
+class OffsetsChange:
+    """Store and delete committed offsets of one group."""
+
+    group_id: str
+    saved: list[tuple[str, int, CommittedOffset]] = field(default_factory=list)
+    removed: list[tuple[str, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeleted:
+    """Delete a group with its members and offsets."""
+
+    group_id: str
+
+
+Change = GroupChange | GroupDeleted | OffsetsChange
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """All that is stored. Members are in the order in which they were first stored."""
+
+    groups: Iterable[StoredGroup]
+    members: Iterable[StoredMember]
+    offsets: Iterable[StoredOffset]
+
+
+@dataclass(slots=True)
+class Effects:
+    """The result of one step of the machine: store `change` (if any) first, then give the answers."""
+
+    change: GroupChange | None
+    answers: list[Answer]
