@@ -34,7 +34,6 @@ from app.native.records import parse_moment
 from app.native.schemas import PATH_NAME
 from app.native.topics import TopicName, page_token_of, read_page_token
 from core.broker.broker import Broker
-from core.consumers.messages import ConsumerInfo
 from core.errors import ErrorCode
 from core.groups.foreign_groups import ZOOKEEPER, ForeignGroup
 from core.groups.groups import (
@@ -47,6 +46,7 @@ from core.groups.groups import (
     wanted_topics,
 )
 from core.groups.positions import Target
+from core.vocabulary.consumers import ConsumerInfo
 
 router = APIRouter(prefix="/groups", tags=["groups"])
 

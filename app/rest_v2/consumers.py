@@ -50,16 +50,15 @@ from app.rest_v2.schemas import (
 )
 from core.broker.broker import Broker
 from core.config import Config
-from core.consumers.messages import (
+from core.errors import BrokerError, ErrorCode
+from core.types import TopicPartition
+from core.vocabulary.consumers import (
     MIXED_SUBSCRIPTION,
     NOT_ASSIGNED,
     Batch,
     ConsumerInfo,
     ConsumerOptions,
 )
-from core.consumers.topic_pattern import compile_pattern, matches
-from core.errors import BrokerError, ErrorCode
-from core.types import TopicPartition
 
 FORMAT, MIN_BYTES, TIMEOUT = "format", "fetch.min.bytes", "consumer.request.timeout.ms"
 DEFAULT_FORMAT = "binary"
@@ -214,12 +213,9 @@ class ConsumerRoutes:
 
     async def subscription(self, request: Request, segments: list[str]) -> Answer:
         """GET …/subscription: the topics; of a pattern, those that match now."""
-        subscription = self._instances.get(segments).subscription
-        if subscription.pattern is None:
-            return json_answer(request, Topics(list(subscription.topics)))
-        pattern = compile_pattern(subscription.pattern, self._instances.config.max_pattern_bytes)
-        topics = (topic.name for topic in self._instances.broker().topics())
-        return json_answer(request, Topics([name for name in topics if matches(pattern, name)]))
+        with self._instances.refusals():
+            topics = self._instances.broker().consumers.subscribed_topics(segments[1], segments[3])
+        return json_answer(request, Topics(list(topics)))
 
     async def unsubscribe(self, request: Request, segments: list[str]) -> Answer:
         """DELETE …/subscription."""

@@ -12,12 +12,12 @@ import pytest
 
 from core.broker.batches import EARLIEST, LATEST, FetchRead
 from core.broker.unclean_start import MAX_LINES
-from core.consumers.messages import Subscription
 from core.errors import BrokerError, ErrorCode
 from core.groups.groups import Commit
 from core.log.checkpoint import CLEAN_SHUTDOWN
 from core.metadata.store import Store
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import Subscription
 from tests.core.consumers.consumer_world import G, World, in_virtual_time, offsets
 from tests.core.idempotency.keyed_writes import RECORDS, assert_once, send
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from core.broker.broker import Broker
-from core.consumers.messages import ConsumerOptions as Options
-from core.consumers.messages import Subscription
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions as Options
+from core.vocabulary.consumers import Subscription
 from tests.core.consumers.consumer_world import G, World, in_virtual_time, offsets
 
 Run = Callable[..., None]
@@ -322,11 +322,11 @@ def test_nothing_is_left_of_a_broker_that_was_closed(tmp_path: Path) -> None:
     async def scenario(w: World) -> None:
         await w.topic()
         await w.create()
-        joining = w.consumers._find(G, "c").joining
-        assert joining is not None
+        membership = w.registry.find(G, "c").membership
+        assert membership.joining
         broker: Broker = w.broker
         await broker.close()
-        assert joining.done()
+        assert not membership.joining
         await w.start()
         assert (await w.poll()).state == "stable"
 

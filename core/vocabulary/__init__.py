@@ -1,0 +1,1 @@
+"""Types that listeners, surfaces and the broker share."""
