@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from core.broker.state import PartitionInfo
 from core.broker.time_slice import Breath
@@ -15,28 +14,13 @@ from core.log.log import Log
 from core.log.old_offsets import segment_offsets
 from core.log.producer_state import ProducerState
 from core.records.validation import ProduceBatches, validate_produce
-from core.types import AppendResult, LogRead, TimestampOffset, TopicPartition
+from core.types import AppendResult, TimestampOffset, TopicPartition
+from core.vocabulary.records import Fetched as Fetched
+from core.vocabulary.records import FetchRead as FetchRead
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 # Of tiered storage, which there is none of: all of a log is local, and nothing is uploaded or will be.
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-
-
-class FetchRead(NamedTuple):
-    """One partition of a fetch: from where, how many bytes at most, and the leader epoch the client knows."""
-
-    topic_partition: TopicPartition
-    offset: int
-    max_bytes: int
-    leader_epoch: int = -1
-
-
-class Fetched(NamedTuple):
-    """The answer for one partition: batches in a file, or the refusal."""
-
-    topic_partition: TopicPartition
-    read: LogRead | None
-    error: BrokerError | None = None
 
 
 class BatchVerbs(TopicVerbs):

@@ -21,7 +21,7 @@ from core.config import Config
 from core.consumers.consumers import Consumers
 from core.errors import BrokerError, StartupError
 from core.groups.groups import Groups
-from core.idempotency.idempotency import IdempotencyKeys
+from core.idempotency.keys import IdempotencyKeys
 from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log

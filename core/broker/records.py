@@ -5,43 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import msgspec
-
-from core.broker.batches import BatchVerbs, Fetched, FetchRead
+from core.broker.batches import BatchVerbs
 from core.errors import BrokerError, ErrorCode
 from core.records.batch import batches, build_batch
 from core.records.header import HEADER_SIZE, BatchHeader
 from core.records.partitioner import partition_for_key
 from core.records.record import NewRecord, Record
-from core.types import LogOffsets, TopicPartition
+from core.types import TopicPartition
+from core.vocabulary.records import UNDONE as UNDONE
+from core.vocabulary.records import Fetched, FetchRead
+from core.vocabulary.records import ProduceResult as ProduceResult
+from core.vocabulary.records import ReadResult as ReadResult
+from core.vocabulary.records import refuse_batch as refuse_batch
 
 logger = logging.getLogger(__name__)
 
 # What one record adds to a batch beside its key, value and headers, at most: varints and header counts.
 _RECORD_OVERHEAD = 40
 _FIRST_OR_ANY = {0, None}
-
-
-class ProduceResult(msgspec.Struct, gc=False):
-    """What became of one record. `timestamp` is the broker's with LogAppendTime, else the record's own.
-
-    Never changed. There is one for each record of a request, and a struct is made in a third of a tuple's time.
-    """
-
-    partition: int
-    offset: int
-    timestamp: int
-    error: BrokerError | None = None
-
-
-class ReadResult(NamedTuple):
-    """Decoded records, the partition's bounds, and where the next read goes on."""
-
-    records: list[Record]
-    offsets: LogOffsets
-    next_offset: int
 
 
 class RecordVerbs(BatchVerbs):
@@ -245,9 +227,6 @@ class RecordVerbs(BatchVerbs):
             return None
 
 
-UNDONE = ProduceResult(-1, -1, -1)
-
-
 def _unreadable(header: BatchHeader, topic_partition: TopicPartition) -> BrokerError:
     """A client with a right checksum can store garbage inside a batch; its reader is told where to go on."""
     return BrokerError(
@@ -263,19 +242,3 @@ def _record_size(record: NewRecord) -> int:
     for name, value in record.headers:
         size += len(name) * 4 + len(value or b"") + 10
     return size
-
-
-def refuse_batch(
-    results: list[ProduceResult], chunk: Sequence[int], partition: int, error: BrokerError
-) -> None:
-    """The records that are at fault get the reason; those that only shared their batch are told so."""
-    at_fault = dict(error.details.get("record_errors") or ())  # type: ignore[call-overload]
-    for position, index in enumerate(chunk):
-        reason = error
-        if at_fault and position in at_fault:
-            reason = BrokerError(error.code, at_fault[position])
-        elif at_fault:
-            reason = BrokerError(
-                error.code, "Another record of the same batch was refused; send this one again."
-            )
-        results[index] = ProduceResult(partition, -1, -1, reason)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from core.broker.batches import Fetched, FetchRead
-from core.broker.records import ReadResult
 from core.clock import Clock
 from core.config import Config
 from core.metadata.store import Store
 from core.purgatory import Purgatory
 from core.types import LogOffsets, TimestampOffset, TopicPartition
+from core.vocabulary.records import Fetched, FetchRead, ReadResult
 
 
 class Topic(Protocol):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from core.broker.batches import FetchRead
 from core.consumers.consumer import Consumer
 from core.consumers.interfaces import Broker
 from core.errors import BrokerError, ErrorCode
@@ -18,6 +17,7 @@ from core.groups.groups import Groups
 from core.records.record import Record
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.consumers import EARLIEST, LATEST, NONE, Range, Seek
+from core.vocabulary.records import FetchRead
 
 # What a record counts for besides its key, value and headers, against the bytes of a batch.
 _RECORD_BYTES = 20

@@ -1,4 +1,4 @@
-"""core.idempotency.idempotency when the process dies: before and after every step, once and again."""
+"""core.idempotency.keys when the process dies: before and after every step, once and again."""
 
 from __future__ import annotations
 

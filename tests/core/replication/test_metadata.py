@@ -13,7 +13,6 @@ from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.groups.groups import Commit
-from core.idempotency.idempotency import KeyedRequest
 from core.metadata.changelog import (
     apply_changes,
     decode_changes,
@@ -26,6 +25,7 @@ from core.metadata.topics import load_settings, put_setting
 from core.records.record import NewRecord
 from core.replication.replicas import METADATA
 from core.types import TopicPartition
+from core.vocabulary.idempotency import KeyedRequest
 from tests.core.replication.brokers import Brokers, until
 from tests.core.replication.test_cluster_roles import content, refused
 
