@@ -7,17 +7,15 @@ its client goes away.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from app.errors import Problem, field_error, from_broker
 from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
-from app.http.request import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
+from app.http.request import Answer, Request, Streamed, invalid_parameter, whole_number
 from app.http.router import LeanRoute, check_charset
-from app.http.waiting import check_share, counted
+from app.http.waiting import check_share, while_connected
 from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
 from app.native.idempotency import KeyedWrites
 from app.native.produce_body import ProduceBody, parse_time
@@ -38,7 +36,6 @@ HEADER_PREFIX = b"x-kafka-header-"
 JSON_TYPES = frozenset({b"application/json"})
 NDJSON_TYPES = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl"})
 
-T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -179,24 +176,6 @@ class RecordRoutes:
             )
         except BrokerError as error:
             raise from_broker(error, offset=offset) from None
-
-
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of `work`, which is given up as soon as the client closes its connection (ClientGoneError)."""
-    if not request.body_was_read:
-        await request.body()
-    task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(request.disconnected())
-    try:
-        with counted(request.scope):
-            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientGoneError
-    finally:
-        for one in (task, watch):
-            if not one.done():
-                one.cancel()
 
 
 def _address(segments: list[str]) -> TopicPartition:

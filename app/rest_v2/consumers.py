@@ -7,7 +7,6 @@ restart, and `base_uri` is a convenience: any address of this gateway will do.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
@@ -15,8 +14,8 @@ from urllib.parse import quote
 import msgspec
 
 from app.errors import Problem
-from app.http.request import Answer, ClientGoneError, Request
-from app.http.waiting import check_share, counted
+from app.http.request import Answer, Request
+from app.http.waiting import check_share, while_connected
 from app.rest_v2.bodies import (
     decoder_of,
     json_answer,
@@ -284,29 +283,14 @@ class _Poll:
         self._wait_ms = wait_ms
 
     async def next(self, request: Request, limit: int) -> Batch:
-        """The next batch; if none is there, what comes in time, unless the client goes (ClientGoneError)."""
+        """Return the next batch; wait for one if none is there. Raises ClientGoneError if the client disconnects."""
         if self._min_bytes <= 1:
-            # What is there is had without a watch over the connection.
+            # A batch that is there needs no watch over the connection.
             batch = await self._poll(limit, 0)
             if batch.records or not self._wait_ms:
                 return batch
-        if not request.body_was_read:
-            await request.body()
         check_share(request.scope)
-        waiting = asyncio.ensure_future(self._poll(limit, self._wait_ms))
-        gone = asyncio.ensure_future(request.disconnected())
-        try:
-            with counted(request.scope):
-                await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not gone.done():
-                return waiting.result()
-            if waiting.done() and waiting.exception() is None:
-                self.take_back(waiting.result())
-            raise ClientGoneError
-        finally:
-            for one in (waiting, gone):
-                if not one.done():
-                    one.cancel()
+        return await while_connected(request, self._poll(limit, self._wait_ms), undelivered=self.take_back)
 
     async def again(self, limit: int) -> Batch:
         """Poll once more for records that were taken back: they are there, so this does not wait."""

@@ -16,8 +16,7 @@ import msgspec
 from app.errors import from_broker
 from app.formats import depth_exceeds
 from app.http.request import Answer, Request
-from app.http.waiting import check_share
-from app.native.records import while_connected
+from app.http.waiting import check_share, while_connected
 from app.rest_v2.bodies import number_in, query_of
 from app.rest_v2.dialect import Dialect
 from app.rest_v2.errors import ProxyError, unprocessable

@@ -25,8 +25,7 @@ from collections.abc import Callable, Mapping
 
 from app.errors import Problem, from_broker
 from app.http.request import ClientGoneError, Request, Write
-from app.http.waiting import check_share, counted
-from app.native.client_watch import ClientWatch
+from app.http.waiting import ClientWatch, check_share, counted
 from app.native.streams.cursor import Position
 from app.native.streams.fanout import Fanout, Feed, Piece, ReadFaultError
 from app.native.streams.forms import StreamForm

@@ -15,9 +15,8 @@ from app.errors import Problem, field_error, slug_of
 from app.formats import Reader
 from app.http.request import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
 from app.http.router import LeanRoute
-from app.http.waiting import check_share, counted
+from app.http.waiting import ClientWatch, check_share, counted
 from app.native.accept import choose
-from app.native.client_watch import ClientWatch
 from app.native.records import MAX_OFFSET, parse_moment
 from app.native.streams.cursor import Cursor, CursorError, Position, read_cursor
 from app.native.streams.events import Listener, Streams, behind_fault, fault_problem, offset_at
