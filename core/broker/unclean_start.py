@@ -1,9 +1,9 @@
 """What must happen between a start after a crash and the first append.
 
-Theory. A record can be read before it is fsynced, and a loss of power can take it after a group has committed it, or
-while a managed consumer holds it. The log then ends before the group's position. Once it has grown past that
-position nothing shows the difference any more, and the group never sees the records in between. So while the logs
-still end where recovery has found them:
+Theory. A record can be read before it is fsynced. A power loss can take it after a group has committed its offset, or
+while it is outstanding at a managed consumer. The log then ends before the group's committed offset. Once the log has
+grown past that offset, the broker cannot tell the difference any more, and the group never reads the records in
+between. So while the logs still end where recovery has found their ends:
 
     1  the leader epoch rises. Clients with KIP-320 notice: their fetches are fenced, and OffsetForLeaderEpoch
        tells them where the epoch ended that they have read last
@@ -26,31 +26,38 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from core.counters import Counters
 from core.groups.offsets import Cut
 from core.types import TopicPartition
 
-if TYPE_CHECKING:
-    from core.consumers.consumers import Consumers
-    from core.groups.groups import Groups
-
 logger = logging.getLogger(__name__)
 
-# Positions that are named one by one; of more only the number is logged, by group.
+# This many positions are logged one by one; of the others only their number by group.
 MAX_LINES = 20
 
 
-async def cut_back_groups(groups: Groups, ends: Mapping[TopicPartition, int], counters: Counters) -> None:
-    """Move committed offsets back to these ends of logs, durably, and say so. Raises KAFKA_STORAGE_ERROR."""
+class Positions(Protocol):
+    """A part of the broker that keeps offsets of records: committed offsets, or positions of consumers."""
+
+    async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
+        """Move offsets beyond these log end offsets back to them; durable when it returns. Return what was moved.
+
+        Raises KAFKA_STORAGE_ERROR; it may be tried again.
+        """
+        ...
+
+
+async def cut_back_groups(groups: Positions, ends: Mapping[TopicPartition, int], counters: Counters) -> None:
+    """Move committed offsets back to these log end offsets, durably, and log it. Raises KAFKA_STORAGE_ERROR."""
     _report("committed offset", await groups.cut_back(ends), counters)
 
 
 async def cut_back_consumers(
-    consumers: Consumers, ends: Mapping[TopicPartition, int], counters: Counters
+    consumers: Positions, ends: Mapping[TopicPartition, int], counters: Counters
 ) -> None:
-    """Move positions and outstanding batches of managed consumers back to these ends of logs, durably, and say so.
+    """Move positions and outstanding batches of managed consumers back to these log end offsets, durably, and log it.
 
     Raises KAFKA_STORAGE_ERROR.
     """
