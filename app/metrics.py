@@ -15,9 +15,10 @@ import platform
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from core.vocabulary.holdings import Holdings
+
 from app.http.metrics import LoopDelay, Traffic
 from app.version import VERSION
-from core.broker.statistics import Holdings, holdings
 from core.counters import BOUNDS, Meter
 from core.errors import ErrorCode
 from core.server import Server
@@ -80,7 +81,7 @@ class Metrics:
             *self._zookeeper(),
         ]
         if self._broker.ready:
-            held = await holdings(self._broker, config.metrics_max_topics, config.metrics_max_group_topics)
+            held = await self._broker.holdings(config.metrics_max_topics, config.metrics_max_group_topics)
             families += _held(held)
         return families
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from app.http.refusals import Refusals
-from core.broker.broker import Broker
 from core.config import Config, Endpoint
+from core.facade import Facade
 from core.types import ApiSupport
 
 
@@ -22,7 +22,7 @@ class Gateway:
     def __init__(
         self,
         config: Config,
-        broker: Broker,
+        broker: Facade,
         refusals: Refusals | None = None,
         *,
         protocol_versions: Callable[[], list[ApiSupport]] = list,
@@ -41,6 +41,6 @@ class Gateway:
         # and its change.
         self.topic_changes = asyncio.Lock()
 
-    def current_broker(self) -> Broker:
+    def current_broker(self) -> Facade:
         """Return the broker, for the lean routes."""
         return self.broker

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from app.http.request import Request, Scope, invalid_parameter
-from core.idempotency.idempotency import ANONYMOUS
+from core.vocabulary.idempotency import ANONYMOUS
 
 Resolver = Callable[[Request, str | None], Awaitable[str]]
 """Returns the name of the client of a request, from its header lines, or from the ticket in its query."""

@@ -214,11 +214,6 @@ class Request:
             self._in_flight.give_back(self.held)
             self.held = 0
 
-    async def disconnected(self) -> None:
-        """Return when the client has closed its connection. The body must have been read before."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
-
 
 def invalid_parameter(name: str, detail: str) -> Problem:
     """The refusal of a query or path parameter."""

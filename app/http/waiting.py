@@ -1,34 +1,41 @@
-"""Limit how many requests of each client wait: long polls, joins, streams.
+"""Requests that wait: long polls, joins, streams. How many each client may have, and clients that disconnect.
 
 A waiting request holds a connection and its state for minutes. A client that asks for more than its share is refused
 with 429 and Retry-After; a request that is answered at once is not counted. A client is identified by its name once
 there are credentials, by its address until then.
+
+A wait ends when its client closes the connection: `while_connected` cancels the work of such a request, `ClientWatch`
+wakes its wait in the broker.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping
 from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
 
 from app.http.principal import principal_of
-from app.http.request import Scope
+from app.http.request import ClientGoneError, Request, Scope
 from core.errors import BrokerError, ErrorCode
-from core.idempotency.idempotency import ANONYMOUS
+from core.facade import Facade
+from core.vocabulary.idempotency import ANONYMOUS
 
+T = TypeVar("T")
 # The key of the counts in the ASGI scope, for routes that wait.
 WAITING = "sluice.waiting"
 
 
 class Waiting:
-    """The counts by client; `limit` is the share of each."""
+    """Counts waiting requests by client; `limit` is the share of each."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._counts: dict[str, int] = {}
 
     def check(self, client: str) -> None:
-        """Raise THROTTLING_QUOTA_EXCEEDED when a client has taken its share."""
+        """Raise THROTTLING_QUOTA_EXCEEDED if a client has its share."""
         if self._counts.get(client, 0) >= self._limit:
             raise BrokerError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
@@ -37,11 +44,11 @@ class Waiting:
             )
 
     def enter(self, client: str) -> None:
-        """One more waits."""
+        """Count one request more."""
         self._counts[client] = self._counts.get(client, 0) + 1
 
     def leave(self, client: str) -> None:
-        """One waits no more; nothing is kept of a client without any."""
+        """Count one request less; forget a client that has none left."""
         left = self._counts[client] - 1
         if left:
             self._counts[client] = left
@@ -53,7 +60,7 @@ class Waiting:
 
 
 def check_share(scope: Scope) -> None:
-    """Raise THROTTLING_QUOTA_EXCEEDED when the client of a request has taken its share."""
+    """Raise THROTTLING_QUOTA_EXCEEDED if the client of a request has its share."""
     waiting = scope.get(WAITING)
     if waiting is not None:
         waiting.check(client_of(scope))
@@ -61,7 +68,7 @@ def check_share(scope: Scope) -> None:
 
 @contextmanager
 def counted(scope: Scope) -> Iterator[None]:
-    """Count a request as waiting, whose share was checked before its answer began."""
+    """Count a request while it waits. Check the share before the answer begins."""
     waiting = scope.get(WAITING)
     if waiting is None:
         yield
@@ -76,7 +83,7 @@ def counted(scope: Scope) -> Iterator[None]:
 
 @contextmanager
 def share(scope: Scope) -> Iterator[None]:
-    """Count a request while it waits. Raises THROTTLING_QUOTA_EXCEEDED where its client's share is taken."""
+    """Count a request while it waits. Raises THROTTLING_QUOTA_EXCEEDED if its client has its share."""
     check_share(scope)
     with counted(scope):
         yield
@@ -95,3 +102,79 @@ def client_of(scope: Scope) -> str:
     except ValueError:
         return f"@{host}"
     return f"@{address.ipv4_mapped or ipaddress.IPv6Address(int(address) >> 64 << 64)}"
+
+
+# --- clients that disconnect --------------------------------------------------------------------------------
+
+
+class Connected(Protocol):
+    """A request with its connection: ours, or FastAPI's, whose body FastAPI has read."""
+
+    @property
+    def scope(self) -> MutableMapping[str, Any]:
+        """ASGI's scope."""
+        ...
+
+    @property
+    def receive(self) -> Callable[[], Awaitable[MutableMapping[str, Any]]]:
+        """ASGI's receive."""
+        ...
+
+
+async def while_connected(
+    request: Connected, work: Coroutine[Any, Any, T], *, undelivered: Callable[[T], None] | None = None
+) -> T:
+    """Return the outcome of `work`. If the client disconnects, cancel it and raise ClientGoneError.
+
+    The request counts as waiting meanwhile. `undelivered` gets a result that came too late for the client.
+    """
+    if isinstance(request, Request) and not request.body_was_read:
+        try:
+            await request.body()
+        except BaseException:
+            work.close()
+            raise
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        with counted(request.scope):
+            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not gone.done():
+            return task.result()
+        if task.done() and task.exception() is None and undelivered is not None:
+            undelivered(task.result())
+        raise ClientGoneError
+    finally:
+        for one in (task, gone):
+            if not one.done():
+                one.cancel()
+
+
+class ClientWatch:
+    """Watches the connection of a request that waits in the broker; the token of that wait.
+
+    It takes one small task. Close it when the request is answered.
+    """
+
+    __slots__ = ("_broker", "_task", "gone")
+
+    def __init__(self, request: Connected, broker: Facade) -> None:
+        self.gone = False
+        self._broker = broker
+        self._task = asyncio.ensure_future(_disconnected(request))
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self.gone = True
+            self._broker.changes.wake(self)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._task.cancel()
+
+
+async def _disconnected(request: Connected) -> None:
+    """Return when the client has closed its connection. The body must have been read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

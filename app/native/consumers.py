@@ -9,9 +9,8 @@ A batch comes again until it is acknowledged: a lost answer, a client that died,
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterable
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
@@ -19,8 +18,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from app.errors import Problem, field_error, from_broker
 from app.formats import Reader
-from app.http.request import ClientGoneError
-from app.http.waiting import check_share, counted, share
+from app.http.waiting import check_share, share, while_connected
 from app.native.consumer_schemas import (
     Ack,
     Acked,
@@ -41,7 +39,9 @@ from app.native.groups import GroupId
 from app.native.record_json import iso_time, record_texts
 from app.native.records import parse_moment
 from app.native.schemas import PATH_NAME
-from core.consumers.messages import (
+from core.errors import BrokerError
+from core.types import TopicPartition
+from core.vocabulary.consumers import (
     EARLIEST,
     LATEST,
     NONE,
@@ -52,8 +52,6 @@ from core.consumers.messages import (
     Seek,
     Subscription,
 )
-from core.errors import BrokerError
-from core.types import TopicPartition
 
 router = APIRouter(prefix="/groups/{group}/consumers", tags=["consumers"])
 
@@ -66,7 +64,6 @@ ConsumerName = Annotated[
         json_schema_extra=PATH_NAME,
     ),
 ]
-T = TypeVar("T")
 _ENCODING = "encoding"
 _BATCH: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/PolledBatch"}}}}
@@ -142,7 +139,7 @@ async def poll_consumer(
     if wanted.wait_ms:
         check_share(request.scope)
     options = broker.consumers.get(group, consumer).options
-    batch = await _while_connected(
+    batch = await while_connected(
         request,
         broker.consumers.poll(
             group,
@@ -202,26 +199,6 @@ async def resume_consumer(
     """Deliver again from some partitions, or from all."""
     await broker.consumers.resume(group, consumer, _some(wanted))
     return _detail(broker.consumers.get(group, consumer))
-
-
-async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of `work`, which is given up as soon as the client closes its connection."""
-    task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(_disconnected(request))
-    try:
-        with counted(request.scope):
-            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientGoneError
-    finally:
-        for one in (task, watch):
-            one.cancel()
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 # --- shapes -------------------------------------------------------------------------------------------------

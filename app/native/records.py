@@ -7,27 +7,25 @@ its client goes away.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from app.errors import Problem, field_error, from_broker
 from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
 from app.http.json_body import check_charset
-from app.http.request import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
+from app.http.request import Answer, Request, Streamed, invalid_parameter, whole_number
 from app.http.router import LeanRoute
-from app.http.waiting import check_share, counted
+from app.http.waiting import check_share, while_connected
 from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
 from app.native.idempotency import KeyedWrites
 from app.native.produce_body import ProduceBody, parse_time
 from app.native.produce_lines import ProduceLines, wants_lines
 from app.native.record_json import iso_time, record_page, written_record
 from app.native.record_schemas import RecordsWritten
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError
+from core.facade import Facade
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from core.vocabulary.records import ProduceResult, ReadResult
@@ -39,14 +37,13 @@ HEADER_PREFIX = b"x-kafka-header-"
 JSON_TYPES = frozenset({b"application/json"})
 NDJSON_TYPES = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl"})
 
-T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 
 
 class RecordRoutes:
     """The handlers, over one broker."""
 
-    def __init__(self, config: Config, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
         self._config = config
         self._broker = broker
         self._body = ProduceBody(max_depth=config.http_max_json_depth, max_records=config.http_max_records)
@@ -184,24 +181,6 @@ class RecordRoutes:
             )
         except BrokerError as error:
             raise from_broker(error, offset=offset) from None
-
-
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of `work`, which is given up as soon as the client closes its connection (ClientGoneError)."""
-    if not request.body_was_read:
-        await request.body()
-    task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(request.disconnected())
-    try:
-        with counted(request.scope):
-            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientGoneError
-    finally:
-        for one in (task, watch):
-            if not one.done():
-                one.cancel()
 
 
 def _address(segments: list[str]) -> TopicPartition:

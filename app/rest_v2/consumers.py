@@ -7,7 +7,6 @@ restart, and `base_uri` is a convenience: any address of this gateway will do.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
@@ -15,8 +14,8 @@ from urllib.parse import quote
 import msgspec
 
 from app.errors import Problem
-from app.http.request import Answer, ClientGoneError, Request
-from app.http.waiting import check_share, counted
+from app.http.request import Answer, Request
+from app.http.waiting import check_share, while_connected
 from app.rest_v2.bodies import (
     decoder_of,
     json_answer,
@@ -48,18 +47,17 @@ from app.rest_v2.schemas import (
     Subscribe,
     Topics,
 )
-from core.broker.broker import Broker
 from core.config import Config
-from core.consumers.messages import (
+from core.errors import BrokerError, ErrorCode
+from core.facade import Facade
+from core.types import TopicPartition
+from core.vocabulary.consumers import (
     MIXED_SUBSCRIPTION,
     NOT_ASSIGNED,
     Batch,
     ConsumerInfo,
     ConsumerOptions,
 )
-from core.consumers.topic_pattern import compile_pattern, matches
-from core.errors import BrokerError, ErrorCode
-from core.types import TopicPartition
 
 FORMAT, MIN_BYTES, TIMEOUT = "format", "fetch.min.bytes", "consumer.request.timeout.ms"
 DEFAULT_FORMAT = "binary"
@@ -79,7 +77,7 @@ _encode = msgspec.json.Encoder().encode
 class Instances:
     """What all consumer routes share: the broker, the dialect, and the broker's refusals in v2's words."""
 
-    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Facade]) -> None:
         self.config = config
         self.dialect = dialect
         self.broker = broker
@@ -214,12 +212,9 @@ class ConsumerRoutes:
 
     async def subscription(self, request: Request, segments: list[str]) -> Answer:
         """GET …/subscription: the topics; of a pattern, those that match now."""
-        subscription = self._instances.get(segments).subscription
-        if subscription.pattern is None:
-            return json_answer(request, Topics(list(subscription.topics)))
-        pattern = compile_pattern(subscription.pattern, self._instances.config.max_pattern_bytes)
-        topics = (topic.name for topic in self._instances.broker().topics.list())
-        return json_answer(request, Topics([name for name in topics if matches(pattern, name)]))
+        with self._instances.refusals():
+            topics = self._instances.broker().consumers.subscribed_topics(segments[1], segments[3])
+        return json_answer(request, Topics(list(topics)))
 
     async def unsubscribe(self, request: Request, segments: list[str]) -> Answer:
         """DELETE …/subscription."""
@@ -288,29 +283,14 @@ class _Poll:
         self._wait_ms = wait_ms
 
     async def next(self, request: Request, limit: int) -> Batch:
-        """The next batch; if none is there, what comes in time, unless the client goes (ClientGoneError)."""
+        """Return the next batch; wait for one if none is there. Raises ClientGoneError if the client disconnects."""
         if self._min_bytes <= 1:
-            # What is there is had without a watch over the connection.
+            # A batch that is there needs no watch over the connection.
             batch = await self._poll(limit, 0)
             if batch.records or not self._wait_ms:
                 return batch
-        if not request.body_was_read:
-            await request.body()
         check_share(request.scope)
-        waiting = asyncio.ensure_future(self._poll(limit, self._wait_ms))
-        gone = asyncio.ensure_future(request.disconnected())
-        try:
-            with counted(request.scope):
-                await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not gone.done():
-                return waiting.result()
-            if waiting.done() and waiting.exception() is None:
-                self.take_back(waiting.result())
-            raise ClientGoneError
-        finally:
-            for one in (waiting, gone):
-                if not one.done():
-                    one.cancel()
+        return await while_connected(request, self._poll(limit, self._wait_ms), undelivered=self.take_back)
 
     async def again(self, limit: int) -> Batch:
         """Poll once more for records that were taken back: they are there, so this does not wait."""

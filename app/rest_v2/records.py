@@ -16,17 +16,16 @@ import msgspec
 from app.errors import from_broker
 from app.formats import depth_exceeds
 from app.http.request import Answer, Request
-from app.http.waiting import check_share
-from app.native.records import while_connected
+from app.http.waiting import check_share, while_connected
 from app.rest_v2.bodies import number_in, query_of
 from app.rest_v2.dialect import Dialect
 from app.rest_v2.errors import ProxyError, unprocessable
 from app.rest_v2.media import SCHEMA_FORMATS, accept_of
 from app.rest_v2.schemas import ConsumerRecord, ProxyHeader
 from app.rest_v2.topics import partition_number
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError
+from core.facade import Facade
 from core.records.record import NO_TIMESTAMP, Record
 from core.types import TopicPartition
 
@@ -136,7 +135,7 @@ def _refuse_without_registry(data: bytes) -> NoReturn:
 class PartitionReadRoutes:
     """The stateless read."""
 
-    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Facade]) -> None:
         self._config = config
         self._dialect = dialect
         self._broker = broker

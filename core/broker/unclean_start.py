@@ -1,9 +1,9 @@
 """What must happen between a start after a crash and the first append.
 
-Theory. A record can be read before it is fsynced, and a loss of power can take it after a group has committed it, or
-while a managed consumer holds it. The log then ends before the group's position. Once it has grown past that
-position nothing shows the difference any more, and the group never sees the records in between. So while the logs
-still end where recovery has found them:
+Theory. A record can be read before it is fsynced. A power loss can take it after a group has committed its offset, or
+while it is outstanding at a managed consumer. The log then ends before the group's committed offset. Once the log has
+grown past that offset, the broker cannot tell the difference any more, and the group never reads the records in
+between. So while the logs still end where recovery has found their ends:
 
     1  the leader epoch rises. Clients with KIP-320 notice: their fetches are fenced, and OffsetForLeaderEpoch
        tells them where the epoch ended that they have read last
@@ -35,8 +35,7 @@ from core.consumers.consumers import Consumers
 from core.counters import Counters
 from core.errors import BrokerError
 from core.groups.groups import Groups
-from core.vocabulary.groups import Cut
-from core.idempotency.idempotency import IdempotencyKeys
+from core.idempotency.keys import IdempotencyKeys
 from core.log.log import Log
 from core.log.manager import LogManager
 from core.metadata.store import CARRY_OVER, Store
@@ -45,6 +44,7 @@ from core.replication.epochs import leader_of, next_epoch
 from core.replication.metadata_log import MetadataLog
 from core.replication.replicas import Replicas
 from core.types import TopicPartition
+from core.vocabulary.groups import Cut
 from core.vocabulary.replicas import METADATA
 
 logger = logging.getLogger(__name__)

@@ -1,19 +1,23 @@
-"""Managed consumers: members of consumer groups that live in the broker, driven by polls from outside.
+"""Managed consumers: members of consumer groups that live in the broker and are driven by polls from outside.
 
-Every method names a consumer by its group and its own name, and raises RESOURCE_NOT_FOUND when there is none
-(it may have expired: an idle consumer goes after its `ttl_ms`). All of them count as signs of life.
+`Consumers` has every call on them. Each call names a consumer by its group and its own name, and raises
+RESOURCE_NOT_FOUND if there is none: it may have expired, for an idle consumer is deleted after its `ttl_ms`. Every
+call on one consumer begins this time again.
 
-Two ways to poll:
+There are two ways to poll:
 
-- with tokens (native): `poll(ack=token)` acknowledges the batch before and gives the next. Until its token is
-  acknowledged the same batch comes again. Acknowledged means committed in the group, durably.
-- with `advance=True` (REST Proxy v2): each poll goes on behind what the poll before delivered. Nothing is
-  committed but by `commit`, or by the option `auto_commit`. A request that follows proves that the answer before
-  it arrived; a door that sees its client go away says so with `take_back`.
+- with tokens (native API): `poll(ack=token)` acknowledges the previous batch and returns the next. Until its token is
+  acknowledged, the same batch comes again. Acknowledged means committed in the group, durably.
+- with `advance=True` (REST Proxy v2): each poll continues after the batch of the previous poll. Only `commit`, or the
+  option `auto_commit`, commits. A further request proves that the previous answer arrived; a surface that sees its
+  client disconnect says so with `take_back`.
 
-What survives a restart: everything. The consumer is the same member with the same partitions, the batch that was
-outstanding comes again under its token, and its time to live goes on. How a consumer stays in its group stands in
-`consumer_membership`, what it reads in `consumer_reading`; the verbs that move it are in `consumer_polls`.
+Everything survives a restart. The consumer is the same member with the same partitions, the outstanding batch comes
+again under its token, and its time to live continues.
+
+The parts: `registry` (which consumers there are), `consumer` (the state of one), `membership` (in its group),
+`rebalances` (what a rebalance does to it), `reading` (where it begins, sweeps), `polls` (batches, acknowledgements,
+waits), `commits`, `store` (SQLite), `topic_pattern`.
 """
 
 from __future__ import annotations
@@ -21,114 +25,110 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from core.broker.records import RecordVerbs
-from core.consumers.messages import (
+from core.consumers.commits import Commits
+from core.consumers.consumer import Consumer
+from core.consumers.polls import Polls
+from core.consumers.reading import Reading
+from core.consumers.rebalances import Rebalances
+from core.consumers.registry import Registry
+from core.consumers.store import ConsumerStore
+from core.consumers.topic_pattern import SubscribedTopics, compile_pattern
+from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
+from core.groups.groups import Groups
+from core.groups.hosted import offers
+from core.metadata.store import Store
+from core.types import TopicPartition
+from core.vocabulary.consumers import (
+    EARLIEST,
     MIXED_SUBSCRIPTION,
+    NOT_ASSIGNED,
+    Acknowledged,
+    Batch,
     ConsumerInfo,
     ConsumerOptions,
+    PartitionCommit,
+    PartitionPosition,
+    Seek,
     Subscription,
     illegal_state,
 )
-from core.consumers.polls import ConsumerPolls
-from core.consumers.state import Consumer
-from core.consumers.topic_pattern import compile_pattern
-from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Groups
-from core.groups.hosted import offers
-from core.types import TopicPartition
-from core.vocabulary.groups import Cut
+from core.vocabulary.groups import Commit, CommittedOffset, Cut
 
 log = logging.getLogger(__name__)
 
-# A name stands in a path, and in the id of the member.
+# The name is part of a path and of the member id. 249 characters: as for topics.
 _NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,249}")
-# Consumers looked at in one turn of the loop: a millisecond or so.
+# Consumers checked in one turn of the event loop: about a millisecond.
 _SLICE = 200
-# A check that comes so many seconds late says that the whole process stood still; no client could poll then.
+# A check that is late by this many seconds means that the whole process was stopped; no client could poll then.
 _STALL = 1.0
-# After a restart an idle consumer has at least this many seconds, unless it never had so many.
-_LEAST_TTL_AFTER_RESTART = 60.0
-# A deadline is written again once it has moved by this share of the time to live.
-_DEADLINE_DRIFT = 0.25
+# Seconds that an acknowledgement without a poll waits for a rebalance.
+ACK_PATIENCE = 10.0
 
 
-class Consumers(ConsumerPolls):
+class Consumers:
     """All managed consumers of a broker, as `broker.consumers`."""
 
-    def __init__(self, broker: RecordVerbs, groups: Groups) -> None:
-        super().__init__(broker, groups)
+    def __init__(self, broker: Logs, store: Store, groups: Groups) -> None:
+        config, clock = broker.config, broker.clock
+        self._broker = broker
+        self._groups = groups
+        self._config = config
+        self._clock = clock
+        self._monotonic = clock.monotonic
+        self._purgatory = broker.purgatory
+        self._store = ConsumerStore(store, clock)
+        self._registry = Registry(config, clock, self._store)
+        self._topics = SubscribedTopics(broker)
+        self._reading = Reading(broker, groups)
+        self._commits = Commits(groups, clock)
+        self._rebalances = Rebalances(
+            config, clock, broker.purgatory, groups, self._store, self._reading, self._commits, self._topics
+        )
+        self._polls = Polls(
+            clock, broker.purgatory, groups, self._registry, self._store, self._reading, self._commits
+        )
         self._watching: asyncio.Task[None] | None = None
-        # Consumers whose positions were cut back in memory, and not on the disk yet.
-        self._cut_back: dict[Consumer, None] = {}
-        # Consumers that are idle for too long, on their way out.
+        # Tasks that delete consumers which were idle for too long.
         self._ending: set[asyncio.Task[None]] = set()
 
-    # --- with the broker -----------------------------------------------------------------------------------
+    # --- calls of the broker -------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Take over what the last run left, after the groups have been opened."""
-        now, now_ms = self._monotonic(), self._broker.clock.wall_ms()
-        for consumer, deadline_ms in await self._store.load():
-            self._touch(consumer)
-            # The wall clock may have jumped: never more than a whole time to live, never less than a chance.
-            ttl = consumer.deadline - now
-            left = max((deadline_ms - now_ms) / 1000, min(ttl, _LEAST_TTL_AFTER_RESTART))
-            consumer.deadline = now + min(left, ttl)
-            consumer.stored_deadline = consumer.deadline
-            consumer.next_auto_commit = now
-            self._put(consumer)
-            self._membership.restore(consumer)
+        """Take over the consumers of the last run. Call it after the groups are open."""
+        await self._registry.load(self._rebalances.membership_of)
         self._groups.watch(self._group_moved)
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
-        """Move positions and outstanding batches beyond these ends of logs back to them; what was moved, durably.
+        """Move positions and outstanding ranges beyond these log end offsets back to them; durable when it returns.
 
-        Raises KAFKA_STORAGE_ERROR; it may be tried again.
+        Return what was moved. Raises KAFKA_STORAGE_ERROR; it may be tried again.
         """
-        cuts: list[Cut] = []
-        for consumer in self._all():
-            moved = consumer.cut_back(ends)
-            if moved:
-                self._cut_back[consumer] = None
-                cuts += moved
-        for consumer in [one for one in self._cut_back if one.gone]:
-            del self._cut_back[consumer]
-        writes = {consumer: self._store.progress(consumer) for consumer in self._cut_back}
-        for consumer, write in writes.items():
-            await write
-            del self._cut_back[consumer]
-        return cuts
+        return await self._registry.cut_back(ends)
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget the positions in a deleted topic; a new topic of the same name is read from its own beginning."""
+        self._registry.topic_deleted(topic)
 
     def drain(self) -> None:
-        """The broker stops: consumers stay the members that they are. Before the groups are drained."""
-        self._membership.close()
+        """Begin to stop: consumers stay the members that they are. Call it before the groups are drained."""
+        for consumer in self._registry.all():
+            consumer.membership.close()
         if self._watching is not None:
             self._watching.cancel()
 
     async def close(self) -> None:
-        """End what still runs, before the store is closed."""
+        """End all tasks. Call it before the store is closed."""
         self.drain()
-        joins = [consumer.joining for consumer in self._all() if consumer.joining is not None]
         watching = [self._watching] if self._watching is not None else []
-        for task in (*joins, *watching):
-            task.cancel()
+        joins = [consumer.membership.stop() for consumer in self._registry.all()]
         await asyncio.gather(*joins, *watching, *self._ending, return_exceptions=True)
 
-    def topic_deleted(self, topic: str) -> None:
-        """A topic is gone; one that gets its name begins anew."""
-        for consumer in self._all():
-            gone = [address for address in consumer.positions if address.topic == topic]
-            if gone:
-                for address in gone:
-                    del consumer.positions[address]
-                    consumer.unsaved.pop(address, None)
-                    consumer.outstanding.pop(address, None)
-                self._store.progress(consumer, gone)
-
-    # --- life ----------------------------------------------------------------------------------------------
+    # --- create, show, delete ------------------------------------------------------------------------------
 
     async def create(
         self,
@@ -138,35 +138,36 @@ class Consumers(ConsumerPolls):
         subscription: Subscription = Subscription(),  # noqa: B008 (frozen)
         options: ConsumerOptions = ConsumerOptions(),  # noqa: B008 (frozen)
     ) -> ConsumerInfo:
-        """Make a consumer; durable when it returns. Without a name it gets one.
+        """Create a consumer; durable when it returns. Without a name it gets one.
 
-        It begins to join at once, if it has subscribed; nothing waits for that but a poll. Raises
-        DUPLICATE_RESOURCE (the name is taken), INVALID_GROUP_ID, INVALID_REQUEST (the name, an option),
-        INVALID_SESSION_TIMEOUT, UNSUPPORTED_ASSIGNOR, THROTTLING_QUOTA_EXCEEDED (too many consumers), and
-        what `subscribe` and `assign` raise.
+        If it has subscribed, it begins to join at once; only polls wait for that. Raises DUPLICATE_RESOURCE (the name
+        is taken), INVALID_GROUP_ID, INVALID_REQUEST (the name, an option), INVALID_SESSION_TIMEOUT,
+        UNSUPPORTED_ASSIGNOR, THROTTLING_QUOTA_EXCEEDED (too many consumers), and the errors of `subscribe` and
+        `assign`.
         """
         self._groups.require_name(group_id)
-        clock = self._broker.clock
         if name is None:
-            name = f"consumer-{clock.uuid4().hex[:16]}"
+            name = f"consumer-{self._clock.uuid4().hex[:16]}"
         self._check(name, options)
         await self._check_subscription(group_id, subscription)
-        if name in self._by_group.get(group_id, {}):
+        if self._registry.get(group_id, name) is not None:
             raise BrokerError(
                 ErrorCode.DUPLICATE_RESOURCE, f"Group {group_id!r} has a consumer {name!r} already."
             )
-        if self._count >= self._config.max_consumers:
+        if len(self._registry) >= self._config.max_consumers:
             raise BrokerError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"There are {self._count} managed consumers already; delete some of them.",
+                f"There are {len(self._registry)} managed consumers already; delete some of them.",
                 limit=self._config.max_consumers,
             )
-        nonce = clock.uuid4().hex[:8]
-        consumer = Consumer(group_id, name, nonce, Subscription(), options, clock.wall_ms())
-        consumer.member_id = self._membership.new_member_id(consumer)
+        nonce = self._clock.uuid4().hex[:8]
+        now_ms = self._clock.wall_ms()
+        consumer = Consumer(
+            group_id, name, nonce, Subscription(), options, now_ms, self._rebalances.membership_of
+        )
         consumer.next_auto_commit = self._monotonic() + options.auto_commit_interval_ms / 1000
-        self._put(consumer)
-        with self._in_use(group_id, name):
+        self._registry.put(consumer)
+        with self._registry.in_use(group_id, name):
             try:
                 await self._read(consumer, subscription)
             except BaseException:
@@ -175,19 +176,19 @@ class Consumers(ConsumerPolls):
             return consumer.info(self._monotonic())
 
     def get(self, group_id: str, name: str) -> ConsumerInfo:
-        """The consumer as it is."""
-        with self._in_use(group_id, name) as consumer:
+        """Return the consumer as it is."""
+        with self._registry.in_use(group_id, name) as consumer:
             return consumer.info(self._monotonic())
 
     def of_group(self, group_id: str) -> list[ConsumerInfo]:
-        """The consumers of a group, by name. To look at them all is no sign of life."""
-        consumers = self._by_group.get(group_id, {})
-        return [consumers[name].info(self._monotonic()) for name in sorted(consumers)]
+        """Return the consumers of a group, by name. This does not begin their time to live again."""
+        found = sorted(self._registry.of_group(group_id), key=lambda consumer: consumer.name)
+        return [consumer.info(self._monotonic()) for consumer in found]
 
     async def delete(self, group_id: str, name: str) -> None:
-        """Leave the group and forget the consumer. With `auto_commit`, what was delivered is committed before."""
-        consumer = self._find(group_id, name)
-        self._advance(consumer)
+        """Leave the group and delete the consumer. With `auto_commit`, commit first what was delivered."""
+        consumer = self._registry.find(group_id, name)
+        self._polls.advance(consumer)
         await self._end(consumer)
 
     # --- subscription --------------------------------------------------------------------------------------
@@ -195,15 +196,14 @@ class Consumers(ConsumerPolls):
     async def subscribe(
         self, group_id: str, name: str, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
-        """Read topics, or all topics that match a pattern; replaces the subscription before.
+        """Read topics, or all topics that match a pattern, instead of the previous subscription.
 
         A topic that does not exist is created where the settings allow it, as for any Kafka consumer. No topics
-        and no pattern unsubscribe. Raises INVALID_RECORD_STATE with reason `mixed-subscription` when the
-        consumer has assigned itself partitions, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,
-        INVALID_REGULAR_EXPRESSION.
+        and no pattern unsubscribe. Raises INVALID_RECORD_STATE with reason `mixed-subscription` if the consumer has
+        assigned itself partitions, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REGULAR_EXPRESSION.
         """
         wanted = Subscription(tuple(dict.fromkeys(topics)), pattern)
-        with self._in_use(group_id, name) as consumer:
+        with self._registry.in_use(group_id, name) as consumer:
             if consumer.subscription.assignments:
                 raise illegal_state(
                     MIXED_SUBSCRIPTION, f"Consumer {name!r} has chosen its partitions; unsubscribe first."
@@ -212,13 +212,13 @@ class Consumers(ConsumerPolls):
             await self._read(consumer, wanted)
 
     async def assign(self, group_id: str, name: str, partitions: Sequence[TopicPartition]) -> None:
-        """Read these partitions, without membership; replaces the assignment before.
+        """Read these partitions, without membership, instead of the previous assignment.
 
-        Raises INVALID_RECORD_STATE with reason `mixed-subscription` when the consumer has subscribed,
-        UNKNOWN_TOPIC_OR_PARTITION, and NON_EMPTY_GROUP when the group has members, which commit for it.
+        Raises INVALID_RECORD_STATE with reason `mixed-subscription` if the consumer has subscribed,
+        UNKNOWN_TOPIC_OR_PARTITION, and NON_EMPTY_GROUP if the group has members, which commit for it.
         """
         wanted = Subscription(assignments=tuple(sorted(set(partitions))))
-        with self._in_use(group_id, name) as consumer:
+        with self._registry.in_use(group_id, name) as consumer:
             if consumer.subscription.joins:
                 raise illegal_state(
                     MIXED_SUBSCRIPTION, f"Consumer {name!r} has subscribed; unsubscribe first."
@@ -227,34 +227,215 @@ class Consumers(ConsumerPolls):
             await self._read(consumer, wanted)
 
     async def unsubscribe(self, group_id: str, name: str) -> None:
-        """Read nothing any more; the member leaves the group. Also for consumers with assignments."""
-        with self._in_use(group_id, name) as consumer:
+        """Read nothing any more, and leave the group. Also for consumers that have assigned themselves partitions."""
+        with self._registry.in_use(group_id, name) as consumer:
             await self._read(consumer, Subscription())
 
+    def subscribed_topics(self, group_id: str, name: str) -> tuple[str, ...]:
+        """Return the topics of the subscription; of a pattern, those that match now."""
+        with self._registry.in_use(group_id, name) as consumer:
+            return self._topics.of(consumer.subscription)
+
+    # --- polls ---------------------------------------------------------------------------------------------
+
+    async def poll(
+        self,
+        group_id: str,
+        name: str,
+        *,
+        limit: int,
+        max_bytes: int,
+        wait_ms: int,
+        min_bytes: int = 1,
+        ack: str | None = None,
+        advance: bool = False,
+    ) -> Batch:
+        """Return the next batch: at most `limit` records and about `max_bytes` of them, but at least one record.
+
+        A poll sweeps once over all partitions that are assigned and not paused. It is answered on the first data (of
+        `min_bytes` together, where set; never more than `max_bytes`), at the latest after `wait_ms`, which includes
+        the wait for the group. Cancelling the poll moves nothing. A second poll takes the place of one that waits,
+        which is then answered with no records.
+
+        Raises INVALID_RECORD_STATE with reason `unknown-token` or `not-subscribed`, FENCED_INSTANCE_ID,
+        OFFSET_OUT_OF_RANGE (`start` is `none` and there is no position), CORRUPT_MESSAGE with `topic`,
+        `partition` and `next_offset` (seek there), INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED,
+        KAFKA_STORAGE_ERROR.
+        """
+        until = self._monotonic() + min(wait_ms, self._config.max_wait_ms) / 1000
+        with self._registry.in_use(group_id, name) as consumer:
+            consumer.require_subscription()
+            consumer.turn += 1
+            self._purgatory.notify(consumer)
+            unsaved = False
+            if ack is not None:
+                unsaved = await self._polls.acknowledge(consumer, ack, until)
+            elif advance:
+                if self._polls.advance(consumer):
+                    self._store.progress(consumer)
+                await self._commits.auto_commit_if_due(consumer)
+            # A batch that is full is not worth waiting for more.
+            min_bytes = min(min_bytes, max_bytes)
+            batch = await self._polls.next_batch(
+                consumer, limit, max_bytes, min_bytes, until, advance, unsaved
+            )
+            return batch or Batch((), None, (), False, consumer.state)
+
+    async def ack(self, group_id: str, name: str, token: str) -> Acknowledged:
+        """Acknowledge the batch of this token, without a poll. A repeated call changes nothing."""
+        with self._registry.in_use(group_id, name) as consumer:
+            self._reading.trim(consumer)
+            before = tuple(consumer.outstanding.values())
+            newest = consumer.sequence_of(token) == consumer.sequence
+            if await self._polls.acknowledge(consumer, token, self._monotonic() + ACK_PATIENCE):
+                await self._store.progress(consumer)
+            if not newest:
+                return Acknowledged((), ())
+            revoked = consumer.revoked
+            return Acknowledged(tuple(one for one in before if one not in revoked), revoked)
+
+    def take_back(self, group_id: str, name: str, token: str | None) -> None:
+        """Deliver the batch of this token again with the next `advance` poll: it did not reach its client."""
+        consumer = self._registry.get(group_id, name)
+        if consumer is not None and consumer.advancing and token is not None and token == consumer.token:
+            consumer.outstanding = {}
+
+    # --- positions -----------------------------------------------------------------------------------------
+
+    def positions(self, group_id: str, name: str) -> list[PartitionPosition]:
+        """Return the assigned partitions with the position of each."""
+        with self._registry.in_use(group_id, name) as consumer:
+            return list(consumer.partitions())
+
+    async def seek(self, group_id: str, name: str, seeks: Sequence[Seek], *, wait_ms: int = 0) -> None:
+        """Move positions, all or none, and forget what is outstanding of these partitions; durable when it returns.
+
+        Waits up to `wait_ms` for the assignment. Raises INVALID_RECORD_STATE with reason `not-assigned` for a
+        partition that is not assigned, and OFFSET_OUT_OF_RANGE with the `offset` and the bounds.
+        """
+        with self._registry.in_use(group_id, name) as consumer:
+            await self._await_assignment(consumer, wait_ms)
+            await self._move(consumer, seeks)
+
+    async def seek_everywhere(
+        self,
+        group_id: str,
+        name: str,
+        to: str = EARLIEST,
+        *,
+        time_ms: int | None = None,
+        wait_ms: int = 0,
+    ) -> None:
+        """Seek in all assigned partitions, as `seek`. If there are none it raises `not-assigned`."""
+        with self._registry.in_use(group_id, name) as consumer:
+            await self._await_assignment(consumer, wait_ms)
+            if not consumer.assigned:
+                raise illegal_state(NOT_ASSIGNED, f"Consumer {name!r} has no partitions at the moment.")
+            await self._move(consumer, [Seek(t, p, to, time_ms) for t, p in consumer.assigned])
+
+    async def pause(
+        self, group_id: str, name: str, partitions: Sequence[TopicPartition] | None = None
+    ) -> None:
+        """Deliver no new records of these partitions (None: of any, also of those assigned later).
+
+        What is outstanding still comes again. Raises INVALID_RECORD_STATE with reason `not-assigned`.
+        """
+        with self._registry.in_use(group_id, name) as consumer:
+            if partitions is None:
+                consumer.paused_all = True
+            else:
+                consumer.require_assigned(partitions)
+                consumer.paused.update(partitions)
+            await self._store.progress(consumer)
+
+    async def resume(
+        self, group_id: str, name: str, partitions: Sequence[TopicPartition] | None = None
+    ) -> None:
+        """Deliver records of these partitions again (None: of all). Raises as `pause`."""
+        with self._registry.in_use(group_id, name) as consumer:
+            consumer.resume(partitions)
+            self._purgatory.notify(consumer)
+            await self._store.progress(consumer)
+
+    async def _await_assignment(self, consumer: Consumer, wait_ms: int) -> None:
+        consumer.require_subscription()
+        until = self._monotonic() + min(wait_ms, self._config.max_wait_ms) / 1000
+        await self._polls.settled(consumer, until)
+
+    async def _move(self, consumer: Consumer, seeks: Iterable[Seek]) -> None:
+        targets = {}
+        for one in seeks:
+            tp = TopicPartition(one.topic, one.partition)
+            consumer.require_assigned([tp])
+            targets[tp] = self._reading.target(tp, one)
+        self._polls.advance(consumer)
+        for tp, position in targets.items():
+            consumer.outstanding.pop(tp, None)
+            consumer.move(tp, position)
+        await self._store.progress(consumer)
+        self._purgatory.notify(consumer)
+
+    # --- commits without tokens ----------------------------------------------------------------------------
+
+    async def commit(
+        self, group_id: str, name: str, offsets: Sequence[PartitionCommit] | None = None
+    ) -> list[PartitionCommit]:
+        """Commit these offsets, or (None) all that polls have delivered; return what was committed, once durable.
+
+        Raises INVALID_RECORD_STATE with reason `not-subscribed`, or `not-assigned` before the consumer has joined,
+        ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS,
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        with self._registry.in_use(group_id, name) as consumer:
+            consumer.require_subscription()
+            if self._polls.advance(consumer):
+                self._store.progress(consumer)
+            if offsets is None:
+                commits = self._commits.uncommitted(consumer)
+            else:
+                commits = [Commit(o.topic, o.partition, o.next_offset, metadata=o.metadata) for o in offsets]
+            if not commits:
+                return []
+            consumer.membership.require_unfenced()
+            if consumer.subscription.joins and not consumer.membership.joined:
+                raise illegal_state(
+                    NOT_ASSIGNED, f"Consumer {name!r} has not joined its group yet: poll first."
+                )
+            errors = await self._commits.commit(consumer, commits)
+            for commit, error in zip(commits, errors, strict=True):
+                if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    self._broker.partitions.info(TopicPartition(commit.topic, commit.partition))
+                if error:
+                    raise self._groups.refusal(error, group_id, consumer.membership.member_id)
+            return [PartitionCommit(c.topic, c.partition, c.offset, c.metadata or "") for c in commits]
+
+    def committed(
+        self, group_id: str, name: str, partitions: Sequence[TopicPartition]
+    ) -> list[CommittedOffset | None]:
+        """Return the group's committed offset of each partition; None where there is none."""
+        with self._registry.in_use(group_id, name):
+            return [self._groups.committed(group_id, *tp) for tp in partitions]
+
+    # --- steps of these calls ------------------------------------------------------------------------------
+
     async def _read(self, consumer: Consumer, subscription: Subscription) -> None:
-        """Another subscription is in force; durable when it returns."""
-        joined = consumer.subscription.joins
-        if joined and not subscription.joins:
-            await self._commit_before_leaving(consumer)
+        """Put another subscription in force; durable when it returns."""
+        if consumer.subscription.joins and not subscription.joins:
+            await self._commits.auto_commit(consumer)
             consumer.subscription = subscription
-            await self._membership.leave(consumer)
+            await consumer.membership.leave()
         consumer.subscription = subscription
         if not subscription.joins:
             before = set(consumer.positions)
-            kept = [address for address in consumer.assigned if address in subscription.assignments]
+            kept = [tp for tp in consumer.assigned if tp in subscription.assignments]
             consumer.replace_partitions(kept, subscription.assignments)
-            for address in subscription.assignments:
-                position = self._reading.place(consumer, address)
-                if address not in consumer.positions and position is not None:
-                    consumer.move(address, position)
+            self._reading.begin(
+                consumer, [tp for tp in subscription.assignments if tp not in consumer.positions]
+            )
             self._store.progress(consumer, before - consumer.positions.keys())
         await self._store.save(consumer)
         if subscription.joins:
-            if joined and consumer.failure is None and not consumer.fenced:
-                self._membership.review(consumer)
-            else:
-                consumer.failure, consumer.fenced = None, False
-                self._membership.start(consumer)
+            consumer.membership.resubscribe()
         self._purgatory.notify(consumer)
 
     def _check(self, name: str, options: ConsumerOptions) -> None:
@@ -281,7 +462,7 @@ class Consumers(ConsumerPolls):
         offers((), options.assignor)
 
     async def _check_subscription(self, group_id: str, wanted: Subscription) -> None:
-        """Refuse what cannot be read, create the topics that are named and missing."""
+        """Refuse a subscription that cannot be read; create missing topics where the settings allow it."""
         limit = self._config.max_subscription
         if len(wanted.topics) > limit or len(wanted.assignments) > limit:
             raise BrokerError(
@@ -292,58 +473,50 @@ class Consumers(ConsumerPolls):
         if wanted.pattern is not None:
             compile_pattern(wanted.pattern, self._config.max_pattern_bytes)
         for topic in wanted.topics:
-            await self._broker.topic_or_create(topic)
-        for address in wanted.assignments:
-            self._broker.log(address)
+            await self._broker.topics.get_or_create(topic)
+        for tp in wanted.assignments:
+            self._broker.partitions.offsets(tp)
         if wanted.assignments:
             view = self._groups.describe(group_id)
             if view is not None and view.members:
                 raise self._groups.refusal(ErrorCode.NON_EMPTY_GROUP, group_id)
 
-    # --- the end -------------------------------------------------------------------------------------------
-
     async def _end(self, consumer: Consumer) -> None:
         if consumer.gone:
             return
-        if consumer.subscription and not consumer.fenced:
-            await self._commit_before_leaving(consumer)
+        if consumer.subscription and not consumer.membership.fenced:
+            await self._commits.auto_commit(consumer)
         await self._remove(consumer)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._ending.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("an idle consumer could not be removed: %s", task.exception())
-
     async def _remove(self, consumer: Consumer) -> None:
-        """The consumer is gone from here on; its polls hear so, its group does, and then the disk."""
+        """Remove the consumer: first its polls end, then it leaves its group, then its row is deleted."""
         consumer.gone = True
-        self._drop(consumer)
+        self._registry.drop(consumer)
         self._purgatory.notify(consumer)
-        await self._membership.leave(consumer)
+        await consumer.membership.leave(removed=True)
         await self._store.remove(consumer)
 
     # --- time ----------------------------------------------------------------------------------------------
 
     def _group_moved(self, group_id: str) -> None:
-        """A group is not stable (any more): its consumers look after that in the next turn of the loop."""
-        consumers = self._by_group.get(group_id)
-        if consumers:
-            loop = asyncio.get_running_loop()
-            for consumer in consumers.values():
-                if consumer.joining is None:
-                    loop.call_soon(self._membership.check, consumer)
+        """A group begins a rebalance: its consumers check their membership in the next turn of the event loop."""
+        loop: asyncio.AbstractEventLoop | None = None
+        for consumer in self._registry.of_group(group_id):
+            if not consumer.membership.joining:
+                loop = loop or asyncio.get_running_loop()
+                loop.call_soon(consumer.membership.check)
 
     async def _watch(self) -> None:
-        """The rhythm of all consumers: expiry, heartbeats, topics that have changed, deadlines to be stored."""
+        """Check all consumers at a steady rhythm: expiry, heartbeats, changed topics, deadlines to be stored."""
         interval = self._config.consumer_check_interval_ms / 1000
-        version = self._broker.metadata_version
+        version = self._broker.changes.version
         due = self._monotonic() + interval
         while True:
             await asyncio.sleep(interval)
             late = self._monotonic() - due
             due = self._monotonic() + interval
-            changed, version = version != self._broker.metadata_version, self._broker.metadata_version
-            for index, consumer in enumerate(self._all()):
+            changed, version = version != self._broker.changes.version, self._broker.changes.version
+            for index, consumer in enumerate(self._registry.all()):
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
                 if late > _STALL:
@@ -354,19 +527,21 @@ class Consumers(ConsumerPolls):
                     log.exception("consumer %r of group %r", consumer.name, consumer.group_id)
 
     def _look_after(self, consumer: Consumer, topics_changed: bool) -> None:
-        now = self._monotonic()
         if consumer.gone:
             return
-        if consumer.polls == 0 and consumer.deadline <= now:
+        if consumer.polls == 0 and consumer.deadline <= self._monotonic():
             log.info("consumer %r of group %r was idle for too long", consumer.name, consumer.group_id)
             task = asyncio.get_running_loop().create_task(self._end(consumer))
             self._ending.add(task)
             task.add_done_callback(self._ended)
             return
-        if consumer.next_heartbeat <= now:
-            self._membership.check(consumer)
+        if consumer.membership.heartbeat_due:
+            consumer.membership.check()
         if topics_changed:
-            self._membership.review(consumer)
-        ttl = (consumer.options.ttl_ms or self._config.consumer_default_ttl_ms) / 1000
-        if consumer.deadline - consumer.stored_deadline > ttl * _DEADLINE_DRIFT:
-            self._store.progress(consumer)
+            consumer.membership.review()
+        self._registry.store_drifted_deadline(consumer)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("an idle consumer could not be removed: %s", task.exception())

@@ -1,50 +1,44 @@
-"""Keeps managed consumers in their groups: joins, assigns, heartbeats, joins again.
+"""Keep one managed consumer in its group: join, assign, heartbeat, join again.
 
-Theory. A managed consumer is a member like any other, but it sits beside the coordinator. It hears of a rebalance
-from the coordinator (`watchers`) at once, and it cannot be slow: a round never waits for it longer than the grace
-that it gives its client to acknowledge the batch under way. One task a consumer runs while it joins, none while
-it is settled; heartbeats come from one loop over all consumers.
+Theory. A managed consumer is a member like any other, but the broker runs it beside the coordinator. It learns of a
+rebalance from the coordinator (`watchers`) at once. It cannot be slow: a rebalance waits for it no longer than the
+grace in which its client may acknowledge the current batch. One task per consumer runs while it joins, none while it
+is stable; one loop over all consumers sends the heartbeats.
 
-What a round does to a consumer:
+What a rebalance does to a member:
 
-    the group is in a new round     what is outstanding may still be acknowledged, under the old generation; then
-                                    the consumer joins again under the id that it has
-    the round is over               partitions that stayed keep position and outstanding batch; new ones begin at
-                                    the committed offset, or where `start` says
-    the group does not know it      (session over, removed by an operator) it joins as a new member; positions
-                                    count no more, only what is committed does
-    another took its instance id    it is fenced: polls are refused, and it never fights for the id
-
-Positions are kept over a round only from one generation to the very next: then nobody else can have owned the
-partition in between.
+    the group rebalances            `before_rejoin` is awaited, still under the old generation; then the member joins
+                                    again under the id that it has
+    the rebalance is over           `assigned` receives the partitions, and whether the new generation follows the
+                                    old one directly: only then no other member can have owned them in between
+    the group does not know it      (session expired, removed by an operator) `lost` is called; the member joins again
+                                    under a new id
+    another took its instance id    `revoked` is called; the member is fenced and does not join again
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from core.broker.records import RecordVerbs
-from core.consumers.messages import Subscription
-from core.consumers.state import Consumer
-from core.consumers.store import ConsumerStore
-from core.consumers.topic_pattern import compile_pattern, matches
+from core.clock import Clock
 from core.errors import BrokerError, ErrorCode
 from core.groups.groups import Groups
 from core.groups.hosted import offers
 from core.types import TopicPartition
-from core.vocabulary.groups import NO_MEMBER, JoinRequest, Leaver, State, SyncRequest
+from core.vocabulary.consumers import ConsumerOptions, Subscription
+from core.vocabulary.groups import NO_MEMBER, Commit, JoinRequest, Leaver, State, SyncRequest
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 
 log = logging.getLogger(__name__)
 
-# What DescribeGroups shows where other members have an address.
+# DescribeGroups shows this where other members have an address.
 CLIENT_HOST = "managed"
 # Seconds before a join that the coordinator could not serve is tried again.
 RETRY_DELAY = 0.1
-# Heartbeats in one session: as many as clients send by custom.
+# Heartbeats per session timeout: as many as Kafka's clients send by default.
 HEARTBEATS_PER_SESSION = 3
 _JOIN_AGAIN = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.MEMBER_ID_REQUIRED}
@@ -52,261 +46,325 @@ _JOIN_AGAIN = frozenset(
 
 
 class Membership:
-    """The membership of all managed consumers.
+    """The membership of one managed consumer. Use it on the event loop only.
 
-    `place` says where a consumer begins in a partition that is new to it (None: not known yet); `before_leaving`
-    is awaited before partitions are given up.
+    `subscription` and `topics_of` return what the member wants to read now. The other callbacks report what happens:
+    `before_rejoin` is awaited before partitions are given up; `assigned(partitions, follows, new_generation)` brings
+    an assignment; `revoked` takes all partitions away; `lost` does so too, and the group has forgotten the member;
+    `changed` says that waiting polls should look again.
     """
+
+    __slots__ = (
+        "_assigned",
+        "_before_rejoin",
+        "_changed",
+        "_clock",
+        "_closed",
+        "_failure",
+        "_group_id",
+        "_groups",
+        "_heartbeat_at",
+        "_joined_topics",
+        "_joining",
+        "_known",
+        "_led",
+        "_lost",
+        "_name",
+        "_options",
+        "_removed",
+        "_revoked",
+        "_subscription",
+        "_topics_of",
+        "fenced",
+        "generation",
+        "member_id",
+    )
 
     def __init__(
         self,
-        broker: RecordVerbs,
         groups: Groups,
-        store: ConsumerStore,
-        place: Callable[[Consumer, TopicPartition], int | None],
-        before_leaving: Callable[[Consumer], Awaitable[None]],
+        clock: Clock,
+        group_id: str,
+        name: str,
+        options: ConsumerOptions,
+        *,
+        subscription: Callable[[], Subscription],
+        topics_of: Callable[[Subscription], tuple[str, ...]],
+        before_rejoin: Callable[[], Awaitable[None]],
+        assigned: Callable[[set[TopicPartition], bool, bool], None],
+        revoked: Callable[[], None],
+        lost: Callable[[], None],
+        changed: Callable[[], None],
     ) -> None:
-        self._broker = broker
         self._groups = groups
-        self._store = store
-        self._place = place
-        self._before_leaving = before_leaving
-        self._monotonic = broker.clock.monotonic
+        self._clock = clock
+        self._group_id = group_id
+        self._name = name
+        self._options = options
+        self._subscription = subscription
+        self._topics_of = topics_of
+        self._before_rejoin = before_rejoin
+        self._assigned = assigned
+        self._revoked = revoked
+        self._lost = lost
+        self._changed = changed
+        self.member_id = self._new_member_id()
+        # The generation whose assignment is in force; −1 before there is one.
+        self.generation = -1
+        # Whether another member has taken over the instance id.
+        self.fenced = False
+        # Whether the group knows the member id.
+        self._known = False
+        # The topics of the last join, and the partition counts of the group's topics if this member led.
+        self._joined_topics: tuple[str, ...] = ()
+        self._led: dict[str, int] | None = None
+        self._joining: asyncio.Task[None] | None = None
+        self._heartbeat_at = 0.0
+        # Why the last attempt to join failed; the next poll raises it.
+        self._failure: BrokerError | None = None
+        # The broker stops: the member neither joins nor leaves.
         self._closed = False
-        # The topics of each pattern, as of one version of the metadata.
-        self._matched: dict[str, tuple[str, ...]] = {}
-        self._matched_at = -1
+        # The consumer was deleted: the member does not join again.
+        self._removed = False
 
-    def close(self) -> None:
-        """The broker stops: nobody joins any more, and nobody leaves either."""
-        self._closed = True
+    # --- state ---------------------------------------------------------------------------------------------
 
-    # --- what consumers want -------------------------------------------------------------------------------
+    @property
+    def joined(self) -> bool:
+        """Whether the assignment of a generation is in force."""
+        return self.generation >= 0
 
-    def topics_of(self, subscription: Subscription) -> tuple[str, ...]:
-        """The topics that a subscription means now."""
-        if subscription.pattern is None:
-            return subscription.topics
-        if self._matched_at != self._broker.metadata_version:
-            self._matched_at = self._broker.metadata_version
-            self._matched.clear()
-        found = self._matched.get(subscription.pattern)
-        if found is None:
-            compiled = compile_pattern(subscription.pattern, self._broker.config.max_pattern_bytes)
-            found = tuple(topic.name for topic in self._broker.topics() if matches(compiled, topic.name))
-            self._matched[subscription.pattern] = found
-        return found
+    @property
+    def joining(self) -> bool:
+        """Whether a join is under way."""
+        return self._joining is not None
 
-    def start(self, consumer: Consumer) -> None:
-        """Join, or join again, unless that is under way."""
-        if consumer.joining is None and not self._closed and not consumer.gone:
-            consumer.joining = asyncio.get_running_loop().create_task(self._join(consumer))
+    @property
+    def heartbeat_due(self) -> bool:
+        """Whether it is time for the next heartbeat."""
+        return self._heartbeat_at <= self._clock.monotonic()
 
-    def check(self, consumer: Consumer) -> None:
-        """Heartbeat, and join again if the group says so."""
-        if not consumer.subscription.joins or consumer.joining is not None or consumer.fenced:
+    def require_unfenced(self) -> None:
+        """Raise FENCED_INSTANCE_ID if another member has taken over the instance id."""
+        if self.fenced:
+            raise self._groups.refusal(ErrorCode.FENCED_INSTANCE_ID, self._group_id, self.member_id)
+
+    def raise_failure(self) -> None:
+        """Raise, once, the error with which the last attempt to join ended."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    # --- calls ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Join, or join again, unless a join is under way."""
+        if self._joining is None and not self._closed and not self._removed:
+            self._joining = asyncio.get_running_loop().create_task(self._join())
+
+    def check(self) -> None:
+        """Send a heartbeat, and join again if the group asks for it."""
+        if self._joining is not None or self.fenced or not self._subscription().joins:
             return
-        if consumer.generation < 0:
-            if consumer.failure is None:
-                self.start(consumer)
+        if not self.joined:
+            if self._failure is None:
+                self.start()
             return
         error = self._groups.heartbeat(
-            consumer.group_id, consumer.member_id, consumer.generation, consumer.options.group_instance_id
+            self._group_id, self.member_id, self.generation, self._options.group_instance_id
         )
         if error is ErrorCode.NONE:
-            self._heard(consumer)
+            self._schedule_heartbeat()
         elif error is ErrorCode.FENCED_INSTANCE_ID:
-            self._fence(consumer)
+            self._fence()
         elif error is ErrorCode.REBALANCE_IN_PROGRESS:
-            self.start(consumer)
+            self.start()
         elif error is ErrorCode.UNKNOWN_MEMBER_ID:
-            self._lose_everything(consumer)
-            self.start(consumer)
+            self._forget()
+            self.start()
         elif not error.retriable:
-            self.start(consumer)
+            self.start()
 
-    def review(self, consumer: Consumer) -> None:
-        """Topics have come, grown or gone: join again where that concerns the consumer."""
-        if not consumer.subscription.joins or consumer.joining is not None or consumer.generation < 0:
+    def review(self) -> None:
+        """Join again if topics that concern the member were created, deleted or got more partitions."""
+        subscription = self._subscription()
+        if not subscription.joins or self._joining is not None or not self.joined:
             return
-        leads = self._leads(consumer)
-        if self.topics_of(consumer.subscription) != consumer.joined_topics or (
-            leads and consumer.led != self._partitions_of_group(consumer.group_id)
+        leads = self._leads()
+        if self._topics_of(subscription) != self._joined_topics or (
+            leads and self._led != self._partitions_of_group()
         ):
-            self.start(consumer)
+            self.start()
 
-    async def leave(self, consumer: Consumer) -> None:
-        """Leave the group, whatever is under way."""
-        if consumer.joining is not None:
-            consumer.joining.cancel()
-            await asyncio.gather(consumer.joining, return_exceptions=True)
-        await self._quit(consumer)
-
-    async def _quit(self, consumer: Consumer) -> None:
-        if consumer.known and not consumer.fenced and not self._closed:
-            leaver = Leaver(consumer.member_id, consumer.options.group_instance_id)
-            with suppress(BrokerError):
-                await self._groups.leave(consumer.group_id, [leaver])
-        self._lose_everything(consumer)
-
-    def restore(self, consumer: Consumer) -> None:
-        """Go on after a restart: as the member that it was, without a word to the others where that can be."""
-        if not consumer.subscription.joins:
-            consumer.assigned = consumer.subscription.assignments
-            return
-        group = self._groups.group(consumer.group_id)
-        member = None if group is None else group.roster.members.get(consumer.member_id)
-        if group is None or member is None:
-            self._lose_everything(consumer)
-            self.start(consumer)
-            return
-        consumer.known = True
-        if group.state is State.STABLE:
-            consumer.joined_topics = self.topics_of(consumer.subscription)
-            consumer.led = self._partitions_of_group(consumer.group_id) if self._leads(consumer) else None
-            self._adopt(consumer, group.generation, assigned_partitions(member.assignment))
+    def resubscribe(self) -> None:
+        """Join for a subscription that is new or has changed. A fenced or failed member tries again."""
+        if self._failure is None and not self.fenced and (self.joined or self._joining is not None):
+            self.review()
         else:
-            self.start(consumer)
+            self._failure, self.fenced = None, False
+            self.start()
+
+    async def commit(self, commits: Sequence[Commit]) -> list[ErrorCode]:
+        """Commit offsets as this member; one error for each, in order, once they are durable."""
+        return await self._groups.commit(
+            self._group_id,
+            commits,
+            member_id=self.member_id,
+            generation=max(self.generation, 0),
+            group_instance_id=self._options.group_instance_id,
+        )
+
+    async def leave(self, *, removed: bool = False) -> None:
+        """Leave the group, also in the middle of a join. With `removed` the member never joins again."""
+        self._removed = self._removed or removed
+        await self.stop()
+        await self._quit()
+
+    def restore(self, member_id: str, generation: int) -> None:
+        """Go on after a restart as the member with this id, without a rebalance where the group is stable."""
+        self.member_id, self.generation = member_id, generation
+        group = self._groups.group(self._group_id)
+        member = None if group is None else group.roster.members.get(member_id)
+        if group is None or member is None:
+            self._forget()
+            self.start()
+            return
+        self._known = True
+        if group.state is State.STABLE:
+            self._joined_topics = self._topics_of(self._subscription())
+            self._led = self._partitions_of_group() if self._leads() else None
+            self._adopt(group.generation, member.assignment)
+        else:
+            self.start()
+
+    def close(self) -> None:
+        """Stay the member that it is while the broker stops: neither join nor leave any more."""
+        self._closed = True
+
+    async def stop(self) -> None:
+        """Cancel a join that is under way, and wait for its end."""
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
 
     # --- joining -------------------------------------------------------------------------------------------
 
-    async def _join(self, consumer: Consumer) -> None:
+    async def _join(self) -> None:
         try:
-            await self._linger(consumer)
-            await self._before_leaving(consumer)
-            while not (self._closed or await self._round(consumer)):
+            await self._before_rejoin()
+            while not (self._closed or await self._round()):
                 pass
         except BrokerError as error:
-            consumer.failure = error
-            await self._quit(consumer)
+            self._failure = error
+            await self._quit()
         finally:
-            consumer.joining = None
-            self._broker.purgatory.notify(consumer)
-        # The next round may have begun while this one ended; nobody has told us, for we were joining.
-        self.check(consumer)
+            self._joining = None
+            self._changed()
+        # The next rebalance may have begun while this one ended; the coordinator tells only members that are stable.
+        self.check()
 
-    async def _linger(self, consumer: Consumer) -> None:
-        """Give the client the time to acknowledge what it has in hand."""
-        grace = self._broker.config.consumer_revoke_grace_ms
-        patience = min(grace, consumer.options.rebalance_timeout_ms // 2) / 1000
-        if not consumer.outstanding or consumer.advancing or consumer.generation < 0 or patience <= 0:
-            return
-        consumer.lingering = asyncio.Event()
-        try:
-            await asyncio.wait_for(consumer.lingering.wait(), patience)
-        except TimeoutError:
-            pass
-        finally:
-            consumer.lingering = None
+    async def _round(self) -> bool:
+        """Take part in one rebalance; return whether the member is stable after it.
 
-    async def _round(self, consumer: Consumer) -> bool:
-        """One round; whether the consumer is settled after it. Raises what ends its membership."""
-        options = consumer.options
-        topics = self.topics_of(consumer.subscription)
+        Raises the error that ends the membership.
+        """
+        options = self._options
+        topics = self._topics_of(self._subscription())
         request = JoinRequest(
-            consumer.member_id if consumer.known else NO_MEMBER,
+            self.member_id if self._known else NO_MEMBER,
             CONSUMER_PROTOCOL_TYPE,
             offers(topics, options.assignor),
             options.session_timeout_ms,
             options.rebalance_timeout_ms,
-            consumer.name,
+            self._name,
             CLIENT_HOST,
             options.group_instance_id,
-            new_member_id=consumer.member_id,
+            new_member_id=self.member_id,
             can_skip_assignment=True,
         )
-        consumer.known = True
-        joined = await self._groups.join(consumer.group_id, request)
+        self._known = True
+        joined = await self._groups.join(self._group_id, request)
         if joined.error:
-            return await self._refused(consumer, joined.error)
+            return await self._refused(joined.error)
         leads = joined.leader_id == joined.member_id
         if leads and not joined.skip_assignment:
-            await self._groups.hosted.lead(consumer.group_id, joined.member_id, joined.generation)
+            await self._groups.hosted.lead(self._group_id, joined.member_id, joined.generation)
         synced = await self._groups.sync(
-            consumer.group_id,
+            self._group_id,
             SyncRequest(joined.member_id, joined.generation, (), options.group_instance_id),
         )
         if synced.error:
-            return await self._refused(consumer, synced.error)
-        consumer.joined_topics = topics
-        consumer.led = self._partitions_of_group(consumer.group_id) if leads else None
-        self._adopt(consumer, joined.generation, assigned_partitions(synced.assignment))
-        # The subscription may have changed while the round went on.
-        return topics == self.topics_of(consumer.subscription)
+            return await self._refused(synced.error)
+        self._joined_topics = topics
+        self._led = self._partitions_of_group() if leads else None
+        self._adopt(joined.generation, synced.assignment)
+        # The subscription may have changed during the rebalance.
+        return topics == self._topics_of(self._subscription())
 
-    async def _refused(self, consumer: Consumer, error: ErrorCode) -> bool:
+    async def _refused(self, error: ErrorCode) -> bool:
         if self._closed:
             return True
         if error is ErrorCode.FENCED_INSTANCE_ID:
-            self._fence(consumer)
+            self._fence()
             return True
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
-            self._lose_everything(consumer)
+            self._forget()
             return False
         if error in _JOIN_AGAIN:
             return False
         if error.retriable:
             await asyncio.sleep(RETRY_DELAY)
             return False
-        raise self._groups.refusal(error, consumer.group_id, consumer.member_id)
+        raise self._groups.refusal(error, self._group_id, self.member_id)
 
-    def _adopt(self, consumer: Consumer, generation: int, assigned: Iterable[TopicPartition]) -> None:
-        """The assignment of a generation is in force."""
-        owned = set(assigned)
-        follows = 0 <= consumer.generation <= generation <= consumer.generation + 1
-        kept = owned & set(consumer.assigned) if follows else set()
-        lost = consumer.positions.keys() - kept
-        consumer.replace_partitions(kept, owned)
-        for address in owned - kept:
-            position = self._place(consumer, address)
-            if position is not None:
-                consumer.move(address, position)
-        moved = bool(lost or consumer.unsaved) or consumer.generation != generation
-        consumer.generation = generation
-        consumer.failure = None
-        self._heard(consumer)
-        if moved:
-            self._store.progress(consumer, lost - consumer.positions.keys())
-        self._broker.purgatory.notify(consumer)
+    def _adopt(self, generation: int, assignment: bytes) -> None:
+        """Put the assignment of a generation in force."""
+        follows = 0 <= self.generation <= generation <= self.generation + 1
+        before, self.generation = self.generation, generation
+        self._failure = None
+        self._schedule_heartbeat()
+        self._assigned(set(assigned_partitions(assignment)), follows, before != generation)
+
+    async def _quit(self) -> None:
+        if self._known and not self.fenced and not self._closed:
+            leaver = Leaver(self.member_id, self._options.group_instance_id)
+            with suppress(BrokerError):
+                await self._groups.leave(self._group_id, [leaver])
+        self._forget()
 
     # --- small steps ---------------------------------------------------------------------------------------
 
-    def new_member_id(self, consumer: Consumer) -> str:
-        """An id that nobody has, in the form that Kafka gives them."""
-        name = consumer.options.group_instance_id or consumer.name
-        return f"{name}-{self._broker.clock.uuid4()}"
+    def _new_member_id(self) -> str:
+        """Return an unused id in the form that Kafka gives them."""
+        return f"{self._options.group_instance_id or self._name}-{self._clock.uuid4()}"
 
-    def _heard(self, consumer: Consumer) -> None:
-        interval = consumer.options.session_timeout_ms / 1000 / HEARTBEATS_PER_SESSION
-        consumer.next_heartbeat = self._monotonic() + interval
+    def _schedule_heartbeat(self) -> None:
+        interval = self._options.session_timeout_ms / 1000 / HEARTBEATS_PER_SESSION
+        self._heartbeat_at = self._clock.monotonic() + interval
 
-    def _fence(self, consumer: Consumer) -> None:
+    def _fence(self) -> None:
         log.info(
             "group %r: consumer %r is fenced: another member has its instance id %r",
-            consumer.group_id,
-            consumer.name,
-            consumer.options.group_instance_id,
+            self._group_id,
+            self._name,
+            self._options.group_instance_id,
         )
-        consumer.fenced = True
-        consumer.replace_partitions((), ())
-        self._broker.purgatory.notify(consumer)
+        self.fenced = True
+        self._revoked()
 
-    def _lose_everything(self, consumer: Consumer) -> None:
-        """The group no longer counts on this member: it owns nothing, and comes back under another id."""
-        lost = list(consumer.positions)
-        consumer.replace_partitions((), ())
-        consumer.generation = -1
-        consumer.known = False
-        consumer.member_id = self.new_member_id(consumer)
-        if not consumer.gone:
-            self._store.progress(consumer, lost)
+    def _forget(self) -> None:
+        """The group does not know this member any more: it owns nothing and will join under another id."""
+        self.generation = -1
+        self._known = False
+        self.member_id = self._new_member_id()
+        self._lost()
 
-    def _leads(self, consumer: Consumer) -> bool:
-        group = self._groups.group(consumer.group_id)
-        return group is not None and group.roster.leader_id == consumer.member_id
+    def _leads(self) -> bool:
+        group = self._groups.group(self._group_id)
+        return group is not None and group.roster.leader_id == self.member_id
 
-    def _partitions_of_group(self, group_id: str) -> dict[str, int]:
-        """The topics that members of the group read, with the number of partitions of those that exist."""
-        group = self._groups.group(group_id)
+    def _partitions_of_group(self) -> dict[str, int]:
+        """The topics that members of the group read, with the partition count of those that exist."""
+        group = self._groups.group(self._group_id)
         topics = (group.subscribed_topics if group is not None else None) or ()
         return {topic: count for topic in topics if (count := self._groups.hosted.partitions(topic))}

@@ -1,37 +1,38 @@
-"""What a managed consumer reads: where it begins, one sweep over its partitions, the same batch once more.
+"""What a managed consumer reads: where it begins, one sweep over its partitions, the outstanding batch once more.
 
-A sweep visits each partition once and stops when the batch is full. The next one begins behind the partition that
-was served last, so that a busy partition does not starve the others. Everything here happens in one turn of the
-event loop.
+A sweep visits each partition once and stops when the batch is full. The next sweep begins after the partition that
+was served last, so that a busy partition does not starve the others. Each call here runs in one turn of the event
+loop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from core.consumers.messages import LATEST, NONE, Range
-from core.consumers.state import Consumer
+from core.consumers.consumer import Consumer
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.groups import Groups
 from core.records.record import Record
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.consumers import EARLIEST, LATEST, NONE, Range, Seek
 from core.vocabulary.records import FetchRead
 
-# What a record counts for beside its key, value and headers, against the bytes of a batch.
+# What a record counts for besides its key, value and headers, against the bytes of a batch.
 _RECORD_BYTES = 20
 
 Records = list[tuple[TopicPartition, list[Record]]]
 
 
 class Found(NamedTuple):
-    """What a sweep has found: records by partition, and the offsets that they cover."""
+    """The records of a sweep by partition, and the ranges of offsets that they cover."""
 
     records: Records
     ranges: tuple[Range, ...]
 
 
-class ConsumerReading:
+class Reading:
     """Reads for managed consumers."""
 
     def __init__(self, broker: Logs, groups: Groups) -> None:
@@ -40,67 +41,95 @@ class ConsumerReading:
 
     # --- where to begin ------------------------------------------------------------------------------------
 
-    def place(self, consumer: Consumer, address: TopicPartition) -> int | None:
-        """Where a consumer begins in a partition: at the committed offset, else where its `start` says.
+    def begin(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
+        """Set the position in partitions that are new to the consumer, where it is known."""
+        for tp in partitions:
+            position = self._beginning(consumer, tp)
+            if position is not None:
+                consumer.move(tp, position)
 
-        None where the partition does not exist (any more), and with `none`, for which there is no beginning.
+    def target(self, tp: TopicPartition, seek: Seek) -> int:
+        """Return the offset that a seek names. Raises OFFSET_OUT_OF_RANGE with the `offset` and the bounds."""
+        bounds = self._broker.partitions.offsets(tp)
+        if seek.time_ms is not None:
+            found = self._broker.partitions.offset_for_time(tp, seek.time_ms).offset
+            return found if found >= 0 else bounds.high_watermark
+        if isinstance(seek.to, str):
+            return {EARLIEST: bounds.log_start_offset, LATEST: bounds.high_watermark}[seek.to]
+        if bounds.log_start_offset <= seek.to <= bounds.high_watermark:
+            return seek.to
+        raise BrokerError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{tp} holds offsets from {bounds.log_start_offset} to {bounds.high_watermark}; {seek.to} lies "
+            "outside.",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=seek.to,
+            log_start_offset=bounds.log_start_offset,
+            high_watermark=bounds.high_watermark,
+        )
+
+    def _beginning(self, consumer: Consumer, tp: TopicPartition) -> int | None:
+        """Return the committed offset, else the offset of the consumer's `start`.
+
+        None if the partition does not exist, or if there is no committed offset and `start` is `none`.
         """
         try:
-            bounds = self._broker.partitions.offsets(address)
-            committed = self._groups.committed(consumer.group_id, *address)
+            bounds = self._broker.partitions.offsets(tp)
+            committed = self._groups.committed(consumer.group_id, *tp)
             if committed is not None:
                 return committed.offset
-            return self._start(consumer, address, bounds)
+            return self._start(consumer, tp, bounds)
         except BrokerError:
             return None
 
-    def _start(self, consumer: Consumer, address: TopicPartition, bounds: LogOffsets) -> int | None:
+    def _start(self, consumer: Consumer, tp: TopicPartition, bounds: LogOffsets) -> int | None:
         start = consumer.options.start
         if isinstance(start, int):
-            found = self._broker.partitions.offset_for_time(address, start).offset
+            found = self._broker.partitions.offset_for_time(tp, start).offset
             return found if found >= 0 else bounds.high_watermark
         if start == NONE:
             return None
         return bounds.high_watermark if start == LATEST else bounds.log_start_offset
 
-    def _position(self, consumer: Consumer, address: TopicPartition, bounds: LogOffsets) -> int:
-        """Where to go on, within the bounds of the partition.
+    def _position(self, consumer: Consumer, tp: TopicPartition, bounds: LogOffsets) -> int:
+        """Return the position of a consumer, moved into the bounds of the partition.
 
-        What retention has taken is gone: the next record that is left comes next. A position behind the end
-        belongs to records that are no more (power was lost before they were durable): back to what is committed,
-        or, if that is behind the end as well, to where `start` says.
+        Below the log start offset (retention has deleted records) it moves to the log start offset. Beyond the high
+        watermark (a power loss took records before they were durable) it moves to the committed offset, or, if that
+        is beyond it too, to the offset of `start`. With `start` `none` it raises OFFSET_OUT_OF_RANGE instead.
         """
-        position = consumer.positions.get(address)
+        position = consumer.positions.get(tp)
         if position is None:
-            position = self.place(consumer, address)
+            position = self._beginning(consumer, tp)
         elif position < bounds.log_start_offset and consumer.options.start != NONE:
             position = bounds.log_start_offset
         elif position > bounds.high_watermark and consumer.options.start != NONE:
-            position = self.place(consumer, address)
+            position = self._beginning(consumer, tp)
             if position is not None and position > bounds.high_watermark:
-                position = self._start(consumer, address, bounds)
+                position = self._start(consumer, tp, bounds)
         elif bounds.log_start_offset <= position <= bounds.high_watermark:
             return position
         else:
             position = None
         if position is None:
-            raise _no_position(address, bounds)
+            raise _no_position(tp, bounds)
         position = min(max(position, bounds.log_start_offset), bounds.high_watermark)
-        consumer.move(address, position)
+        consumer.move(tp, position)
         return position
 
     # --- reading -------------------------------------------------------------------------------------------
 
     def ready(self, consumer: Consumer, min_bytes: int) -> bool:
-        """Whether a sweep would find something: anything, or so many bytes; also when it would find an error."""
+        """Return whether a sweep would find at least `min_bytes` (0 and 1: any record), or an error."""
         reads = []
         most = self._broker.config.fetch_max_bytes
-        for address in consumer.assigned:
-            if consumer.is_paused(address):
+        for tp in consumer.assigned:
+            if consumer.is_paused(tp):
                 continue
             try:
-                bounds = self._broker.partitions.offsets(address)
-                position = self._position(consumer, address, bounds)
+                bounds = self._broker.partitions.offsets(tp)
+                position = self._position(consumer, tp, bounds)
             except BrokerError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     continue
@@ -108,18 +137,18 @@ class ConsumerReading:
             if position < bounds.high_watermark:
                 if min_bytes <= 1:
                     return True
-                reads.append(FetchRead(address, position, most))
+                reads.append(FetchRead(tp, position, most))
         if not reads:
             return False
-        # Nothing is read here. Were `min_bytes` the limit, a batch above it would hide behind a small one.
+        # This only sums sizes. With `min_bytes` as the limit, a large batch after a small one would not be counted.
         _, size, refused, _ = self._broker.partitions.fetch_now(reads, max_bytes=most)
         return refused or size >= min_bytes
 
     def sweep(self, consumer: Consumer, limit: int, max_bytes: int) -> Found:
-        """The next records, at most `limit`; of `max_bytes`, but at least one record.
+        """Return the next records: at most `limit`, and of at most `max_bytes`, but at least one.
 
-        Positions move over offsets that hold nothing for readers. An error of a partition is raised if no other
-        has anything to give.
+        Positions move past offsets without records for consumers. The error of a partition is raised if no other
+        partition has records.
         """
         records: Records = []
         ranges: list[Range] = []
@@ -128,69 +157,69 @@ class ConsumerReading:
         first = consumer.turn_index
         for step in range(count):
             index = (first + step) % count
-            address = consumer.assigned[index]
-            if consumer.is_paused(address):
+            tp = consumer.assigned[index]
+            if consumer.is_paused(tp):
                 continue
             try:
-                position, found, behind = self._read(consumer, address, limit, max_bytes)
+                position, found, after = self._read(consumer, tp, limit, max_bytes)
             except BrokerError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    failure = failure or _at(error, address)
+                    failure = failure or _at(error, tp)
                 continue
             if not found:
                 continue
             if records and size_of(found[0]) > max_bytes:
                 break
-            found, behind = _cut(found, behind, max_bytes)
-            records.append((address, found))
-            ranges.append(Range(*address, position, behind))
+            found, after = _cut(found, after, max_bytes)
+            records.append((tp, found))
+            ranges.append(Range(*tp, position, after))
             limit -= len(found)
             max_bytes -= sum(map(size_of, found))
             consumer.turn_index = (index + 1) % count
             if limit <= 0 or max_bytes <= 0:
                 break
         if failure is not None and not records:
-            # Next time another partition is asked first.
+            # The next sweep asks another partition first.
             consumer.turn_index = (first + 1) % count
             raise failure
         return Found(records, tuple(ranges))
 
     def _read(
-        self, consumer: Consumer, address: TopicPartition, limit: int, max_bytes: int
+        self, consumer: Consumer, tp: TopicPartition, limit: int, max_bytes: int
     ) -> tuple[int, list[Record], int]:
-        """The position, what comes from there on, and the offset behind it."""
-        bounds = self._broker.partitions.offsets(address)
-        position = self._position(consumer, address, bounds)
+        """Return the position, the records from there on, and the offset after them."""
+        bounds = self._broker.partitions.offsets(tp)
+        position = self._position(consumer, tp, bounds)
         while position < bounds.high_watermark:
-            result = self._broker.records.read_now(address, position, max_bytes=max_bytes, max_records=limit)
+            result = self._broker.records.read_now(tp, position, max_bytes=max_bytes, max_records=limit)
             if result.records:
                 return position, result.records, result.next_offset
             if result.next_offset <= position:
                 break
             position = result.next_offset
-            consumer.move(address, position)
+            consumer.move(tp, position)
         return position, [], position
 
     def trim(self, consumer: Consumer) -> None:
-        """Forget of what is outstanding what a loss of power has taken from the end of a log.
+        """Remove outstanding offsets that a power loss has taken from the end of a log.
 
-        Its offsets will be given to other records, which nobody must acknowledge unseen.
+        Other records will get these offsets, and the client must not acknowledge records that it has not seen.
         """
-        for address, one in list(consumer.outstanding.items()):
+        for tp, one in list(consumer.outstanding.items()):
             try:
-                end = self._broker.partitions.offsets(address).high_watermark
+                end = self._broker.partitions.offsets(tp).high_watermark
             except BrokerError:
                 continue
             if one.next_offset > end:
-                consumer.cut(address, end)
+                consumer.cut(tp, end)
 
     def again(self, consumer: Consumer) -> Records:
-        """What is outstanding, as it was delivered; less what retention or compaction has taken since."""
+        """Return the outstanding records again, without those that retention or compaction has removed since."""
         records: Records = []
-        for address, one in consumer.outstanding.items():
+        for tp, one in consumer.outstanding.items():
             found: list[Record] = []
             try:
-                bounds = self._broker.partitions.offsets(address)
+                bounds = self._broker.partitions.offsets(tp)
             except BrokerError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     continue
@@ -199,7 +228,7 @@ class ConsumerReading:
             end = min(one.next_offset, bounds.high_watermark)
             while offset < end:
                 result = self._broker.records.read_now(
-                    address,
+                    tp,
                     offset,
                     max_bytes=self._broker.config.fetch_max_bytes,
                     max_records=end - offset,
@@ -209,40 +238,40 @@ class ConsumerReading:
                     break
                 offset = result.next_offset
             if found:
-                records.append((address, found))
+                records.append((tp, found))
         return records
 
 
 def size_of(record: Record) -> int:
-    """What a record counts for, in bytes."""
+    """Return what a record counts for, in bytes."""
     size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += len(name) + len(value or b"")
     return size
 
 
-def _cut(records: list[Record], behind: int, max_bytes: int) -> tuple[list[Record], int]:
-    """The first records that fit into `max_bytes`, one at least, and the offset behind them."""
+def _cut(records: list[Record], after: int, max_bytes: int) -> tuple[list[Record], int]:
+    """Return the first records that fit into `max_bytes`, at least one, and the offset after them."""
     size = 0
     for index, record in enumerate(records):
         size += size_of(record)
         if size > max_bytes and index:
             return records[:index], record.offset
-    return records, behind
+    return records, after
 
 
-def _at(error: BrokerError, address: TopicPartition) -> BrokerError:
+def _at(error: BrokerError, tp: TopicPartition) -> BrokerError:
     return BrokerError(
         error.code,
         error.message,
-        **(error.details | {"topic": address.topic, "partition": address.partition}),
+        **(error.details | {"topic": tp.topic, "partition": tp.partition}),
     )
 
 
-def _no_position(address: TopicPartition, bounds: LogOffsets) -> BrokerError:
+def _no_position(tp: TopicPartition, bounds: LogOffsets) -> BrokerError:
     return BrokerError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"There is no position in {address} to go on from, and the consumer's start is 'none': seek first.",
+        f"There is no position in {tp} to go on from, and the consumer's start is 'none': seek first.",
         log_start_offset=bounds.log_start_offset,
         high_watermark=bounds.high_watermark,
     )

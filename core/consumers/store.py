@@ -1,26 +1,27 @@
 """Managed consumers on disk: their state as effects of the metadata store.
 
-The store keeps the order of what is submitted. So a write that is waited for says that all writes before it are
-durable too, and one that nobody has to wait for is only submitted.
+The store keeps the order of writes. When a write is durable, all writes before it are durable too. So a caller that
+needs no answer submits a write without waiting for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
 
 from core.clock import Clock
-from core.consumers.messages import ConsumerOptions, Range, Subscription
-from core.consumers.state import Consumer
+from core.consumers.consumer import Consumer
+from core.consumers.membership import Membership
 from core.errors import BrokerError
 from core.metadata import consumers as tables
 from core.metadata.groups import Effect, Row
 from core.metadata.store import Store
 from core.types import TopicPartition
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
 
 log = logging.getLogger(__name__)
 
@@ -39,25 +40,27 @@ _paused = msgspec.msgpack.Decoder(_Paused).decode
 
 
 class StoredConsumer(NamedTuple):
-    """A consumer as it was kept, and the wall time at which it was to expire."""
+    """A consumer as it was stored, its member id and generation, and its expiry in wall time (ms)."""
 
     consumer: Consumer
+    member_id: str
+    generation: int
     deadline_ms: int
 
 
 class ConsumerStore:
-    """All managed consumers in the broker's metadata store."""
+    """Stores managed consumers in the broker's metadata store."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
-    async def load(self) -> list[StoredConsumer]:
-        """Everything that is kept. The partitions with a position are those that were owned."""
+    async def load(self, membership_of: Callable[[Consumer], Membership]) -> list[StoredConsumer]:
+        """Return all stored consumers. Their assignment is the partitions that have a position."""
         rows, positions = await self._store.read(tables.load_consumers)
         found: dict[tuple[str, str], StoredConsumer] = {}
         for row in rows:
-            found[row[0], row[1]] = _restored(row)
+            found[row[0], row[1]] = _restored(row, membership_of)
         for group_id, name, topic, partition, position in positions:
             stored = found.get((group_id, name))
             if stored is not None:
@@ -67,7 +70,7 @@ class ConsumerStore:
         return list(found.values())
 
     def save(self, consumer: Consumer) -> asyncio.Future[None]:
-        """Store the whole row: a new consumer, or another subscription."""
+        """Store the whole consumer: it is new, or has another subscription."""
         row = (
             consumer.group_id,
             consumer.name,
@@ -80,36 +83,33 @@ class ConsumerStore:
         return self._submit([tables.put_consumer(row), *self._positions(consumer)], consumer)
 
     def progress(self, consumer: Consumer, removed: Iterable[TopicPartition] = ()) -> asyncio.Future[None]:
-        """Store what polls and rebalances change; `removed` are partitions whose position is forgotten."""
+        """Store what polls and rebalances change. The positions of `removed` partitions are deleted."""
         identity = consumer.group_id, consumer.name
         effects = [tables.put_progress(*identity, self._progress(consumer))]
-        gone = list(removed)
-        if gone:
-            effects.append(tables.remove_positions(*identity, gone))
+        forgotten = list(removed)
+        if forgotten:
+            effects.append(tables.remove_positions(*identity, forgotten))
         return self._submit([*effects, *self._positions(consumer)], consumer)
 
     def remove(self, consumer: Consumer) -> asyncio.Future[None]:
-        """Forget a consumer."""
+        """Delete a consumer."""
         return self._submit([tables.remove_consumer(consumer.group_id, consumer.name)], None)
 
     def _progress(self, consumer: Consumer) -> Row:
         left = consumer.deadline - self._clock.monotonic()
         consumer.stored_deadline = consumer.deadline
         return (
-            consumer.member_id,
-            consumer.generation,
+            consumer.membership.member_id,
+            consumer.membership.generation,
             consumer.sequence,
-            # Without tokens nobody can say that an answer before a restart arrived: it is given again.
+            # Without a token the client cannot prove that an answer before a restart arrived: it is delivered again.
             _encode(() if consumer.advancing else tuple(consumer.outstanding.values())),
             _encode(_Paused(consumer.paused_all, tuple(sorted(consumer.paused)))),
             self._clock.wall_ms() + round(left * 1000),
         )
 
     def _positions(self, consumer: Consumer) -> list[Effect]:
-        rows = [
-            (consumer.group_id, consumer.name, *address, consumer.positions[address])
-            for address in consumer.unsaved
-        ]
+        rows = [(consumer.group_id, consumer.name, *tp, consumer.positions[tp]) for tp in consumer.unsaved]
         return [tables.put_positions(rows)] if rows else []
 
     def _submit(self, effects: list[Effect], consumer: Consumer | None) -> asyncio.Future[None]:
@@ -128,22 +128,22 @@ class ConsumerStore:
                     return
                 log.error("managed consumer: its state could not be stored: %s", future.exception())
             if consumer is not None:
-                # The next write carries them. A caller that goes away cancels what it waits for, and the outcome
-                # is not heard of; writing twice does no harm.
-                consumer.unsaved |= {a: None for a in unsaved if a in consumer.positions}
+                # The next write includes them. A caller that is cancelled cancels the future, and its outcome is not
+                # known; a second write of the same positions does no harm.
+                consumer.unsaved |= {tp: None for tp in unsaved if tp in consumer.positions}
 
         future.add_done_callback(done)
         return future
 
 
-def _restored(row: Row) -> StoredConsumer:
+def _restored(row: Row, membership_of: Callable[[Consumer], Membership]) -> StoredConsumer:
     group_id, name, nonce, subscription, options, created_ms, *progress = row
     member_id, generation, sequence, outstanding, paused, deadline_ms = progress
-    consumer = Consumer(group_id, name, nonce, _subscription(subscription), _options(options), created_ms)
-    consumer.member_id = member_id
-    consumer.generation = generation
+    consumer = Consumer(
+        group_id, name, nonce, _subscription(subscription), _options(options), created_ms, membership_of
+    )
     consumer.sequence = sequence
     consumer.outstanding = {TopicPartition(one.topic, one.partition): one for one in _ranges(outstanding)}
     stopped = _paused(paused)
     consumer.paused_all, consumer.paused = stopped.all, set(stopped.partitions)
-    return StoredConsumer(consumer, deadline_ms)
+    return StoredConsumer(consumer, member_id, generation, deadline_ms)

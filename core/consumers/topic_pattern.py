@@ -1,7 +1,7 @@
-"""Patterns over topic names, as clients subscribe to them.
+"""Topic patterns: RE2 expressions over topic names, and the topics that a subscription names now.
 
-RE2, as Kafka's own brokers take it: no look-around and no back references, and therefore no pattern that keeps
-the broker busy, whatever the name.
+RE2, as in Kafka's brokers (KIP-848): without look-around and back references, so that no pattern takes exponential
+time, for any name.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import Any
 import re2
 
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
+from core.vocabulary.consumers import Subscription
 
 
 @lru_cache(maxsize=1_000)
 def compile_pattern(pattern: str, max_bytes: int) -> Any:
-    """The compiled pattern; `matches` of it says whether it covers a whole name.
+    """Compile a pattern for `matches`; `max_bytes` limits the memory of the compiled form.
 
-    Raises INVALID_REGULAR_EXPRESSION for what is no pattern, or takes more than `max_bytes` when compiled.
+    Raises INVALID_REGULAR_EXPRESSION if it is not RE2, or too large.
     """
     options = re2.Options()
     options.max_mem = max_bytes
@@ -36,5 +38,28 @@ def compile_pattern(pattern: str, max_bytes: int) -> Any:
 
 
 def matches(compiled: Any, name: str) -> bool:
-    """Whether the pattern covers the whole name."""
+    """Return whether the pattern matches the whole name."""
     return compiled.fullmatch(name) is not None
+
+
+class SubscribedTopics:
+    """Finds the topics of subscriptions; caches those of each pattern for one version of the metadata."""
+
+    def __init__(self, broker: Logs) -> None:
+        self._broker = broker
+        self._matched: dict[str, tuple[str, ...]] = {}
+        self._matched_at = -1
+
+    def of(self, subscription: Subscription) -> tuple[str, ...]:
+        """Return the topics of a subscription: the named ones, or those that its pattern matches now."""
+        if subscription.pattern is None:
+            return subscription.topics
+        if self._matched_at != self._broker.changes.version:
+            self._matched_at = self._broker.changes.version
+            self._matched.clear()
+        found = self._matched.get(subscription.pattern)
+        if found is None:
+            compiled = compile_pattern(subscription.pattern, self._broker.config.max_pattern_bytes)
+            found = tuple(topic.name for topic in self._broker.topics.list() if matches(compiled, topic.name))
+            self._matched[subscription.pattern] = found
+        return found

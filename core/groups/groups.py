@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from core.clock import Clock
 from core.config import Config
-from core.facade import Logs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.coordinator import GroupCoordinator
 from core.groups.group import Group
 from core.groups.hosted import HostedMembers

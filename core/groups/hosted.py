@@ -35,8 +35,8 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
-from core.facade import Logs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.assignor import assign
 from core.groups.coordinator import GroupCoordinator
 from core.groups.interfaces import partition_count

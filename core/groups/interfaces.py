@@ -9,7 +9,6 @@ from typing import Protocol
 from core.errors import BrokerError
 from core.facade import Logs
 from core.groups.effects import Change, StoredState
-from core.types import LogOffsets, TimestampOffset, TopicPartition
 
 
 class GroupStore(Protocol):

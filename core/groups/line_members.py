@@ -20,8 +20,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from core.facade import Logs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.coordinator import GroupCoordinator
 from core.groups.effects import StoredGroup, StoredMember
 from core.groups.group import Group
@@ -185,7 +185,7 @@ class LineMembers:
         protocols = offers([topic], assignor)
         _check_names(group_id, member_id)
         self._registry.require_name(group_id)
-        await self._broker.topic_or_create(topic)
+        await self._broker.topics.get_or_create(topic)
         present = self._present(group_id, member_id)
         if present is not None and not _is_line(present):
             raise BrokerError(
@@ -282,7 +282,7 @@ class LineMembers:
             _check_names(group_id, member_id)
         owned = [TopicPartition(topic, partition) for mine in members.values() for partition in mine]
         for tp in owned:
-            self._broker.partition(tp)
+            self._broker.partitions.info(tp)
         if len(set(owned)) < len(owned):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"Two members of group {group_id!r} own the same partition."

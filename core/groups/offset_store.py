@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from core.facade import Logs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.effects import GroupDeleted, OffsetsChange
 from core.groups.interfaces import partition_count
 from core.groups.offsets import expired

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from core.facade import Logs
 from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
 from core.groups.coordinator import GroupCoordinator
-
 from core.groups.offset_store import OffsetStore
 from core.groups.refusals import refusal
 from core.groups.registry import GroupRegistry
@@ -74,7 +73,7 @@ class GroupPositions:
         """
         longest = self._registry.config.offset_metadata_max_bytes
         for commit in commits:
-            self._broker.partition(TopicPartition(commit.topic, commit.partition))
+            self._broker.partitions.info(TopicPartition(commit.topic, commit.partition))
             if len(commit.metadata or "") > longest:
                 raise BrokerError(
                     ErrorCode.OFFSET_METADATA_TOO_LARGE,
@@ -111,7 +110,9 @@ class GroupPositions:
         committed = self._committed(group_id)
         names = list(dict.fromkeys(topics))
         if names:
-            wanted = [TopicPartition(t, p) for t in names for p in range(self._broker.topic(t).partitions)]
+            wanted = [
+                TopicPartition(t, p) for t in names for p in range(self._broker.topics.get(t).partitions)
+            ]
         else:
             self._require(group_id)
             wanted = [tp for tp in sorted(committed) if self._bounds(tp) is not None]
@@ -148,13 +149,13 @@ class GroupPositions:
 
     def _aim(self, tp: TopicPartition, target: Target, before: int) -> int:
         """Return the offset to which a reset moves the position `before`."""
-        bounds = self._broker.partition(tp).offsets
+        bounds = self._broker.partitions.info(tp).offsets
         if target.earliest:
-            return self._broker.offset_for_time(tp, _EARLIEST).offset
+            return self._broker.partitions.offset_for_time(tp, _EARLIEST).offset
         if target.latest:
-            return self._broker.offset_for_time(tp, _LATEST).offset
+            return self._broker.partitions.offset_for_time(tp, _LATEST).offset
         if target.time is not None:
-            found = self._broker.offset_for_time(tp, target.time).offset
+            found = self._broker.partitions.offset_for_time(tp, target.time).offset
             # If the time is after all records, the group reads the records that are appended from now on.
             return found if found >= 0 else bounds.high_watermark
         wanted = target.offset if target.offset is not None else before + (target.shift or 0)
@@ -162,7 +163,7 @@ class GroupPositions:
 
     def _bounds(self, tp: TopicPartition) -> LogOffsets | None:
         try:
-            return self._broker.partition(tp).offsets
+            return self._broker.partitions.info(tp).offsets
         except BrokerError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise

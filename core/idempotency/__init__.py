@@ -1,1 +1,1 @@
-"""Idempotency-Key: a write that is repeated with its key is not made twice."""
+"""Idempotency-Key: a write that a client repeats with its key is appended once."""

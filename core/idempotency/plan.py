@@ -1,9 +1,9 @@
-"""What a write under an idempotency key is going to append, and where: decided once, before the first append.
+"""The plan of a write under an idempotency key: which batches it appends where, decided before the first append.
 
-A plan is stored with its key. The same body and the same plan give the same batches, whenever they are built: the
-partitions of the records follow from the number of partitions and the turn that the plan holds, their times from
-its time, and how they are cut into batches stands in it. Each batch has a producer id of its own, so that no
-batch that is refused leaves a gap before the next, and each is the newest of its producer in its partition.
+A plan is stored with its key. The same body and the same plan give the same batches, whenever they are built. The
+plan holds the number of partitions and the sticky partition, which decide the partitions of the records; the time of
+records without one; and the record count of each batch. Each batch of a partition has a producer id of its own, so
+that a refused batch leaves no gap before the next, and each is the newest of its producer in its partition.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MAX_BATCHES = 250
 
 
 class Place(NamedTuple):
-    """Where a batch is: the offset of its first record, and the time of its append, −1 with CreateTime."""
+    """Where a batch is: the offset of its first record, and its append time in ms (−1 with CreateTime)."""
 
     base_offset: int
     append_time: int
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
-    """One batch of a plan: its partition, how many records, and the numbers by which the log knows it."""
+    """One batch of a plan: its partition, its record count, and the numbers by which the log recognizes it."""
 
     partition: int
     count: int
@@ -42,7 +42,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def header(self) -> BatchHeader:
-        """As much of the batch's header as the log needs to know whether it has it."""
+        """The fields of the batch header by which the log recognizes the batch; the others are 0."""
         empty = BatchHeader(*HEADER.unpack(bytes(HEADER.size)))
         return empty._replace(
             magic=MAGIC,
@@ -55,7 +55,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True):
-    """All batches, and what decides which record is in which. `now_ms` is the time of records without one."""
+    """All batches, and the values that assign records to them. `now_ms` is the time of records without one."""
 
     topic_id: bytes
     partitions: int
@@ -71,17 +71,17 @@ _decode_places = msgspec.msgpack.Decoder(list[Place | None]).decode
 
 
 def encode(value: Plan | Places) -> bytes:
-    """A plan, or places, as they are stored."""
+    """Encode a plan, or places, for the store."""
     return _encode(value)
 
 
 def decode_plan(data: bytes) -> Plan:
-    """A stored plan."""
+    """Decode a stored plan."""
     return _decode_plan(data)
 
 
 def decode_places(data: bytes, plan: Plan) -> Places:
-    """Stored places, one for each part; None where nothing is known."""
+    """Decode stored places, one for each part; None where the place is not known."""
     return _decode_places(data) if data else [None] * len(plan.parts)
 
 
@@ -95,7 +95,7 @@ class Draft(NamedTuple):
 
     @property
     def producers_needed(self) -> int:
-        """As many as the partition with the most batches has."""
+        """The number of batches of the partition with the most."""
         counts: dict[int, int] = {}
         for partition, _ in self.cuts:
             counts[partition] = counts.get(partition, 0) + 1
@@ -103,7 +103,7 @@ class Draft(NamedTuple):
 
 
 def draft(broker: Logs, topic: str, records: Sequence[NewRecord]) -> Draft:
-    """What writing these records comes to. Raises RECORD_LIST_TOO_LARGE, and INVALID_RECORD as `produce`."""
+    """Assign records to batches. Raises RECORD_LIST_TOO_LARGE, and INVALID_RECORD as a write without a key."""
     info = broker.topics.get(topic)
     now, limit = broker.clock.wall_ms(), info.config.max_message_bytes
     sticky = broker.records.next_in_turn(topic, info.partitions)
@@ -125,7 +125,7 @@ def draft(broker: Logs, topic: str, records: Sequence[NewRecord]) -> Draft:
 
 
 def make_plan(topic_id: UUID, drafted: Draft, producers: Sequence[LentProducer]) -> Plan:
-    """The plan of a draft: the n-th batch of each partition belongs to the n-th producer."""
+    """Make the plan of a draft: the n-th batch of each partition gets the n-th producer."""
     turn: dict[int, int] = {}
     parts = []
     for partition, count in drafted.cuts:
@@ -140,7 +140,7 @@ def make_plan(topic_id: UUID, drafted: Draft, producers: Sequence[LentProducer])
 def indexes_of(
     broker: Logs, topic: str, plan: Plan, records: Sequence[NewRecord]
 ) -> Iterator[tuple[Part, Sequence[int]]]:
-    """Each part with the indexes of its records. The records must be those that the plan was made for."""
+    """Yield each part with the indexes of its records. The records must be those that the plan was made for."""
     groups = broker.records.by_partition(topic, plan.partitions, records, sticky=plan.sticky)
     taken: dict[int, int] = {}
     for part in plan.parts:

@@ -1,9 +1,9 @@
-"""Producer ids that writes under idempotency keys borrow, one after the other.
+"""Producer ids that writes under idempotency keys borrow, one write after the other.
 
-A log remembers an idempotent producer for a day, and a bounded number of them: an id for each key would push the
-ids of Kafka clients out, whose retries would then be stored twice. So ids are lent: whoever borrows one has it
-alone, until it is certain what became of its batches. An id that is not given back is never lent again; a crash
-gives none back.
+A log remembers an idempotent producer for a day, and a bounded number of them. A new id for each key would push the
+ids of Kafka clients out of the log's memory, and their retries would be appended as duplicates. So ids are lent: one
+write has an id alone until the outcome of its batches is certain. An id that is not given back is never lent again;
+after a crash none is.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from uuid import UUID
 
 from core.errors import BrokerError, ErrorCode
 
-# Partitions whose next sequence number one id keeps in memory; beyond it a new id is taken.
+# One id keeps the next sequence number of this many partitions in memory; after that it retires.
 MAX_PARTITIONS = 1_000
-# Sequence numbers go on from 0 after 2^31 − 1; an id retires well before.
+# Sequence numbers wrap to 0 after 2^31 − 1; an id retires well before.
 MAX_SEQUENCE = 2**30
 
 
-class NewProducerIds(Protocol):
-    """The source of producer ids."""
+class ProducerIds(Protocol):
+    """Hands out producer ids."""
 
     async def next(self) -> int:
-        """Return a producer id that was never given before."""
+        """Return a producer id that no producer has had. Raises KAFKA_STORAGE_ERROR."""
         ...
 
 
@@ -38,11 +38,11 @@ class LentProducer:
         self._next: dict[tuple[UUID, int], int] = {}
 
     def sequence(self, topic_id: UUID, partition: int) -> int:
-        """The sequence number of its next record in a partition."""
+        """Return the sequence number of its next record in a partition."""
         return self._next.get((topic_id, partition), 0)
 
     def advance(self, topic_id: UUID, partition: int, sequence: int) -> None:
-        """The next record of that partition will have this number."""
+        """Set the sequence number of the next record in a partition."""
         self._next[topic_id, partition] = sequence
 
     @property
@@ -52,16 +52,16 @@ class LentProducer:
 
 
 class ProducerPool:
-    """Lends producer ids, `limit` at the same time. Those that were lent last are lent first."""
+    """Lends at most `limit` producer ids at a time, the most recently returned first."""
 
-    def __init__(self, ids: NewProducerIds, limit: int) -> None:
+    def __init__(self, ids: ProducerIds, limit: int) -> None:
         self._ids = ids
         self._limit = limit
         self._idle: list[LentProducer] = []
         self.lent = 0
 
     async def borrow(self, count: int) -> list[LentProducer]:
-        """So many producers; THROTTLING_QUOTA_EXCEEDED if too many are lent, KAFKA_STORAGE_ERROR."""
+        """Lend this many producers. Raises THROTTLING_QUOTA_EXCEEDED if too many are lent, KAFKA_STORAGE_ERROR."""
         if self.lent + count > self._limit:
             raise BrokerError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
@@ -80,13 +80,13 @@ class ProducerPool:
         return taken
 
     def give_back(self, producers: Iterable[LentProducer]) -> None:
-        """These may be lent again: all that they wrote is known."""
+        """Take producers back to be lent again: the outcome of all their batches is known."""
         for producer in producers:
             self.lent -= 1
             if not producer.used_up:
                 self._idle.append(producer)
 
     def retire(self, producers: Iterable[LentProducer]) -> None:
-        """These may not: a batch of theirs may come again."""
+        """Take producers back and never lend them again: one of their batches may be sent again."""
         for _ in producers:
             self.lent -= 1

@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
 from typing import Any
 
-from core.broker.broker import Broker
 from core.config import Endpoint
 from core.errors import BrokerError
+from core.facade import Facade
 from core.line_protocol import codec
 from core.line_protocol.answer_errors import code_of, refusal
 from core.listeners.connection import Answer, RefusedError
@@ -28,7 +28,7 @@ UNREADABLE = "unreadable"
 class LineListener:
     """Keep what all connections of one listener share. `handlers` are the commands served, by name."""
 
-    def __init__(self, broker: Broker, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, broker: Facade, handlers: Mapping[str, Handler]) -> None:
         self.broker = broker
         self.handlers = handlers
         self.lines = broker.counters.lines

@@ -15,9 +15,8 @@ from app.errors import Problem, field_error, slug_of
 from app.formats import Reader
 from app.http.request import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
 from app.http.router import LeanRoute
-from app.http.waiting import check_share, counted
+from app.http.waiting import ClientWatch, check_share, counted
 from app.native.accept import choose
-from app.native.client_watch import ClientWatch
 from app.native.records import MAX_OFFSET, parse_moment
 from app.native.streams.cursor import Cursor, CursorError, Position, read_cursor
 from app.native.streams.events import Listener, Streams, behind_fault, fault_problem, offset_at
@@ -25,9 +24,9 @@ from app.native.streams.fanout import RANGE_RECORDS, Fanout, Feed, ReadFaultErro
 from app.native.streams.filters import PARAMETERS as FILTER_PARAMETERS
 from app.native.streams.filters import read_filter
 from app.native.streams.forms import NDJSON, SSE, StreamForm
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import ErrorCode
+from core.facade import Facade
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.topic import TopicInfo
 
@@ -67,7 +66,7 @@ class Gap(NamedTuple):
 class MergedRoutes:
     """The handler, over one broker."""
 
-    def __init__(self, config: Config, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
         self._config = config
         self._broker = broker
         self._fanout = Fanout(config, broker)

@@ -7,17 +7,21 @@ import os
 import shutil
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from core.broker.broker import Broker
+from core.clock import ManualClock
 from core.config import Config
-from core.consumers.messages import Batch, ConsumerInfo, ConsumerOptions, Subscription
+from core.consumers.consumer import Consumer
+from core.consumers.membership import Membership
+from core.consumers.registry import Registry
 from core.errors import ErrorCode
-from core.groups.hosted import offers
+from core.groups.assignor import decode
+from core.groups.groups import Commit, Groups, JoinRequest, Leaver, SyncRequest
+from core.groups.http_members import offers
 from core.records.record import NewRecord
 from core.types import TopicPartition
-from core.vocabulary.groups import Commit, JoinRequest, Leaver, SyncRequest
-from core.vocabulary.member_metadata import assigned_partitions
+from core.vocabulary.consumers import Batch, ConsumerInfo, ConsumerOptions, Subscription
 from tests.virtual_time import LoopClock, VirtualLoop, run
 
 G = "g"
@@ -75,6 +79,10 @@ class World:
     def consumers(self) -> Any:
         return self.broker.consumers
 
+    @property
+    def registry(self) -> Registry:
+        return self.broker.consumers._registry
+
     async def topic(self, name: str = "t", partitions: int = 1, records: int = 0) -> None:
         await self.broker.topics.create(name, partitions=partitions)
         for partition in range(partitions):
@@ -115,6 +123,24 @@ class World:
         return OtherMember(self, topics or ("t",), **request)
 
 
+def detached(consumer: Consumer) -> Membership:
+    """A membership without a group, for tests of one consumer's state."""
+    return Membership(
+        cast(Groups, None),
+        ManualClock(),
+        consumer.group_id,
+        consumer.name,
+        consumer.options,
+        subscription=lambda: consumer.subscription,
+        topics_of=lambda subscription: subscription.topics,
+        before_rejoin=lambda: asyncio.sleep(0),
+        assigned=lambda partitions, follows, new_generation: None,
+        revoked=lambda: None,
+        lost=lambda: None,
+        changed=lambda: None,
+    )
+
+
 class OtherMember:
     """A member of the group on the binary port. If it leads, it assigns as any client would."""
 
@@ -137,13 +163,13 @@ class OtherMember:
                 assert joined.error is ErrorCode.REBALANCE_IN_PROGRESS, joined.error
                 continue
             if joined.leader_id == joined.member_id:
-                await groups.hosted.lead(G, self.member_id, joined.generation)
+                await groups.members.lead(G, self.member_id, joined.generation)
             synced = await groups.sync(G, SyncRequest(self.member_id, joined.generation))
             if synced.error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
                 continue
             assert not synced.error, synced.error
             self.generation = joined.generation
-            self.owned = sorted(assigned_partitions(synced.assignment))
+            self.owned = sorted(decode(synced.assignment))
             return
 
     async def stay(self) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from core.broker.broker import Broker
-from core.consumers.messages import ConsumerOptions as Options
-from core.consumers.messages import Subscription
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions as Options
+from core.vocabulary.consumers import Subscription
 from tests.core.consumers.consumer_world import G, World, in_virtual_time, offsets
 
 Run = Callable[..., None]
@@ -118,7 +118,7 @@ def test_a_subscription_that_cannot_be_is_refused_and_leaves_no_consumer(play: R
             (Subscription(tuple(f"t{i}" for i in range(11))), ErrorCode.INVALID_REQUEST),
         ]:
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                w.broker.topics._config = w.broker.config.__class__(
+                w.broker.config = w.broker.config.__class__(
                     data_dir=w.broker.config.data_dir, auto_create_topics=False
                 )
             await refused(w.consumers.create(G, "c", subscription=subscription), code)
@@ -322,11 +322,11 @@ def test_nothing_is_left_of_a_broker_that_was_closed(tmp_path: Path) -> None:
     async def scenario(w: World) -> None:
         await w.topic()
         await w.create()
-        joining = w.consumers._find(G, "c").joining
-        assert joining is not None
+        membership = w.registry.find(G, "c").membership
+        assert membership.joining
         broker: Broker = w.broker
         await broker.close()
-        assert joining.done()
+        assert not membership.joining
         await w.start()
         assert (await w.poll()).state == "stable"
 

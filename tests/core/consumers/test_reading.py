@@ -11,14 +11,15 @@ import pytest
 from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config
-from core.consumers.messages import ConsumerOptions, Range, Subscription
-from core.consumers.reading import ConsumerReading, Found, size_of
-from core.consumers.state import Consumer
+from core.consumers.consumer import Consumer
+from core.consumers.reading import Found, Reading, size_of
 from core.errors import BrokerError, ErrorCode
+from core.groups.groups import Commit
 from core.records.batch import build_batch
 from core.records.record import NewRecord, Record
 from core.types import TopicPartition as Tp
-from core.vocabulary.groups import Commit
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
+from tests.core.consumers.consumer_world import detached
 
 P0, P1 = Tp("t", 0), Tp("t", 1)
 
@@ -33,12 +34,12 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
-def reading(broker: Broker) -> ConsumerReading:
-    return ConsumerReading(broker, broker.groups)
+def reading(broker: Broker) -> Reading:
+    return Reading(broker, broker.groups)
 
 
 def consumer(*assigned: Tp, start: str | int = "earliest") -> Consumer:
-    made = Consumer("g", "c", "abcd", Subscription(("t",)), ConsumerOptions(start=start), 0)
+    made = Consumer("g", "c", "abcd", Subscription(("t",)), ConsumerOptions(start=start), 0, detached)
     made.assigned = assigned or (P0,)
     return made
 
@@ -56,19 +57,23 @@ def found(result: Found) -> dict[int, list[int]]:
     ("start", "position"), [("earliest", 1), ("latest", 5), (3000, 3), (9_999_999, 5), ("none", None)]
 )
 async def test_without_a_commit_the_start_decides(
-    broker: Broker, reading: ConsumerReading, start: str | int, position: int | None
+    broker: Broker, reading: Reading, start: str | int, position: int | None
 ) -> None:
     await fill(broker, 5)
     await broker.partitions.delete_records([(P0, 1)])
-    assert reading.place(consumer(start=start), P0) == position
+
+    def begins(tp: Tp) -> int | None:
+        made = consumer(start=start)
+        reading.begin(made, [tp])
+        return made.positions.get(tp)
+
+    assert begins(P0) == position
     await broker.groups.commit("g", [Commit("t", 0, 2)])
-    assert reading.place(consumer(start=start), P0) == 2
-    assert reading.place(consumer(start=start), Tp("t", 9)) is None
+    assert begins(P0) == 2
+    assert begins(Tp("t", 9)) is None
 
 
-async def test_without_a_position_and_a_start_the_reader_is_told(
-    broker: Broker, reading: ConsumerReading
-) -> None:
+async def test_without_a_position_and_a_start_the_reader_is_told(broker: Broker, reading: Reading) -> None:
     await fill(broker, 5)
     lost = consumer(start="none")
     assert reading.ready(lost, 1)
@@ -80,7 +85,7 @@ async def test_without_a_position_and_a_start_the_reader_is_told(
 
 @pytest.mark.parametrize(("start", "after"), [("earliest", [3, 4]), ("latest", [3, 4]), ("none", None)])
 async def test_what_retention_has_taken_is_passed_over_unless_the_start_is_none(
-    broker: Broker, reading: ConsumerReading, start: str, after: list[int] | None
+    broker: Broker, reading: Reading, start: str, after: list[int] | None
 ) -> None:
     await fill(broker, 5)
     behind = consumer(start=start)
@@ -95,7 +100,7 @@ async def test_what_retention_has_taken_is_passed_over_unless_the_start_is_none(
 
 @pytest.mark.parametrize(("start", "position"), [("earliest", 0), ("latest", 5), (2000, 2)])
 async def test_a_position_behind_the_end_goes_where_the_start_says(
-    broker: Broker, reading: ConsumerReading, start: str | int, position: int
+    broker: Broker, reading: Reading, start: str | int, position: int
 ) -> None:
     await fill(broker, 5)
     ahead = consumer(start=start)
@@ -106,7 +111,7 @@ async def test_a_position_behind_the_end_goes_where_the_start_says(
 
 @pytest.mark.parametrize(("committed", "position"), [(3, 3), (9, 0)])
 async def test_a_position_behind_the_end_goes_back_to_what_is_committed_if_that_is_still_there(
-    broker: Broker, reading: ConsumerReading, committed: int, position: int
+    broker: Broker, reading: Reading, committed: int, position: int
 ) -> None:
     await fill(broker, 5)
     await broker.groups.commit("g", [Commit("t", 0, committed)])
@@ -117,7 +122,7 @@ async def test_a_position_behind_the_end_goes_back_to_what_is_committed_if_that_
 
 
 async def test_what_is_no_more_at_the_end_of_a_log_is_not_outstanding(
-    broker: Broker, reading: ConsumerReading
+    broker: Broker, reading: Reading
 ) -> None:
     await fill(broker, 5)
     one = consumer()
@@ -127,7 +132,7 @@ async def test_what_is_no_more_at_the_end_of_a_log_is_not_outstanding(
 
 
 async def test_a_sweep_goes_round_and_a_batch_is_cut_by_count_and_by_bytes(
-    broker: Broker, reading: ConsumerReading
+    broker: Broker, reading: Reading
 ) -> None:
     for partition in (0, 1):
         await fill(broker, 4, partition)
@@ -142,7 +147,7 @@ async def test_a_sweep_goes_round_and_a_batch_is_cut_by_count_and_by_bytes(
     assert found(reading.sweep(one, 100, 1)) == {0: [0]}
 
 
-async def test_paused_partitions_are_left_out(broker: Broker, reading: ConsumerReading) -> None:
+async def test_paused_partitions_are_left_out(broker: Broker, reading: Reading) -> None:
     for partition in (0, 1):
         await fill(broker, 1, partition)
     one = consumer(P0, P1)
@@ -152,7 +157,7 @@ async def test_paused_partitions_are_left_out(broker: Broker, reading: ConsumerR
     assert not reading.ready(one, 1) and found(reading.sweep(one, 9, 1000)) == {}
 
 
-async def test_ready_counts_bytes_over_all_partitions(broker: Broker, reading: ConsumerReading) -> None:
+async def test_ready_counts_bytes_over_all_partitions(broker: Broker, reading: Reading) -> None:
     one = consumer(P0, P1)
     assert not reading.ready(one, 1)
     for partition in (0, 1):
@@ -161,7 +166,7 @@ async def test_ready_counts_bytes_over_all_partitions(broker: Broker, reading: C
 
 
 async def test_a_damaged_batch_is_told_when_nothing_else_can_be_read(
-    broker: Broker, reading: ConsumerReading
+    broker: Broker, reading: Reading
 ) -> None:
     batch = build_batch([NewRecord(value=b"x" * 50)], now_ms=0)
     batch[61:70] = b"\xff" * 9
@@ -182,7 +187,7 @@ async def test_a_damaged_batch_is_told_when_nothing_else_can_be_read(
 
 
 async def test_again_gives_the_same_records_over_many_reads_less_what_is_gone(
-    broker: Broker, reading: ConsumerReading
+    broker: Broker, reading: Reading
 ) -> None:
     for _ in range(5):
         await fill(broker, 4)
@@ -196,7 +201,7 @@ async def test_again_gives_the_same_records_over_many_reads_less_what_is_gone(
     assert reading.again(one) == []
 
 
-async def test_offsets_without_records_are_passed_over(broker: Broker, reading: ConsumerReading) -> None:
+async def test_offsets_without_records_are_passed_over(broker: Broker, reading: Reading) -> None:
     await broker.topics.create("c", configs={"cleanup.policy": "compact"})
     one = consumer(Tp("c", 0))
     one.move(Tp("c", 0), 0)

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from core.clock import ManualClock
-from core.consumers.messages import ConsumerOptions, Range, Subscription
-from core.consumers.state import Consumer
+from core.consumers.consumer import Consumer
 from core.consumers.store import ConsumerStore
 from core.errors import BrokerError
 from core.metadata.store import Store
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
+from tests.core.consumers.consumer_world import detached
 
 P0, P1 = Tp("t", 0), Tp("u", 1)
 
@@ -29,9 +30,9 @@ async def store(tmp_path: Path) -> AsyncIterator[ConsumerStore]:
 
 def made(name: str = "c") -> Consumer:
     options = ConsumerOptions(start=123, ttl_ms=7, group_instance_id="i", settings={"format": "json"})
-    consumer = Consumer("g", name, "abcd", Subscription(pattern="t.*"), options, 99)
-    consumer.member_id = "m"
-    consumer.generation = 4
+    consumer = Consumer("g", name, "abcd", Subscription(pattern="t.*"), options, 99, detached)
+    consumer.membership.member_id = "m"
+    consumer.membership.generation = 4
     consumer.deadline = 1001.5
     consumer.assigned = (P0, P1)
     consumer.move(P0, 10)
@@ -40,7 +41,7 @@ def made(name: str = "c") -> Consumer:
 
 
 async def loaded(store: ConsumerStore) -> Consumer:
-    ((consumer, _),) = await store.load()
+    ((consumer, *_),) = await store.load(detached)
     return consumer
 
 
@@ -49,12 +50,13 @@ async def test_everything_comes_back(store: ConsumerStore) -> None:
     consumer.give([Range("t", 0, 10, 12)], advancing=False)
     consumer.paused, consumer.paused_all = {P1}, True
     await store.save(consumer)
-    ((back, deadline_ms),) = await store.load()
+    ((back, member_id, generation, deadline_ms),) = await store.load(detached)
     for name in (
-        "group_id", "name", "nonce", "subscription", "options", "created_ms", "member_id", "generation", "positions",
-        "assigned", "sequence", "outstanding", "paused", "paused_all",
+        "group_id", "name", "nonce", "subscription", "options", "created_ms", "positions", "assigned",
+        "sequence", "outstanding", "paused", "paused_all",
     ):  # fmt: skip
         assert getattr(back, name) == getattr(consumer, name), name
+    assert (member_id, generation) == ("m", 4)
     assert back.token == consumer.token and isinstance(back.paused.pop(), Tp)
     assert deadline_ms == ManualClock().wall_ms() + 1500
 
@@ -63,11 +65,11 @@ async def test_progress_stores_what_moved_and_forgets_what_went(store: ConsumerS
     consumer = made()
     await store.save(consumer)
     consumer.move(P0, 11)
-    consumer.generation, consumer.member_id = 5, "n"
+    consumer.membership.generation, consumer.membership.member_id = 5, "n"
     del consumer.positions[P1]
     await store.progress(consumer, [P1])
-    back = await loaded(store)
-    assert (back.positions, back.generation, back.member_id) == ({P0: 11}, 5, "n")
+    ((back, member_id, generation, _),) = await store.load(detached)
+    assert (back.positions, generation, member_id) == ({P0: 11}, 5, "n")
     assert back.options == consumer.options
 
 
@@ -82,7 +84,7 @@ async def test_a_removed_consumer_leaves_nothing(store: ConsumerStore) -> None:
     await store.save(made("a"))
     await store.save(made("b"))
     await store.remove(made("a"))
-    assert [one.consumer.name for one in await store.load()] == ["b"]
+    assert [one.consumer.name for one in await store.load(detached)] == ["b"]
     assert (await loaded(store)).positions == {P0: 10, P1: 20}
 
 

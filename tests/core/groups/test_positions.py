@@ -32,9 +32,9 @@ from core.vocabulary.member_metadata import assignment_of
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     opened = Broker(Config(data_dir=tmp_path, group_initial_rebalance_delay_ms=0), ManualClock())
     await opened.open()
-    await opened.create_topic("t", partitions=2)
+    await opened.topics.create("t", partitions=2)
     for timestamp in (100, 200, 300, 400):
-        await opened.produce("t", [NewRecord(value=b"x", timestamp=timestamp)], partition=0)
+        await opened.records.produce("t", [NewRecord(value=b"x", timestamp=timestamp)], partition=0)
     yield opened
     await opened.close()
 
@@ -171,7 +171,7 @@ async def test_a_deleted_topic_takes_its_positions_along_also_after_a_crash(brok
     await broker.groups.positions.set("g", [Commit("t", 0, 1)])
     gone = CommittedOffset(5, -1, "", 0, -1)
     await MetadataGroupStore(broker.store).persist([OffsetsChange("g", [("gone", 0, gone)])])
-    await broker.delete_topic("t")
+    await broker.topics.delete("t")
     assert position(broker) is None
     await broker.groups.open()
     assert broker.groups.committed("g", "gone", 0) is None

@@ -10,8 +10,8 @@ from core.errors import ErrorCode
 from core.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from core.records.record import NewRecord
 from core.types import TopicPartition
-from core.vocabulary.replicas import METADATA
 from core.vocabulary.groups import Commit
+from core.vocabulary.replicas import METADATA
 from tests.core.replication.brokers import Brokers, until
 
 TP = TopicPartition("t", 0)

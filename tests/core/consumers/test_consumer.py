@@ -1,20 +1,21 @@
-"""core.consumers.state: tokens, ranges, and what a rebalance leaves of them."""
+"""core.consumers.consumer: tokens, ranges, and what a rebalance leaves of them."""
 
 from __future__ import annotations
 
-from core.consumers.messages import ConsumerOptions, Range, Subscription
-from core.consumers.state import Consumer
+from core.consumers.consumer import Consumer
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
+from tests.core.consumers.consumer_world import detached
 
 P0, P1, P2 = (Tp("t", p) for p in range(3))
 
 
 def consumer(*assigned: Tp) -> Consumer:
-    made = Consumer("g", "c", "abcd", Subscription(("t",)), ConsumerOptions(), 5)
+    made = Consumer("g", "c", "abcd", Subscription(("t",)), ConsumerOptions(), 5, detached)
     made.replace_partitions((), assigned)
     for address in assigned:
         made.move(address, 0)
-    made.generation = 1
+    made.membership.generation = 1
     return made
 
 
@@ -56,11 +57,11 @@ def test_what_stays_keeps_everything_and_what_goes_is_revoked() -> None:
 def test_the_states_a_consumer_shows() -> None:
     c = consumer(P0)
     assert c.state == "stable"
-    c.generation = -1
+    c.membership.generation = -1
     assert c.state == "joining"
-    c.fenced = True
+    c.membership.fenced = True
     assert c.state == "fenced"
-    c.fenced, c.subscription = False, Subscription()
+    c.membership.fenced, c.subscription = False, Subscription()
     assert c.state == "unsubscribed" and not c.subscription.joins
     c.subscription = Subscription(assignments=(P0,))
     assert c.state == "assigned" and not c.subscription.joins

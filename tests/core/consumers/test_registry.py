@@ -1,4 +1,4 @@
-"""core.consumers.table: who is there, who is in use, what is committed in whose name."""
+"""core.consumers.registry: consumers in use do not expire; which offsets `commit` commits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.consumers.messages import PartitionCommit
 from core.errors import BrokerError, ErrorCode
+from core.vocabulary.consumers import PartitionCommit
 from tests.core.consumers.consumer_world import G, World, in_virtual_time
 
 
@@ -16,14 +16,14 @@ def test_a_consumer_in_use_does_not_expire_and_lives_a_whole_time_afterwards(tmp
     async def scenario(w: World) -> None:
         await w.topic()
         await w.create(ttl_ms=2_000)
-        with w.consumers._in_use(G, "c"):
+        with w.registry.in_use(G, "c"):
             await asyncio.sleep(10)
         assert w.info().expires_in_ms == 2_000
-        with pytest.raises(ZeroDivisionError), w.consumers._in_use(G, "c") as consumer:
+        with pytest.raises(ZeroDivisionError), w.registry.in_use(G, "c") as consumer:
             raise ZeroDivisionError
         assert consumer.polls == 0
         await asyncio.sleep(4)
-        with pytest.raises(BrokerError) as refused, w.consumers._in_use(G, "c"):
+        with pytest.raises(BrokerError) as refused, w.registry.in_use(G, "c"):
             pass
         assert refused.value.code is ErrorCode.RESOURCE_NOT_FOUND
         assert refused.value.details == {"group": G, "consumer": "c"}

@@ -1,13 +1,13 @@
-"""core.consumers.messages: the words of managed consumers."""
+"""core.vocabulary.consumers: the words of managed consumers."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from core.consumers.messages import ConsumerOptions, Range, Subscription, illegal_state
 from core.errors import ErrorCode
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription, illegal_state
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""What a rebalance does to a managed consumer: its positions, its outstanding batch, the disk.
+
+Positions are kept over a rebalance only from one generation to the very next: then no other member can have owned the
+partition in between. Other partitions begin at the committed offset, or where the consumer's `start` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from core.clock import Clock
+from core.config import Config
+from core.consumers.commits import Commits
+from core.consumers.consumer import Consumer
+from core.consumers.membership import Membership
+from core.consumers.reading import Reading
+from core.consumers.store import ConsumerStore
+from core.consumers.topic_pattern import SubscribedTopics
+from core.groups.groups import Groups
+from core.purgatory import Purgatory
+from core.types import TopicPartition
+
+
+class Rebalances:
+    """Makes the memberships of consumers, and carries out what they report."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        purgatory: Purgatory,
+        groups: Groups,
+        store: ConsumerStore,
+        reading: Reading,
+        commits: Commits,
+        topics: SubscribedTopics,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._purgatory = purgatory
+        self._groups = groups
+        self._store = store
+        self._reading = reading
+        self._commits = commits
+        self._topics = topics
+
+    def membership_of(self, consumer: Consumer) -> Membership:
+        """Make the membership of a new consumer, which has not joined yet."""
+        return Membership(
+            self._groups,
+            self._clock,
+            consumer.group_id,
+            consumer.name,
+            consumer.options,
+            subscription=lambda: consumer.subscription,
+            topics_of=self._topics.of,
+            before_rejoin=partial(self._before_rejoin, consumer),
+            assigned=partial(self._assigned, consumer),
+            revoked=partial(self._revoked, consumer),
+            lost=partial(self._lost, consumer),
+            changed=partial(self._purgatory.notify, consumer),
+        )
+
+    async def _before_rejoin(self, consumer: Consumer) -> None:
+        await self._linger(consumer)
+        await self._commits.auto_commit(consumer)
+
+    async def _linger(self, consumer: Consumer) -> None:
+        """Give the client time to acknowledge the outstanding batch."""
+        grace = self._config.consumer_revoke_grace_ms
+        patience = min(grace, consumer.options.rebalance_timeout_ms // 2) / 1000
+        if not consumer.outstanding or consumer.advancing or not consumer.membership.joined or patience <= 0:
+            return
+        consumer.lingering = asyncio.Event()
+        try:
+            await asyncio.wait_for(consumer.lingering.wait(), patience)
+        except TimeoutError:
+            pass
+        finally:
+            consumer.lingering = None
+
+    def _assigned(
+        self, consumer: Consumer, owned: set[TopicPartition], follows: bool, new_generation: bool
+    ) -> None:
+        kept = owned & set(consumer.assigned) if follows else set()
+        lost = consumer.positions.keys() - kept
+        consumer.replace_partitions(kept, owned)
+        self._reading.begin(consumer, owned - kept)
+        if new_generation or lost or consumer.unsaved:
+            self._store.progress(consumer, lost - consumer.positions.keys())
+        self._purgatory.notify(consumer)
+
+    def _revoked(self, consumer: Consumer) -> None:
+        consumer.replace_partitions((), ())
+        self._purgatory.notify(consumer)
+
+    def _lost(self, consumer: Consumer) -> None:
+        lost = list(consumer.positions)
+        consumer.replace_partitions((), ())
+        if not consumer.gone:
+            self._store.progress(consumer, lost)
