@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from app.http.request import Request, Scope, invalid_parameter
-from core.idempotency.idempotency import ANONYMOUS
+from core.vocabulary.idempotency import ANONYMOUS
 
 Resolver = Callable[[Request, str | None], Awaitable[str]]
 """The name of whoever sends a request, by its header lines, or by the ticket that its query held."""

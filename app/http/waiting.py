@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from app.http.principal import principal_of
 from app.http.request import Scope
 from core.errors import BrokerError, ErrorCode
-from core.idempotency.idempotency import ANONYMOUS
+from core.vocabulary.idempotency import ANONYMOUS
 
 # Where the front door puts the counts, for whoever waits below it.
 WAITING = "sluice.waiting"

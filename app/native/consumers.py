@@ -41,7 +41,9 @@ from app.native.groups import GroupId
 from app.native.record_json import iso_time, record_texts
 from app.native.records import parse_moment
 from app.native.schemas import PATH_NAME
-from core.consumers.messages import (
+from core.errors import BrokerError
+from core.types import TopicPartition
+from core.vocabulary.consumers import (
     EARLIEST,
     LATEST,
     NONE,
@@ -52,8 +54,6 @@ from core.consumers.messages import (
     Seek,
     Subscription,
 )
-from core.errors import BrokerError
-from core.types import TopicPartition
 
 router = APIRouter(prefix="/groups/{group}/consumers", tags=["consumers"])
 

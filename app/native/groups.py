@@ -34,19 +34,11 @@ from app.native.records import parse_moment
 from app.native.schemas import PATH_NAME
 from app.native.topics import TopicName, page_token_of, read_page_token
 from core.broker.broker import Broker
-from core.consumers.messages import ConsumerInfo
 from core.errors import ErrorCode
-from core.groups.foreign_groups import ZOOKEEPER, ForeignGroup
-from core.groups.groups import (
-    NO_GENERATION,
-    Commit,
-    GroupListing,
-    GroupView,
-    MemberView,
-    owned_partitions,
-    wanted_topics,
-)
-from core.groups.positions import Target
+from core.groups.groups import owned_partitions, wanted_topics
+from core.vocabulary.consumers import ConsumerInfo
+from core.vocabulary.foreign_groups import ZOOKEEPER, ForeignGroup
+from core.vocabulary.groups import NO_GENERATION, Commit, GroupListing, GroupView, MemberView, Target
 
 router = APIRouter(prefix="/groups", tags=["groups"])
 

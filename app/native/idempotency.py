@@ -17,8 +17,8 @@ from app.http.principal import principal_of
 from app.http.request import Answer, Request, invalid_parameter
 from core.broker.broker import Broker
 from core.errors import BrokerError, ErrorCode
-from core.idempotency.idempotency import KEY_REUSED, KeyedRequest
 from core.records.record import NewRecord
+from core.vocabulary.idempotency import KEY_REUSED, KeyedRequest
 from core.vocabulary.records import ProduceResult
 
 NAME = "Idempotency-Key"

@@ -30,15 +30,9 @@ from app.native.group_schemas import (
 )
 from app.native.groups import GroupId
 from app.native.schemas import PATH_NAME
-from core.groups.groups import (
-    JoinReply,
-    JoinRequest,
-    SyncRequest,
-    assignment_of,
-    owned_partitions,
-    wanted_topics,
-)
+from core.groups.groups import assignment_of, owned_partitions, wanted_topics
 from core.types import TopicPartition
+from core.vocabulary.groups import JoinReply, JoinRequest, SyncRequest
 
 router = APIRouter(prefix="/groups/{group}/members", tags=["members"])
 

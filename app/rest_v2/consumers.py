@@ -50,16 +50,10 @@ from app.rest_v2.schemas import (
 )
 from core.broker.broker import Broker
 from core.config import Config
-from core.consumers.messages import (
-    MIXED_SUBSCRIPTION,
-    NOT_ASSIGNED,
-    Batch,
-    ConsumerInfo,
-    ConsumerOptions,
-)
 from core.consumers.topic_pattern import compile_pattern, matches
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
+from core.vocabulary.consumers import MIXED_SUBSCRIPTION, NOT_ASSIGNED, Batch, ConsumerInfo, ConsumerOptions
 
 FORMAT, MIN_BYTES, TIMEOUT = "format", "fetch.min.bytes", "consumer.request.timeout.ms"
 DEFAULT_FORMAT = "binary"

@@ -18,9 +18,9 @@ from app.rest_v2.errors import PARTITION_NOT_FOUND, ProxyError, unprocessable
 from app.rest_v2.schemas import CommitOffsets, Committed, CommittedOffsets, Partitions, Timestamp
 from app.rest_v2.schemas import Seek as SeekBody
 from app.rest_v2.topics import partition_number
-from core.consumers.messages import EARLIEST, LATEST, ConsumerInfo, PartitionCommit, Seek
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
+from core.vocabulary.consumers import EARLIEST, LATEST, ConsumerInfo, PartitionCommit, Seek
 
 _commit = decoder_of(CommitOffsets)
 _partitions = decoder_of(Partitions)

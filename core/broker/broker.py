@@ -29,7 +29,6 @@ from core.clock import Clock
 from core.config import Config, Endpoint
 from core.consumers.consumers import Consumers
 from core.errors import BrokerError, StartupError
-from core.groups.foreign_groups import ForeignGroups
 from core.groups.groups import Groups
 from core.idempotency.idempotency import IdempotencyKeys
 from core.log import files
@@ -48,6 +47,7 @@ from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
 from core.replication.replicas import Replicas
 from core.topic_config import parse_topic_config
 from core.types import TopicPartition
+from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.replicas import METADATA, METADATA_ID
 
 log = logging.getLogger(__name__)

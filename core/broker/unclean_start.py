@@ -35,7 +35,6 @@ from core.consumers.consumers import Consumers
 from core.counters import Counters
 from core.errors import BrokerError
 from core.groups.groups import Groups
-from core.groups.offsets import Cut
 from core.idempotency.idempotency import IdempotencyKeys
 from core.log.log import Log
 from core.log.manager import LogManager
@@ -45,6 +44,7 @@ from core.replication.epochs import leader_of, next_epoch
 from core.replication.metadata_log import MetadataLog
 from core.replication.replicas import Replicas
 from core.types import TopicPartition
+from core.vocabulary.groups import Cut
 from core.vocabulary.replicas import METADATA
 
 logger = logging.getLogger(__name__)

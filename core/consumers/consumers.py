@@ -23,13 +23,6 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 
-from core.consumers.messages import (
-    MIXED_SUBSCRIPTION,
-    ConsumerInfo,
-    ConsumerOptions,
-    Subscription,
-    illegal_state,
-)
 from core.consumers.polls import ConsumerPolls
 from core.consumers.state import Consumer
 from core.consumers.topic_pattern import compile_pattern
@@ -37,9 +30,16 @@ from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.groups import Groups
 from core.groups.http_members import offers
-from core.groups.offsets import Cut
 from core.metadata.store import Store
 from core.types import TopicPartition
+from core.vocabulary.consumers import (
+    MIXED_SUBSCRIPTION,
+    ConsumerInfo,
+    ConsumerOptions,
+    Subscription,
+    illegal_state,
+)
+from core.vocabulary.groups import Cut
 
 log = logging.getLogger(__name__)
 

@@ -26,18 +26,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from core.consumers.messages import Subscription
 from core.consumers.state import Consumer
 from core.consumers.store import ConsumerStore
 from core.consumers.topic_pattern import compile_pattern, matches
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.assignor import decode
-from core.groups.groups import Groups, JoinRequest, Leaver, SyncRequest
+from core.groups.groups import Groups
 from core.groups.http_members import offers
-from core.groups.messages import NO_MEMBER, State
 from core.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from core.types import TopicPartition
+from core.vocabulary.consumers import Subscription
+from core.vocabulary.groups import NO_MEMBER, JoinRequest, Leaver, State, SyncRequest
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from core.consumers.membership import RETRY_DELAY
-from core.consumers.messages import (
+from core.consumers.reading import Found
+from core.consumers.state import Consumer
+from core.consumers.table import ConsumerTable
+from core.errors import BrokerError, ErrorCode
+from core.types import TopicPartition
+from core.vocabulary.consumers import (
     EARLIEST,
     LATEST,
     NOT_ASSIGNED,
@@ -19,12 +24,7 @@ from core.consumers.messages import (
     Seek,
     illegal_state,
 )
-from core.consumers.reading import Found
-from core.consumers.state import Consumer
-from core.consumers.table import ConsumerTable
-from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Commit, CommittedOffset
-from core.types import TopicPartition
+from core.vocabulary.groups import Commit, CommittedOffset
 
 # Answers to a commit that a round under way explains: once it is over the commit may be right.
 _AFTER_THE_ROUND = frozenset(

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from core.consumers.messages import LATEST, NONE, Range
 from core.consumers.state import Consumer
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.groups import Groups
 from core.records.record import Record
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.consumers import LATEST, NONE, Range
 from core.vocabulary.records import FetchRead
 
 # What a record counts for beside its key, value and headers, against the bytes of a batch.

@@ -15,16 +15,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from core.consumers.messages import (
-    ConsumerInfo,
-    ConsumerOptions,
-    PartitionPosition,
-    Range,
-    Subscription,
-)
 from core.errors import BrokerError
-from core.groups.offsets import Cut
 from core.types import TopicPartition
+from core.vocabulary.consumers import ConsumerInfo, ConsumerOptions, PartitionPosition, Range, Subscription
+from core.vocabulary.groups import Cut
 
 
 class Consumer:

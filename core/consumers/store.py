@@ -14,13 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from core.clock import Clock
-from core.consumers.messages import ConsumerOptions, Range, Subscription
 from core.consumers.state import Consumer
 from core.errors import BrokerError
 from core.metadata import consumers as tables
 from core.metadata.groups import Effect, Row
 from core.metadata.store import Store
 from core.types import TopicPartition
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,10 @@ from core.consumers.state import Consumer
 from core.consumers.store import ConsumerStore
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.groups.groups import Commit, Groups
+from core.groups.groups import Groups
 from core.metadata.store import Store
 from core.types import TopicPartition
+from core.vocabulary.groups import Commit
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.groups.messages import JoinedMember
 from core.protocol.consumer_protocol import (
     Assignment,
     TopicPartitions,
@@ -31,6 +30,7 @@ from core.protocol.consumer_protocol import (
 )
 from core.protocol.primitives import ProtocolError
 from core.types import TopicPartition
+from core.vocabulary.groups import JoinedMember
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ from functools import partial
 
 from core.errors import BrokerError, ErrorCode
 from core.groups.interfaces import GroupDeleted
-from core.groups.messages import NO_GENERATION, NO_MEMBER, State
-from core.groups.offsets import Commit, CommittedOffset, Cut, OffsetsChange, expired
+from core.groups.offsets import OffsetsChange, expired
 from core.groups.registry import Entry, GroupRegistry
 from core.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from core.vocabulary.groups import NO_GENERATION, NO_MEMBER, Commit, CommittedOffset, Cut, State
 
 # Groups looked at in one turn of the loop by the expiry: a few milliseconds when all have a hundred offsets.
 EXPIRY_SLICE = 50

@@ -21,9 +21,10 @@ from core.errors import BrokerError, ErrorCode
 from core.groups.commits import OffsetVerbs
 from core.groups.group import Group
 from core.groups.interfaces import GroupDeleted
-from core.groups.messages import (
+from core.groups.messages import GroupChange, StoredGroup, StoredMember
+from core.groups.registry import Entry
+from core.vocabulary.groups import (
     NO_MEMBER,
-    GroupChange,
     GroupListing,
     GroupView,
     JoinReply,
@@ -31,12 +32,9 @@ from core.groups.messages import (
     Leaver,
     LeaveReply,
     State,
-    StoredGroup,
-    StoredMember,
     SyncReply,
     SyncRequest,
 )
-from core.groups.registry import Entry
 
 # Kafka separates the client's name from the random part of a member id by this.
 _ID_DELIMITER = "-"

@@ -54,25 +54,21 @@ from math import inf
 
 from core.errors import ErrorCode
 from core.groups.member import Member
-from core.groups.messages import (
+from core.groups.messages import Answer, Effects, Moment, StoredGroup, StoredMember
+from core.groups.rounds import MIN_ROUND, NEW_MEMBER_TIMEOUT, GroupSettings, Rounds
+from core.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from core.vocabulary.groups import (
     NO_MEMBER,
-    Answer,
-    Effects,
     GroupListing,
     GroupView,
     JoinReply,
     JoinRequest,
     Leaver,
     LeaveReply,
-    Moment,
     State,
-    StoredGroup,
-    StoredMember,
     SyncReply,
     SyncRequest,
 )
-from core.groups.rounds import MIN_ROUND, NEW_MEMBER_TIMEOUT, GroupSettings, Rounds
-from core.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
 
 class Group(Rounds):

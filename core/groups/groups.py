@@ -15,9 +15,18 @@ from core.groups.assignor import decode, encode
 from core.groups.coordinator import GroupCoordinator
 from core.groups.http_members import GroupMembers
 from core.groups.line_members import LineMembers
-from core.groups.messages import (
+from core.groups.positions import GroupPositions
+from core.groups.store import MetadataGroupStore
+from core.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from core.metadata.store import Store
+from core.types import TopicPartition
+from core.vocabulary.groups import (
     NO_GENERATION,
     NO_MEMBER,
+    NO_OFFSET,
+    Commit,
+    CommittedOffset,
+    Cut,
     GroupListing,
     GroupView,
     JoinedMember,
@@ -30,12 +39,6 @@ from core.groups.messages import (
     SyncReply,
     SyncRequest,
 )
-from core.groups.offsets import NO_OFFSET, Commit, CommittedOffset, Cut
-from core.groups.positions import GroupPositions
-from core.groups.store import MetadataGroupStore
-from core.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from core.metadata.store import Store
-from core.types import TopicPartition
 
 __all__ = [
     "NO_GENERATION",

@@ -12,13 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.assignor import STRATEGIES, assign
-from core.groups.messages import (
+from core.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from core.protocol.consumer_protocol import Subscription, encode_subscription
+from core.vocabulary.groups import (
     NO_MEMBER,
+    Joining,
     JoinReply,
     JoinRequest,
     Leaver,
@@ -26,8 +29,6 @@ from core.groups.messages import (
     SyncReply,
     SyncRequest,
 )
-from core.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from core.protocol.consumer_protocol import Subscription, encode_subscription
 
 if TYPE_CHECKING:
     from core.groups.groups import Groups
@@ -38,13 +39,6 @@ log = logging.getLogger(__name__)
 PROTOCOLS = tuple(STRATEGIES)
 # Subscriptions of this version carry no claim to partitions (KIP-429 adds it): who joins here has let go of all.
 _SUBSCRIPTION_VERSION = 0
-
-
-class Joining(NamedTuple):
-    """What became of a join so far. `reply` is None while the round goes on; ask again with `member_id`."""
-
-    member_id: str
-    reply: JoinReply | None
 
 
 def offers(topics: Iterable[str], assignor: str = "") -> tuple[tuple[str, bytes], ...]:

@@ -28,18 +28,19 @@ from core.groups.assignor import decode, encode
 from core.groups.group import Group
 from core.groups.http_members import offers
 from core.groups.member import Member
-from core.groups.messages import (
-    NO_MEMBER,
-    JoinRequest,
-    Leaver,
-    State,
-    StoredGroup,
-    StoredMember,
-    SyncRequest,
-)
-from core.groups.offsets import NO_OFFSET, Commit
+from core.groups.messages import StoredGroup, StoredMember
 from core.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from core.types import TopicPartition
+from core.vocabulary.groups import (
+    NO_MEMBER,
+    NO_OFFSET,
+    Commit,
+    JoinRequest,
+    Leaver,
+    LineAssignment,
+    State,
+    SyncRequest,
+)
 
 if TYPE_CHECKING:
     from core.groups.groups import Groups
@@ -51,13 +52,6 @@ MAX_NAME = 249
 # Seconds before a round that the coordinator could not serve is tried again.
 RETRY_DELAY = 0.1
 _AGAIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
-
-
-class LineAssignment(NamedTuple):
-    """What a member owns of its topic in one generation."""
-
-    generation: int
-    partitions: list[int]
 
 
 class _Round(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from core.groups.messages import JoinedMember, JoinRequest, MemberView, StoredMember
+from core.groups.messages import StoredMember
+from core.vocabulary.groups import JoinedMember, JoinRequest, MemberView
 
 
 class Member:

@@ -7,26 +7,13 @@ into it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
-from core.errors import ErrorCode
-
-# What Kafka puts where a member or a generation is not known.
-NO_MEMBER = ""
-NO_GENERATION = -1
-
-
-class State(StrEnum):
-    """The states of a classic group, with the names that DescribeGroups shows."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
+from core.vocabulary.groups import (
+    JoinReply,
+    SyncReply,
+)
 
 
 class Moment(NamedTuple):
@@ -39,88 +26,7 @@ class Moment(NamedTuple):
 # --- requests ----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class JoinRequest:
-    """JoinGroup, whatever the door. Timeouts in milliseconds.
-
-    `new_member_id` is the id that the member gets if it has none: the machine owns no randomness.
-    `member_id_required` and `can_skip_assignment` say what the client's version of the API understands
-    (JoinGroup v4 and v9).
-    """
-
-    member_id: str
-    protocol_type: str
-    protocols: tuple[tuple[str, bytes], ...]
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    client_id: str = ""
-    client_host: str = ""
-    group_instance_id: str | None = None
-    new_member_id: str = ""
-    member_id_required: bool = False
-    can_skip_assignment: bool = False
-
-
-@dataclass(slots=True)
-class SyncRequest:
-    """SyncGroup. Only the leader's `assignments` count; `protocol_type` and `protocol` are None before v5."""
-
-    member_id: str
-    generation: int
-    assignments: Sequence[tuple[str, bytes]] = ()
-    group_instance_id: str | None = None
-    protocol_type: str | None = None
-    protocol: str | None = None
-
-
-class Leaver(NamedTuple):
-    """One member of a LeaveGroup; an empty `member_id` leaves by its instance id alone."""
-
-    member_id: str
-    group_instance_id: str | None = None
-
-
 # --- answers -----------------------------------------------------------------------------------------------
-
-
-class JoinedMember(NamedTuple):
-    """A member as the leader sees it: with its metadata for the chosen protocol."""
-
-    member_id: str
-    group_instance_id: str | None
-    metadata: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class JoinReply:
-    """The answer to a join. `members` is empty for everybody but the leader."""
-
-    error: ErrorCode
-    member_id: str
-    generation: int = NO_GENERATION
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader_id: str = ""
-    members: tuple[JoinedMember, ...] = ()
-    skip_assignment: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SyncReply:
-    """The answer to a sync: the member's assignment, as the leader wrote it."""
-
-    error: ErrorCode
-    assignment: bytes = b""
-    protocol_type: str | None = None
-    protocol: str | None = None
-
-
-class LeaveReply(NamedTuple):
-    """What became of one leaver."""
-
-    member_id: str
-    group_instance_id: str | None
-    error: ErrorCode
 
 
 class Answer(NamedTuple):
@@ -183,37 +89,3 @@ class Effects:
 
 
 # --- views ---------------------------------------------------------------------------------------------------
-
-
-class MemberView(NamedTuple):
-    """A member as DescribeGroups shows it."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    metadata: bytes
-    assignment: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """A group as DescribeGroups shows it: protocol, metadata and assignments only while it is stable."""
-
-    group_id: str
-    state: str
-    protocol_type: str
-    protocol: str
-    members: tuple[MemberView, ...]
-    generation: int = NO_GENERATION
-    leader_id: str = ""
-    group_type: str = "classic"
-
-
-class GroupListing(NamedTuple):
-    """A group as ListGroups shows it."""
-
-    group_id: str
-    protocol_type: str
-    state: str
-    group_type: str

@@ -18,32 +18,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from core.groups.group import Group
-from core.groups.messages import State
 from core.groups.subscription import CONSUMER_PROTOCOL_TYPE
-
-# What OffsetFetch answers where nothing was committed; error 0, for it is none.
-NO_OFFSET = -1
-
-
-class Commit(NamedTuple):
-    """One partition of an OffsetCommit. `commit_ms` is −1 unless the client sets the time (v1)."""
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int = -1
-    metadata: str | None = ""
-    commit_ms: int = -1
-
-
-class CommittedOffset(NamedTuple):
-    """A committed offset: the next one to read. `expire_ms` is −1 unless the commit named a retention."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_ms: int
-    expire_ms: int
+from core.vocabulary.groups import CommittedOffset, State
 
 
 class StoredOffset(NamedTuple):
@@ -62,16 +38,6 @@ class OffsetsChange:
     group_id: str
     saved: list[tuple[str, int, CommittedOffset]] = field(default_factory=list)
     removed: list[tuple[str, int]] = field(default_factory=list)
-
-
-class Cut(NamedTuple):
-    """A position that lay beyond the end of its log, and the end to which it was moved."""
-
-    group_id: str
-    topic: str
-    partition: int
-    before: int
-    after: int
 
 
 class GroupOffsets:

@@ -7,58 +7,16 @@ else a running member would commit over it, or go on where it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.groups.messages import NO_GENERATION, NO_MEMBER, State
-from core.groups.offsets import Commit
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.groups import NO_GENERATION, NO_MEMBER, Commit, PartitionLag, Reset, State, Target
 from core.vocabulary.partition import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from core.groups.groups import Groups
-
-
-class PartitionLag(NamedTuple):
-    """How far a group is behind in one partition. `next_offset` and `lag` are None where nothing was committed.
-
-    A partition that has been deleted has no bounds, and no lag.
-    """
-
-    topic: str
-    partition: int
-    next_offset: int | None
-    offsets: LogOffsets | None
-    member_id: str | None
-
-    @property
-    def lag(self) -> int | None:
-        """Offsets between the position and the end; an offset beyond the end is no lag."""
-        if self.next_offset is None or self.offsets is None:
-            return None
-        return max(0, self.offsets.high_watermark - self.next_offset)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a reset goes: exactly one of these. `time` is in milliseconds, `shift` may be negative."""
-
-    earliest: bool = False
-    latest: bool = False
-    time: int | None = None
-    offset: int | None = None
-    shift: int | None = None
-
-
-class Reset(NamedTuple):
-    """One partition of a reset: its position before (None: there was none) and after."""
-
-    topic: str
-    partition: int
-    before: int | None
-    after: int
 
 
 class GroupPositions:

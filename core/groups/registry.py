@@ -25,9 +25,10 @@ from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.groups.group import Group
 from core.groups.interfaces import Change, GroupStore
-from core.groups.messages import Answer, Effects, JoinReply, Moment, State, StoredMember, SyncReply
+from core.groups.messages import Answer, Effects, Moment, StoredMember
 from core.groups.offsets import GroupOffsets
 from core.groups.rounds import GroupSettings
+from core.vocabulary.groups import JoinReply, State, SyncReply
 
 log = logging.getLogger(__name__)
 

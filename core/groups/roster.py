@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from core.errors import ErrorCode
 from core.groups.member import Member
-from core.groups.messages import NO_MEMBER, JoinRequest, StoredMember
+from core.groups.messages import StoredMember
+from core.vocabulary.groups import NO_MEMBER, JoinRequest
 
 
 class ProtocolCount:

@@ -11,19 +11,10 @@ from math import inf
 
 from core.errors import ErrorCode
 from core.groups.member import Member
-from core.groups.messages import (
-    NO_MEMBER,
-    Answer,
-    Effects,
-    GroupChange,
-    JoinReply,
-    Moment,
-    State,
-    StoredGroup,
-    SyncReply,
-)
+from core.groups.messages import Answer, Effects, GroupChange, Moment, StoredGroup
 from core.groups.roster import Roster
 from core.groups.subscription import subscribed_topics
+from core.vocabulary.groups import NO_MEMBER, JoinReply, State, SyncReply
 
 LEGAL_MOVES: dict[State, frozenset[State]] = {
     State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),

@@ -13,9 +13,10 @@ import msgspec
 
 from core.groups.interfaces import Change, GroupDeleted, StoredState
 from core.groups.messages import GroupChange, StoredGroup, StoredMember
-from core.groups.offsets import CommittedOffset, OffsetsChange, StoredOffset
+from core.groups.offsets import OffsetsChange, StoredOffset
 from core.metadata import groups as tables
 from core.metadata.store import Effect, Store
+from core.vocabulary.groups import CommittedOffset
 
 _protocols_encoder = msgspec.msgpack.Encoder()
 _protocols_decoder = msgspec.msgpack.Decoder(tuple[tuple[str, bytes], ...])

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -70,13 +69,11 @@ from core.metadata.store import Effect, Store
 from core.records.batch import build_batch
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.idempotency import KEY_REUSED, KeyedAnswer, KeyedRequest
 from core.vocabulary.records import UNDONE, ProduceResult, refuse_batch
 
 logger = logging.getLogger(__name__)
 
-ANONYMOUS = "anonymous"
-# The reason in the details of the refusal of a key that names another request.
-KEY_REUSED = "key-reused"
 # Refusals that may pass: the key stays bound, so that the same request can go on where it was stopped.
 _PASSING = frozenset(
     {
@@ -90,32 +87,6 @@ _PASSING = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-
-
-class KeyedRequest(NamedTuple):
-    """A request by its key. `principal` is who sends it; `fingerprint` 32 bytes over all that it asks for."""
-
-    path: str
-    key: str
-    fingerprint: bytes
-    principal: str = ANONYMOUS
-
-    @property
-    def digest(self) -> bytes:
-        """What stands for principal, path and key: 32 bytes."""
-        # None of them holds a control character, so that no two triples are one text.
-        return hashlib.sha256(f"{self.principal}\0{self.path}\0{self.key}".encode()).digest()
-
-
-class KeyedAnswer(NamedTuple):
-    """The stored answer, if there is one; else what became of the records, none of which was taken.
-
-    `replayed`: this request has appended nothing, an earlier one had.
-    """
-
-    answer: bytes | None
-    results: list[ProduceResult]
-    replayed: bool
 
 
 class _Work(NamedTuple):

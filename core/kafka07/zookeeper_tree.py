@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from core.groups.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
+from core.vocabulary.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
 
 CONSUMERS = "/consumers"
 _PLACE = re.compile(r"(\d{1,9})-(\d{1,9})")

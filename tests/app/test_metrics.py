@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from app.main import Application
-from core.groups.positions import Target
+from core.vocabulary.groups import Target
 from tests.broker_process import ROOT
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -19,11 +19,11 @@ from core.broker.broker import DATABASE, Broker
 from core.clock import ManualClock
 from core.config import Config
 from core.errors import StartupError
-from core.groups.offsets import Commit
 from core.log.checkpoint import CLEAN_SHUTDOWN, CLEANER_OFFSETS, LEADER_EPOCHS, RECOVERY_POINTS
 from core.records.batch import build_batch, read_header
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.groups import Commit
 from tests.core.log.shelf import read_all
 
 BIG = os.environ.get("SLUICE_LONG_TESTS") == "1"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import NO_OFFSET, Commit
 from core.listeners.kafka.handler import Handler, table
 from core.protocol import traits
 from core.protocol.messages.offset_commit import (
@@ -34,6 +33,7 @@ from core.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from core.protocol.primitives import NIL
+from core.vocabulary.groups import NO_OFFSET, Commit
 
 if TYPE_CHECKING:
     from core.listeners.kafka.listener import KafkaSession

@@ -6,7 +6,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import GroupView, JoinReply, JoinRequest, Leaver, SyncRequest
 from core.listeners.kafka.handler import Handler, table
 from core.protocol import traits
 from core.protocol.messages.delete_groups import (
@@ -30,6 +29,7 @@ from core.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespons
 from core.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from core.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from core.vocabulary.groups import GroupView, JoinReply, JoinRequest, Leaver, SyncRequest
 
 if TYPE_CHECKING:
     from core.listeners.kafka.listener import KafkaSession

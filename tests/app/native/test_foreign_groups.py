@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.main import Application
-from core.groups.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
+from core.vocabulary.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 G = "/api/v1/groups"

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from app.main import Application
-from core.groups.groups import JoinRequest, SyncRequest
+from core.vocabulary.groups import JoinRequest, SyncRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Check = Callable[[httpx.Response, int, str], dict[str, Any]]

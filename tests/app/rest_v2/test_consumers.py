@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from app.main import Application, create_app
-from core.consumers.messages import Batch, ConsumerInfo
 from core.records.record import NewRecord
+from core.vocabulary.consumers import Batch, ConsumerInfo
 from tests.app.conftest import client_of, config_for
 from tests.app.rest_v2.conftest import BINARY, JSON, TEXT, V2, Group, Refused, places, write
 

@@ -9,8 +9,8 @@ from core.broker.broker import Broker
 from core.broker.statistics import GroupLag, TopicTotals, holdings
 from core.clock import Clock
 from core.config import Config
-from core.groups.offsets import Commit
 from core.records.record import NewRecord
+from core.vocabulary.groups import Commit
 
 
 async def opened(path: Path) -> Broker:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from core.broker.unclean_start import MAX_LINES
-from core.consumers.messages import Subscription
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Commit
 from core.log.checkpoint import CLEAN_SHUTDOWN
 from core.metadata.store import Store
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import Subscription
+from core.vocabulary.groups import Commit
 from core.vocabulary.partition import EARLIEST, LATEST
 from core.vocabulary.records import FetchRead
 from tests.core.consumers.consumer_world import G, World, in_virtual_time, offsets

@@ -11,13 +11,13 @@ from typing import Any
 
 from core.broker.broker import Broker
 from core.config import Config
-from core.consumers.messages import Batch, ConsumerInfo, ConsumerOptions, Subscription
 from core.errors import ErrorCode
 from core.groups.assignor import decode
-from core.groups.groups import Commit, JoinRequest, Leaver, SyncRequest
 from core.groups.http_members import offers
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.consumers import Batch, ConsumerInfo, ConsumerOptions, Subscription
+from core.vocabulary.groups import Commit, JoinRequest, Leaver, SyncRequest
 from tests.virtual_time import LoopClock, VirtualLoop, run
 
 G = "g"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from core.broker.broker import Broker
-from core.consumers.messages import ConsumerOptions as Options
-from core.consumers.messages import Subscription
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions as Options
+from core.vocabulary.consumers import Subscription
 from tests.core.consumers.consumer_world import G, World, in_virtual_time, offsets
 
 Run = Callable[..., None]

@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.consumers.messages import Batch
 from core.errors import BrokerError, ErrorCode
+from core.vocabulary.consumers import Batch
 from tests.core.consumers.consumer_world import G, OtherMember, World, in_virtual_time, offsets
 
 PARTITIONS = 3

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.consumers.messages import Batch, Subscription
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import JoinRequest, Leaver
 from core.groups.http_members import offers
+from core.vocabulary.consumers import Batch, Subscription
+from core.vocabulary.groups import JoinRequest, Leaver
 from tests.core.consumers.consumer_world import G, World, in_virtual_time, offsets, owned, settled
 
 Run = Callable[..., None]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.consumers.messages import Acknowledged, PartitionCommit, Range, Seek, Subscription
-from core.consumers.messages import ConsumerOptions as Options
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import Acknowledged, PartitionCommit, Range, Seek, Subscription
+from core.vocabulary.consumers import ConsumerOptions as Options
 from tests.core.consumers.consumer_world import G, World, in_virtual_time, offsets
 
 Run = Callable[..., None]

@@ -11,14 +11,14 @@ import pytest
 from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config
-from core.consumers.messages import ConsumerOptions, Range, Subscription
 from core.consumers.reading import ConsumerReading, Found, size_of
 from core.consumers.state import Consumer
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Commit
 from core.records.batch import build_batch
 from core.records.record import NewRecord, Record
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
+from core.vocabulary.groups import Commit
 
 P0, P1 = Tp("t", 0), Tp("t", 1)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from core.consumers.messages import ConsumerOptions, Range, Subscription
 from core.consumers.state import Consumer
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
 
 P0, P1, P2 = (Tp("t", p) for p in range(3))
 

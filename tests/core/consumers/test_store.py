@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from core.clock import ManualClock
-from core.consumers.messages import ConsumerOptions, Range, Subscription
 from core.consumers.state import Consumer
 from core.consumers.store import ConsumerStore
 from core.errors import BrokerError
 from core.metadata.store import Store
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
 
 P0, P1 = Tp("t", 0), Tp("u", 1)
 

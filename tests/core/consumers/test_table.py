@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.consumers.messages import PartitionCommit
 from core.errors import BrokerError, ErrorCode
+from core.vocabulary.consumers import PartitionCommit
 from tests.core.consumers.consumer_world import G, World, in_virtual_time
 
 

@@ -6,20 +6,9 @@ from dataclasses import replace
 
 from core.errors import ErrorCode
 from core.groups.group import Group
-from core.groups.messages import (
-    Effects,
-    JoinReply,
-    JoinRequest,
-    Leaver,
-    LeaveReply,
-    Moment,
-    State,
-    StoredGroup,
-    StoredMember,
-    SyncReply,
-    SyncRequest,
-)
+from core.groups.messages import Effects, Moment, StoredGroup, StoredMember
 from core.groups.rounds import GroupSettings
+from core.vocabulary.groups import JoinReply, JoinRequest, Leaver, LeaveReply, State, SyncReply, SyncRequest
 
 DELAY = 3.0
 SESSION_MS = 10_000

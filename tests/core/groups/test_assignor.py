@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.groups.assignor import STRATEGIES, assign, decode, encode
-from core.groups.messages import JoinedMember
 from core.protocol.consumer_protocol import Subscription, TopicPartitions, encode_subscription
 from core.types import TopicPartition
+from core.vocabulary.groups import JoinedMember
 
 PARTITIONS = {"t": 5, "u": 3}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.messages import Leaver
-from core.groups.offsets import Commit, CommittedOffset
+from core.vocabulary.groups import Commit, CommittedOffset, Leaver
 from tests.core.groups.world import World, world
 
 OK = ErrorCode.NONE

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.messages import JoinRequest, Leaver
+from core.vocabulary.groups import JoinRequest, Leaver
 from tests.core.groups.machine import SESSION_MS
 from tests.core.groups.world import World, world
 

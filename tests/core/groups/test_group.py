@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import ErrorCode
-from core.groups.messages import NO_MEMBER, State
+from core.vocabulary.groups import NO_MEMBER, State
 from tests.core.groups.machine import DELAY, SESSION_MS, Machine, stable, subscription
 
 RANGE = (("range", subscription("t")),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.errors import ErrorCode
-from core.groups.messages import Leaver, State
+from core.vocabulary.groups import Leaver, State
 from tests.core.groups.machine import Machine, stable, static_leader, subscription
 
 BOTH = (("sticky", subscription("t")), ("range", subscription("t")))

@@ -11,9 +11,10 @@ from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Commit, assignment_of, owned_partitions, wanted_topics
+from core.groups.groups import assignment_of, owned_partitions, wanted_topics
 from core.protocol.consumer_protocol import Subscription, encode_subscription
 from core.types import TopicPartition
+from core.vocabulary.groups import Commit
 
 OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

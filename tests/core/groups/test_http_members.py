@@ -14,9 +14,8 @@ from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.groups.assignor import decode
-from core.groups.groups import JoinReply, JoinRequest, SyncRequest
-from core.groups.http_members import Joining
 from core.protocol.consumer_protocol import Subscription, decode_subscription, encode_subscription
+from core.vocabulary.groups import Joining, JoinReply, JoinRequest, SyncRequest
 
 CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.line_members import HOST, LineAssignment, LineMembers
+from core.groups.line_members import HOST, LineMembers
+from core.vocabulary.groups import LineAssignment
 from tests.core.consumers.consumer_world import OtherMember, World, in_virtual_time
 
 SESSION = 45.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.groups.member import Member
-from core.groups.messages import JoinRequest
+from core.vocabulary.groups import JoinRequest
 
 REQUEST = JoinRequest("", "consumer", (("a", b"A"), ("b", b"B")), 10_000, 60_000, "client", "/h", "i")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.groups.group import Group
-from core.groups.messages import State
-from core.groups.offsets import CommittedOffset, GroupOffsets, OffsetsChange, expired
+from core.groups.offsets import GroupOffsets, OffsetsChange, expired
 from core.groups.rounds import GroupSettings
+from core.vocabulary.groups import CommittedOffset, State
 
 DAY = 86_400_000
 RETENTION = 7 * DAY

@@ -12,11 +12,10 @@ from core.clock import ManualClock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.groups.assignor import encode
-from core.groups.groups import Commit, JoinRequest, Leaver, SyncRequest
-from core.groups.positions import PartitionLag, Target
 from core.protocol.consumer_protocol import Subscription, encode_subscription
 from core.records.record import NewRecord
 from core.types import LogOffsets, TopicPartition
+from core.vocabulary.groups import Commit, JoinRequest, Leaver, PartitionLag, SyncRequest, Target
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.errors import ErrorCode
 from core.groups.member import Member
-from core.groups.messages import JoinRequest
 from core.groups.roster import Roster
+from core.vocabulary.groups import JoinRequest
 
 
 def request(*protocols: str, instance: str | None = None, rebalance_ms: int = 60_000) -> JoinRequest:

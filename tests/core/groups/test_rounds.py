@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 
 from core.errors import ErrorCode
 from core.groups.assignor import assign, decode
-from core.groups.messages import JoinReply, Leaver, State, SyncReply
 from core.groups.rounds import LEGAL_MOVES
+from core.vocabulary.groups import JoinReply, Leaver, State, SyncReply
 from tests.core.groups.machine import Machine, subscription
 
 PARTITIONS = 5

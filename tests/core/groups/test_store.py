@@ -10,9 +10,10 @@ import pytest
 
 from core.groups.interfaces import GroupDeleted, StoredState
 from core.groups.messages import GroupChange, StoredGroup, StoredMember
-from core.groups.offsets import CommittedOffset, OffsetsChange, StoredOffset
+from core.groups.offsets import OffsetsChange, StoredOffset
 from core.groups.store import MetadataGroupStore
 from core.metadata.store import Store
+from core.vocabulary.groups import CommittedOffset
 
 GROUP = StoredGroup("g", "Stable", "consumer", 3, "range", "a", -1)
 MEMBER = StoredMember(

@@ -13,16 +13,9 @@ from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.groups.coordinator import GroupCoordinator
 from core.groups.interfaces import Change, GroupDeleted, StoredState
-from core.groups.messages import (
-    GroupChange,
-    JoinReply,
-    JoinRequest,
-    StoredGroup,
-    StoredMember,
-    SyncReply,
-    SyncRequest,
-)
-from core.groups.offsets import CommittedOffset, OffsetsChange, StoredOffset
+from core.groups.messages import GroupChange, StoredGroup, StoredMember
+from core.groups.offsets import OffsetsChange, StoredOffset
+from core.vocabulary.groups import CommittedOffset, JoinReply, JoinRequest, SyncReply, SyncRequest
 from tests.core.groups.machine import REBALANCE_MS, SESSION_MS, subscription
 
 T = TypeVar("T")

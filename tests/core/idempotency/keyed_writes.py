@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from core.broker.broker import Broker
-from core.idempotency.idempotency import KeyedAnswer, KeyedRequest
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.idempotency import KeyedAnswer, KeyedRequest
 from core.vocabulary.records import ProduceResult
 
 RECORDS = [NewRecord(key=b"k%d" % i, value=b"%03d" % i + b"." * 100) for i in range(12)]

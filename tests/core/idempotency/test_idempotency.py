@@ -14,10 +14,10 @@ from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.idempotency.idempotency import KEY_REUSED
 from core.metadata.idempotency import totals
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.idempotency import KEY_REUSED
 from tests.core.idempotency.keyed_writes import RECORDS, SMALL, assert_once, request, send, stored
 
 

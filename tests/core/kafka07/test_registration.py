@@ -14,8 +14,8 @@ import pytest
 from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config, Endpoint
-from core.groups.foreign_groups import ByteOffset
 from core.kafka07.registration import AWAY, HELD, REGISTERED, ZooKeeperRegistry
+from core.vocabulary.foreign_groups import ByteOffset
 from tests.zookeeper_process import ZooKeeperProcess
 
 pytestmark = pytest.mark.client("zookeeper")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.groups.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
 from core.kafka07.zookeeper_tree import Node, creator_of, id_node, read_groups, same_address, topic_node
+from core.vocabulary.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
 
 
 def test_the_nodes_of_a_broker_are_those_of_the_text_s_example() -> None:

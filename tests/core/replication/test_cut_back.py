@@ -7,10 +7,10 @@ from pathlib import Path
 
 from core.broker.broker import Broker
 from core.errors import ErrorCode
-from core.groups.groups import Commit
 from core.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.groups import Commit
 from core.vocabulary.replicas import METADATA
 from tests.core.replication.brokers import Brokers, until
 

@@ -12,8 +12,6 @@ from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Commit
-from core.idempotency.idempotency import KeyedRequest
 from core.metadata.changelog import (
     apply_changes,
     decode_changes,
@@ -25,6 +23,8 @@ from core.metadata.store import Store
 from core.metadata.topics import load_settings, put_setting
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.groups import Commit
+from core.vocabulary.idempotency import KeyedRequest
 from core.vocabulary.replicas import METADATA
 from tests.core.replication.brokers import Brokers, until
 from tests.core.replication.test_cluster_roles import content, refused

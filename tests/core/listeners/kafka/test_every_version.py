@@ -10,7 +10,6 @@ import pytest
 
 from core.broker.broker import Broker
 from core.errors import ErrorCode
-from core.groups.groups import Commit
 from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.dispatch import HANDLERS
 from core.protocol.apis import APIS
@@ -19,6 +18,7 @@ from core.protocol.traits import produce_magic
 from core.records.batch import build_batch
 from core.records.message_set import encode_plain
 from core.records.record import NewRecord
+from core.vocabulary.groups import Commit
 
 from .conftest import Client, produce_request
 

@@ -1,7 +1,7 @@
-"""What goes into the managed consumers and what comes out of them: plain data, for every door.
+"""Managed consumers: what callers pass in and get back.
 
-A managed consumer is a consumer that lives in the broker: the broker joins its group, assigns, heartbeats and
-keeps its positions; its client only polls. `consumers.py` says how it behaves.
+A managed consumer lives in the broker: the broker joins its group, sends its heartbeats and keeps its positions; its
+client only polls. `core.consumers.consumers` describes how it behaves.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What a consumer reads: topics, or all topics that match a pattern, or partitions of its own choice.
+    """What a consumer reads: topics, or all topics that match a pattern, or partitions that it assigns to itself.
 
-    At most one of the three is set; nothing at all is a consumer that has not subscribed yet. A pattern is
-    RE2, and must match the whole name. Whoever chooses partitions itself is no member of its group.
+    At most one of the three is set; none is set for a consumer that has not subscribed yet. A pattern is RE2, and
+    must match the whole name. A consumer that assigns itself partitions is no member of its group.
     """
 
     topics: tuple[str, ...] = ()
@@ -39,11 +39,11 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a consumer behaves; fixed for its life.
+    """How a consumer behaves; fixed when it is created.
 
-    `start` says where a partition without a committed offset begins: `earliest`, `latest`, `none` (a poll then
-    raises OFFSET_OUT_OF_RANGE), or a time in milliseconds. `settings` belong to the door that made the consumer
-    (its format, for example) and are kept as they are.
+    `start` is where a partition without a committed offset begins: `earliest`, `latest`, `none` (a poll then raises
+    OFFSET_OUT_OF_RANGE), or a time in ms. `settings` belong to the surface that created the consumer (its format, for
+    example) and are kept as they are.
     """
 
     start: str | int = EARLIEST
@@ -52,17 +52,17 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
     group_instance_id: str | None = None
-    # The assignor to vote for; which one is elected is for all members of the group to say.
+    # The assignor to vote for; the votes of all members decide.
     assignor: str = ""
-    # Commit by itself, at the first poll after each interval and at the end, what polls have delivered. Only
-    # for consumers that poll with `advance`.
+    # Commit what polls have delivered, at the first poll after each interval and at the end. Only for consumers that
+    # poll with `advance`.
     auto_commit: bool = False
     auto_commit_interval_ms: int = 5_000
     settings: dict[str, str] = {}
 
 
 class PartitionPosition(NamedTuple):
-    """A partition that a consumer owns: the next offset that it will be given, and whether it is paused."""
+    """A partition that is assigned to a consumer: the next offset to deliver, and whether it is paused."""
 
     topic: str
     partition: int
@@ -71,7 +71,7 @@ class PartitionPosition(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Offsets of one partition in a batch: from `first` up to, without, `next_offset`."""
+    """Offsets of one partition in a batch: from `first` up to and without `next_offset`."""
 
     topic: str
     partition: int
@@ -80,9 +80,9 @@ class Range(NamedTuple):
 
 
 class ConsumerInfo(NamedTuple):
-    """A consumer as doors show it.
+    """A consumer as callers see it.
 
-    `state` is `unsubscribed`, `joining`, `stable`, `assigned` (partitions of its own choice), or `fenced`
+    `state` is `unsubscribed`, `joining`, `stable`, `assigned` (it assigned itself partitions), or `fenced`
     (another client has taken over its instance id). `outstanding` is the batch that was delivered and not
     acknowledged, with its token.
     """
@@ -102,11 +102,11 @@ class ConsumerInfo(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a poll delivers: records by partition, in offset order within each.
+    """The records of a poll by partition, in offset order within each.
 
-    `token` acknowledges all of it; None when there is nothing. `redelivered` says that these were delivered
-    before, under the same token. `state` is that of `ConsumerInfo`: an empty batch of a consumer that is
-    `joining` says that its group has not agreed yet.
+    `token` acknowledges all of them; None if there are none. `redelivered`: they were delivered before, under the
+    same token. `state` is that of `ConsumerInfo`: an empty batch of a consumer that is `joining` means that its group
+    still rebalances.
     """
 
     records: Sequence[tuple[TopicPartition, list[Record]]]
@@ -117,9 +117,9 @@ class Batch(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """What an acknowledgement did: offsets now committed, and partitions that had been given up before.
+    """The ranges that an acknowledgement has committed, and those of partitions that were given up before it.
 
-    Records of the latter are delivered again, to whoever owns the partition now.
+    The records of the latter are delivered again, by the partition's new owner.
     """
 
     committed: tuple[Range, ...]
@@ -127,7 +127,7 @@ class Acknowledged(NamedTuple):
 
 
 class PartitionCommit(NamedTuple):
-    """An offset to commit: the next one to be read."""
+    """An offset to commit: the next one to read."""
 
     topic: str
     partition: int
@@ -136,9 +136,7 @@ class PartitionCommit(NamedTuple):
 
 
 class Seek(NamedTuple):
-    """Where a consumer goes on in one partition: an offset, `earliest`, `latest`; or the first record that is
-    not older than `time_ms`.
-    """
+    """A new position in one partition: an offset, `earliest`, `latest`; or the first record at or after `time_ms`."""
 
     topic: str
     partition: int
@@ -146,7 +144,7 @@ class Seek(NamedTuple):
     time_ms: int | None = None
 
 
-# Why a consumer refuses what does not fit its state: `details["reason"]` of the BrokerError.
+# `details["reason"]` of the BrokerError when a call does not fit the state of the consumer.
 NOT_ASSIGNED = "not-assigned"
 NOT_SUBSCRIBED = "not-subscribed"
 MIXED_SUBSCRIPTION = "mixed-subscription"
@@ -154,5 +152,5 @@ UNKNOWN_TOKEN = "unknown-token"
 
 
 def illegal_state(reason: str, message: str) -> BrokerError:
-    """The refusal of what does not fit the consumer's state."""
+    """Return the error of a call that does not fit the state of the consumer."""
     return BrokerError(ErrorCode.INVALID_RECORD_STATE, message, reason=reason)

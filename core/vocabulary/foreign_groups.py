@@ -1,5 +1,7 @@
-"""Consumer groups that live elsewhere: those of Kafka 0.7, whose consumers keep members, owners and offsets in
-ZooKeeper and tell the broker nothing. They are shown beside our own groups, and changed by nobody here.
+"""Consumer groups that this broker does not coordinate: those of Kafka 0.7.
+
+Their consumers keep members, owners and offsets in ZooKeeper and tell the broker nothing. They are listed with the
+broker's own groups and cannot be changed here.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ ZOOKEEPER = "kafka07-zookeeper"
 
 
 class ByteOffset(NamedTuple):
-    """Where a consumer of 0.7 goes on: a byte offset in the log of one partition of one broker."""
+    """The position of a Kafka 0.7 consumer: a byte offset in the log of one partition of one broker."""
 
     topic: str
     broker_id: int
@@ -20,8 +22,7 @@ class ByteOffset(NamedTuple):
 
 
 class ForeignMember(NamedTuple):
-    """A consumer: its id, what it says it subscribes to (as it wrote it), the (topic, partition)s of this broker
-    that it owns."""
+    """A consumer: its id, its subscription as it wrote it, and the partitions of this broker that it owns."""
 
     member_id: str
     subscription: str
@@ -29,7 +30,7 @@ class ForeignMember(NamedTuple):
 
 
 class ForeignGroup(NamedTuple):
-    """A group as it was found when somebody last looked."""
+    """A group as ZooKeeper had it when it was last read."""
 
     group_id: str
     members: tuple[ForeignMember, ...]
@@ -37,25 +38,25 @@ class ForeignGroup(NamedTuple):
 
     @property
     def state(self) -> str:
-        """In the words of our own groups."""
+        """Return the state in the words of the broker's own groups."""
         return "Stable" if self.members else "Empty"
 
 
 class ForeignGroups:
-    """The foreign groups by id, as they were last found."""
+    """The foreign groups by id, as they were when they were last read."""
 
     def __init__(self) -> None:
         self._groups: dict[str, ForeignGroup] = {}
 
     def replace(self, groups: Iterable[ForeignGroup]) -> None:
-        """Take what has been found now in place of what was found before."""
+        """Replace all groups."""
         self._groups = {group.group_id: group for group in groups}
 
     def list(self, states: Iterable[str] = ()) -> list[ForeignGroup]:
-        """All of them, or those in these states, without regard to case."""
+        """List all groups, or those in one of these states, ignoring case."""
         wanted = {state.lower() for state in states}
         return [group for group in self._groups.values() if not wanted or group.state.lower() in wanted]
 
     def get(self, group_id: str) -> ForeignGroup | None:
-        """The group of that id, if there is one."""
+        """Return the group of that id, or None."""
         return self._groups.get(group_id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from core.consumers.messages import ConsumerOptions, Range, Subscription, illegal_state
 from core.errors import ErrorCode
 from core.types import TopicPartition as Tp
+from core.vocabulary.consumers import ConsumerOptions, Range, Subscription, illegal_state
 
 
 @pytest.mark.parametrize(
