@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from app.gateway import Gateway
 from app.http.request import invalid_parameter
-from core.broker.broker import Broker
+from core.facade import Facade
 
 
 async def gateway(request: Request) -> Gateway:
@@ -18,7 +18,7 @@ async def gateway(request: Request) -> Gateway:
     return found
 
 
-async def broker(request: Request) -> Broker:
+async def broker(request: Request) -> Facade:
     """The broker behind this application."""
     return (await gateway(request)).broker
 
@@ -44,4 +44,4 @@ async def known_parameters_only(request: Request) -> None:
 
 
 GatewayDep = Annotated[Gateway, Depends(gateway)]
-BrokerDep = Annotated[Broker, Depends(broker)]
+BrokerDep = Annotated[Facade, Depends(broker)]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from core.broker.broker import Broker
 from core.config import Config, Endpoint
+from core.facade import Facade
 from core.types import ApiSupport
 
 
 class Gateway:
     """What the HTTP surfaces share: the settings, the broker once it is open, the addresses really bound."""
 
-    def __init__(self, config: Config, broker: Broker) -> None:
+    def __init__(self, config: Config, broker: Facade) -> None:
         self.config = config
         self.broker = broker
         # What the Kafka door serves: the server's to say.
@@ -26,6 +26,6 @@ class Gateway:
         # and its change.
         self.topic_changes = asyncio.Lock()
 
-    def current_broker(self) -> Broker:
+    def current_broker(self) -> Facade:
         """The broker, for the lean routes."""
         return self.broker

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from app.http.metrics import LoopDelay, Traffic
 from app.http.request import InFlight
 from app.version import VERSION
-from core.broker.broker import Broker
-from core.broker.statistics import Holdings, holdings
 from core.counters import BOUNDS, DoorLoad, Meter
 from core.errors import ErrorCode
+from core.facade import Facade
+from core.vocabulary.holdings import Holdings
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -55,7 +55,7 @@ class Timing(NamedTuple):
 class Metrics:
     """The numbers of one process."""
 
-    def __init__(self, broker: Broker, traffic: Traffic, delay: LoopDelay, http_bodies: InFlight) -> None:
+    def __init__(self, broker: Facade, traffic: Traffic, delay: LoopDelay, http_bodies: InFlight) -> None:
         self._broker = broker
         self._traffic = traffic
         self._delay = delay
@@ -86,7 +86,7 @@ class Metrics:
             *self._zookeeper(),
         ]
         if self._broker.ready:
-            held = await holdings(self._broker, config.metrics_max_topics, config.metrics_max_group_topics)
+            held = await self._broker.holdings(config.metrics_max_topics, config.metrics_max_group_topics)
             families += _held(held)
         return families
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from app.http.request import Request
-from core.broker.broker import Broker
+from core.facade import Facade
 
 
 class ClientWatch:
@@ -16,7 +16,7 @@ class ClientWatch:
 
     __slots__ = ("_broker", "_task", "gone")
 
-    def __init__(self, request: Request, broker: Broker) -> None:
+    def __init__(self, request: Request, broker: Facade) -> None:
         self.gone = False
         self._broker = broker
         self._task = asyncio.ensure_future(request.disconnected())

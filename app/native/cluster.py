@@ -8,8 +8,8 @@ from app.dependencies import BrokerDep, GatewayDep
 from app.gateway import Gateway
 from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview, ProtocolApi, ProtocolVersions
 from app.version import VERSION
-from core.broker.broker import Broker
 from core.config import Endpoint
+from core.facade import Facade
 
 router = APIRouter(tags=["cluster"])
 
@@ -87,7 +87,7 @@ async def get_protocol_versions(gateway: GatewayDep) -> ProtocolVersions:
     )
 
 
-def _brokers(gateway: Gateway, broker: Broker, request: Request) -> list[BrokerDetail]:
+def _brokers(gateway: Gateway, broker: Facade, request: Request) -> list[BrokerDetail]:
     """This broker and its peers, of which only the Kafka port is known."""
     peers = [
         BrokerDetail(

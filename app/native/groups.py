@@ -33,8 +33,8 @@ from app.native.record_json import iso_time
 from app.native.records import parse_moment
 from app.native.schemas import PATH_NAME
 from app.native.topics import TopicName, page_token_of, read_page_token
-from core.broker.broker import Broker
 from core.errors import ErrorCode
+from core.facade import Facade
 from core.groups.groups import owned_partitions, wanted_topics
 from core.vocabulary.consumers import ConsumerInfo
 from core.vocabulary.foreign_groups import ZOOKEEPER, ForeignGroup
@@ -211,14 +211,14 @@ async def get_group_lag(broker: BrokerDep, group: GroupId) -> GroupLag:
 # --- shapes ------------------------------------------------------------------------------------------------
 
 
-def _view(broker: Broker, group: str) -> GroupView:
+def _view(broker: Facade, group: str) -> GroupView:
     view = broker.groups.describe(group)
     if view is None:
         raise broker.groups.refusal(ErrorCode.GROUP_ID_NOT_FOUND, group)
     return view
 
 
-def _all_groups(broker: Broker, states: list[str]) -> list[GroupListing]:
+def _all_groups(broker: Facade, states: list[str]) -> list[GroupListing]:
     """Our own groups, and those of Kafka 0.7 whose id none of ours has."""
     own = {group.group_id for group in broker.groups.list()} if broker.foreign_groups.list() else set()
     foreign = [
@@ -284,7 +284,7 @@ def _member(member: MemberView, *, known: bool) -> GroupMember:
     )
 
 
-def _positions(broker: Broker, group: str) -> GroupPositionList:
+def _positions(broker: Facade, group: str) -> GroupPositionList:
     offsets = [
         CommittedPosition(
             topic=topic,

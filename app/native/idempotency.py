@@ -15,8 +15,8 @@ import msgspec
 from app.errors import Problem
 from app.http.principal import principal_of
 from app.http.request import Answer, Request, invalid_parameter
-from core.broker.broker import Broker
 from core.errors import BrokerError, ErrorCode
+from core.facade import Facade
 from core.records.record import NewRecord
 from core.vocabulary.idempotency import KEY_REUSED, KeyedRequest
 from core.vocabulary.records import ProduceResult
@@ -43,7 +43,7 @@ class KeyedWrites:
     """Writes of records under a key. `written` makes the answer of a write, or raises its refusal."""
 
     def __init__(
-        self, broker: Callable[[], Broker], written: Callable[[str, Sequence[ProduceResult]], Answer]
+        self, broker: Callable[[], Facade], written: Callable[[str, Sequence[ProduceResult]], Answer]
     ) -> None:
         self._broker = broker
         self._written = written

@@ -28,9 +28,9 @@ from app.http.request import Answer, Request, invalid_parameter, whole_number
 from app.http.router import LeanRoute
 from app.native.accept import choose
 from app.native.record_json import one_record
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
+from core.facade import Facade
 from core.records.record import LOG_APPEND_TIME, NO_TIMESTAMP, Record
 from core.types import TopicPartition
 
@@ -47,7 +47,7 @@ _NOT_CACHED = {"cache-control": "no-store"}
 class OneRecord:
     """The handler, over one broker."""
 
-    def __init__(self, config: Config, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
         self._broker = broker
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 

@@ -27,9 +27,9 @@ from app.native.accept import choose
 from app.native.produce_body import ProduceBody
 from app.native.record_json import written_record
 from app.native.record_schemas import RecordError, RecordWritten
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
+from core.facade import Facade
 from core.records.record import NewRecord
 
 JSON = b"application/json"
@@ -51,7 +51,7 @@ def wants_lines(request: Request) -> bytes | None:
 class ProduceLines:
     """Streams of records that are written."""
 
-    def __init__(self, config: Config, broker: Callable[[], Broker], body: ProduceBody) -> None:
+    def __init__(self, config: Config, broker: Callable[[], Facade], body: ProduceBody) -> None:
         self._config = config
         self._broker = broker
         self._body = body
@@ -98,7 +98,7 @@ class ProduceLines:
         """The settings."""
         return self._config
 
-    def broker(self) -> Broker:
+    def broker(self) -> Facade:
         """The broker."""
         return self._broker()
 

@@ -24,9 +24,9 @@ from app.native.produce_body import ProduceBody, parse_time
 from app.native.produce_lines import ProduceLines, wants_lines
 from app.native.record_json import iso_time, record_page, written_record
 from app.native.record_schemas import RecordsWritten
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError
+from core.facade import Facade
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from core.vocabulary.records import ProduceResult, ReadResult
@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder().encode
 class RecordRoutes:
     """The handlers, over one broker."""
 
-    def __init__(self, config: Config, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
         self._config = config
         self._broker = broker
         self._body = ProduceBody(max_depth=config.http_max_json_depth, max_records=config.http_max_records)

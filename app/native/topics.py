@@ -32,8 +32,8 @@ from app.native.schemas import (
     Truncated,
     Truncation,
 )
-from core.broker.broker import Broker
 from core.errors import BrokerError, ErrorCode
+from core.facade import Facade
 from core.types import TopicPartition
 from core.vocabulary.topic import TopicInfo
 
@@ -272,7 +272,7 @@ async def get_topic_offsets(
 # --- topics as JSON -----------------------------------------------------------------------------------------
 
 
-def _find(broker: Broker, name: str) -> TopicInfo | None:
+def _find(broker: Facade, name: str) -> TopicInfo | None:
     try:
         return broker.topics.get(name)
     except BrokerError as error:
@@ -297,7 +297,7 @@ def _summary(info: TopicInfo) -> TopicSummary:
     return TopicSummary(**_summary_members(info))
 
 
-def _detail(broker: Broker, info: TopicInfo, response: Response) -> TopicDetail:
+def _detail(broker: Facade, info: TopicInfo, response: Response) -> TopicDetail:
     response.headers["etag"] = _etag(info)
     partitions = []
     for partition in range(info.partitions):

@@ -48,10 +48,10 @@ from app.rest_v2.schemas import (
     Subscribe,
     Topics,
 )
-from core.broker.broker import Broker
 from core.config import Config
 from core.consumers.topic_pattern import compile_pattern, matches
 from core.errors import BrokerError, ErrorCode
+from core.facade import Facade
 from core.types import TopicPartition
 from core.vocabulary.consumers import MIXED_SUBSCRIPTION, NOT_ASSIGNED, Batch, ConsumerInfo, ConsumerOptions
 
@@ -73,7 +73,7 @@ _encode = msgspec.json.Encoder().encode
 class Instances:
     """What all consumer routes share: the broker, the dialect, and the broker's refusals in v2's words."""
 
-    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Facade]) -> None:
         self.config = config
         self.dialect = dialect
         self.broker = broker

@@ -36,9 +36,9 @@ from app.rest_v2.errors import (
 from app.rest_v2.media import FORMATS, accept_of, embedded_format
 from app.rest_v2.schemas import PartitionOffset, ProduceRequest, ProduceResponse, ProxyHeader
 from app.rest_v2.topics import partition_number
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import ErrorCode
+from core.facade import Facade
 from core.records.record import Headers, NewRecord
 from core.types import TopicPartition
 from core.vocabulary.records import ProduceResult
@@ -51,7 +51,7 @@ _MAX_TIMESTAMP = 2**63 - 1
 class ProduceRoutes:
     """The handlers, over one broker."""
 
-    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Facade]) -> None:
         max_depth = config.http_max_json_depth
         self._ways: dict[str, Callable[[bytes], bytes | None]] = {
             name: partial(_string_to_bytes, name, max_depth) for name in FORMATS

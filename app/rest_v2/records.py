@@ -24,9 +24,9 @@ from app.rest_v2.errors import ProxyError, unprocessable
 from app.rest_v2.media import SCHEMA_FORMATS, accept_of
 from app.rest_v2.schemas import ConsumerRecord, ProxyHeader
 from app.rest_v2.topics import partition_number
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError
+from core.facade import Facade
 from core.records.record import NO_TIMESTAMP, Record
 from core.types import TopicPartition
 
@@ -136,7 +136,7 @@ def _refuse_without_registry(data: bytes) -> NoReturn:
 class PartitionReadRoutes:
     """The stateless read."""
 
-    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Facade]) -> None:
         self._config = config
         self._dialect = dialect
         self._broker = broker

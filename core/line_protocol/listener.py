@@ -12,9 +12,9 @@ from collections.abc import Coroutine
 from types import CoroutineType
 from typing import Any
 
-from core.broker.broker import Broker
 from core.config import Endpoint
 from core.errors import BrokerError
+from core.facade import Facade
 from core.line_protocol import codec as text
 from core.line_protocol.answer_errors import code_of, refusal
 from core.line_protocol.dispatch import HANDLERS
@@ -29,7 +29,7 @@ UNREADABLE = "unreadable"
 class TextDoor:
     """What all connections of one listener share."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Facade) -> None:
         self.broker = broker
         self.lines = broker.counters.lines
         self.errors = broker.counters.line_errors

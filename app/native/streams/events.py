@@ -30,15 +30,15 @@ from app.native.client_watch import ClientWatch
 from app.native.streams.cursor import Position
 from app.native.streams.fanout import Fanout, Feed, Piece, ReadFaultError
 from app.native.streams.forms import StreamForm
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
+from core.facade import Facade
 
 
 class Streams:
     """The listeners of one application."""
 
-    def __init__(self, config: Config, broker: Callable[[], Broker], fanout: Fanout) -> None:
+    def __init__(self, config: Config, broker: Callable[[], Facade], fanout: Fanout) -> None:
         self.config = config
         self.broker = broker
         self.fanout = fanout

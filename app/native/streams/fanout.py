@@ -24,9 +24,9 @@ from app.formats import Reader
 from app.native.record_json import record_texts
 from app.native.streams.cursor import CursorWriter, Position
 from app.native.streams.filters import Filter
-from core.broker.broker import Broker
 from core.config import KIB, Config
 from core.errors import BrokerError, ErrorCode
+from core.facade import Facade
 from core.records.record import Record
 from core.types import TopicPartition
 from core.vocabulary.topic import TopicInfo
@@ -183,7 +183,7 @@ class _Kept(Generic[T]):
 class Fanout:
     """The shared reading of one application; used on the event loop only, and never waits."""
 
-    def __init__(self, config: Config, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
         self._config = config
         self._broker = broker
         self._range_bytes = min(RANGE_BYTES, config.stream_piece_bytes)

@@ -25,9 +25,9 @@ from app.native.streams.fanout import RANGE_RECORDS, Fanout, Feed, ReadFaultErro
 from app.native.streams.filters import PARAMETERS as FILTER_PARAMETERS
 from app.native.streams.filters import read_filter
 from app.native.streams.forms import NDJSON, SSE, StreamForm
-from core.broker.broker import Broker
 from core.config import Config
 from core.errors import ErrorCode
+from core.facade import Facade
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.topic import TopicInfo
 
@@ -67,7 +67,7 @@ class Gap(NamedTuple):
 class MergedRoutes:
     """The handler, over one broker."""
 
-    def __init__(self, config: Config, broker: Callable[[], Broker]) -> None:
+    def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
         self._config = config
         self._broker = broker
         self._fanout = Fanout(config, broker)

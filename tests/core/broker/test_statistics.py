@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 from core.broker.broker import Broker
-from core.broker.statistics import GroupLag, TopicTotals, holdings
 from core.clock import Clock
 from core.config import Config
 from core.records.record import NewRecord
 from core.vocabulary.groups import Commit
+from core.vocabulary.holdings import GroupLag, TopicTotals
 
 
 async def opened(path: Path) -> Broker:
@@ -25,7 +25,7 @@ async def test_totals_of_open_and_closed_logs_are_the_same_and_nothing_is_opened
     await broker.topics.create("b")
     await broker.records.produce("a", [NewRecord(value=b"x" * 100, partition=p) for p in (0, 0, 1)])
     await broker.groups.commit("g", [Commit("a", 0, 1), Commit("a", 1, 0), Commit("b", 0, 0)])
-    before = await holdings(broker, 10, 10)
+    before = await broker.holdings(10, 10)
     assert before.open_logs == 2
     size = before.topics[0].size
     assert size > 300
@@ -34,7 +34,7 @@ async def test_totals_of_open_and_closed_logs_are_the_same_and_nothing_is_opened
     await broker.close()
 
     broker = await opened(tmp_path)
-    after = await holdings(broker, 10, 10)
+    after = await broker.holdings(10, 10)
     assert after == before._replace(open_logs=0)
     await broker.close()
 
@@ -45,7 +45,7 @@ async def test_what_is_beyond_the_limits_is_counted_and_the_oldest_topics_stay(t
         await broker.topics.create(name)
         await asyncio.sleep(0.002)
         await broker.groups.commit("g", [Commit(name, 0, 0)])
-    held = await holdings(broker, 2, 1)
+    held = await broker.holdings(2, 1)
     assert ([t.name for t in held.topics], held.topics_left_out, held.partitions) == (["z", "y"], 1, 3)
     assert (len(held.lags), held.lags_left_out, held.groups) == (1, 2, 1)
     await broker.close()
@@ -56,6 +56,6 @@ async def test_a_topic_that_is_deleted_leaves_no_lag(tmp_path: Path) -> None:
     await broker.topics.create("a")
     await broker.groups.commit("g", [Commit("a", 0, 0)])
     await broker.topics.delete("a")
-    held = await holdings(broker, 2, 1)
+    held = await broker.holdings(2, 1)
     assert (held.topics, held.lags) == ([], [])
     await broker.close()
