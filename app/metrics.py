@@ -15,13 +15,12 @@ import platform
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from core.vocabulary.holdings import Holdings
-
 from app.http.metrics import LoopDelay, Traffic
 from app.version import VERSION
 from core.counters import BOUNDS, Meter
 from core.errors import ErrorCode
 from core.server import Server
+from core.vocabulary.holdings import Holdings
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -12,7 +12,7 @@ a name says seconds. Every refusal is a `BrokerError` with Kafka's code; a docst
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -20,11 +20,44 @@ from core.changes import TopicChanges
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.counters import Counters
-from core.errors import BrokerError
+from core.errors import BrokerError, ErrorCode
 from core.purgatory import Purgatory
 from core.records.record import NewRecord
 from core.records.validation import ProduceBatches
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
+from core.vocabulary.consumers import (
+    EARLIEST,
+    Acknowledged,
+    Batch,
+    ConsumerInfo,
+    ConsumerOptions,
+    PartitionCommit,
+    PartitionPosition,
+    Seek,
+    Subscription,
+)
+from core.vocabulary.foreign_groups import ForeignGroups
+from core.vocabulary.groups import (
+    NO_GENERATION,
+    NO_MEMBER,
+    Commit,
+    CommittedOffset,
+    GroupListing,
+    GroupView,
+    Joining,
+    JoinReply,
+    JoinRequest,
+    Leaver,
+    LeaveReply,
+    LineAssignment,
+    PartitionLag,
+    Reset,
+    SyncReply,
+    SyncRequest,
+    Target,
+)
+from core.vocabulary.holdings import Holdings
+from core.vocabulary.idempotency import KeyedAnswer, KeyedRequest
 from core.vocabulary.partition import PartitionInfo
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
@@ -416,4 +449,410 @@ class Logs(Protocol):
     @property
     def records(self) -> Records:
         """Single records."""
+        ...
+
+
+class GroupPositions(Protocol):
+    """The positions of groups, as `broker.groups.positions`."""
+
+    def lag(self, group_id: str) -> list[PartitionLag]:
+        """Return the lag of each partition that has a committed offset or an owner, by topic and partition.
+
+        Raises GROUP_ID_NOT_FOUND.
+        """
+        ...
+
+    async def set(
+        self,
+        group_id: str,
+        commits: Sequence[Commit],
+        *,
+        member_id: str = NO_MEMBER,
+        generation: int = NO_GENERATION,
+        group_instance_id: str | None = None,
+    ) -> None:
+        """Commit positions, all or none. A missing group is created, without members.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, NON_EMPTY_GROUP for a group with members if the
+        call names no member, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
+        """
+        ...
+
+    async def reset(
+        self, group_id: str, target: Target, topics: Iterable[str] = (), *, dry_run: bool = False
+    ) -> list[Reset]:
+        """Move the positions of a group without members; return each before and after.
+
+        Moves all partitions of `topics`, or the partitions in which the group has positions. A target outside of the
+        bounds becomes the nearest bound. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        ...
+
+    async def forget(self, group_id: str, topic: str, partition: int | None = None) -> None:
+        """Delete the positions of a topic, or of one partition of it.
+
+        Raises GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC while members read the topic.
+        """
+        ...
+
+
+class HttpMembers(Protocol):
+    """Group members that speak HTTP, as `broker.groups.members`. Each call raises what the group refuses."""
+
+    async def join(
+        self, group_id: str, request: JoinRequest, *, wait_ms: int, leads: bool = False
+    ) -> Joining:
+        """Join with the client's own protocols; wait for the end of the round, up to `wait_ms`.
+
+        With `leads` the broker assigns if this member is elected leader.
+        """
+        ...
+
+    async def join_topics(
+        self, group_id: str, request: JoinRequest, topics: Sequence[str], *, wait_ms: int, assignor: str = ""
+    ) -> Joining:
+        """Join to read `topics`; the broker assigns. `assignor` is the protocol to vote for.
+
+        Raises UNSUPPORTED_ASSIGNOR.
+        """
+        ...
+
+    async def sync(self, group_id: str, request: SyncRequest, *, wait_ms: int) -> SyncReply | None:
+        """Return the member's assignment; None if the leader has not sent it within `wait_ms`."""
+        ...
+
+    def heartbeat(
+        self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
+    ) -> None:
+        """Extend the session of a member. Raises REBALANCE_IN_PROGRESS if it has to join again."""
+        ...
+
+    async def leave(self, group_id: str, member_id: str, group_instance_id: str | None = None) -> None:
+        """Leave the group. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        ...
+
+
+class LineMembers(Protocol):
+    """Group members of the line protocol, as `broker.groups.lines`. Each reads one topic."""
+
+    async def join(
+        self, group_id: str, topic: str, member_id: str, assignor: str = "", host: str = ""
+    ) -> LineAssignment:
+        """Join to read a topic, or wait for the end of a round that began meanwhile; return the assignment."""
+        ...
+
+    async def sync(self, group_id: str, topic: str, member_id: str, generation: int) -> LineAssignment:
+        """Return the assignment in this generation."""
+        ...
+
+    def heartbeat(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
+        """Extend the session of a member."""
+        ...
+
+    async def leave(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
+        """Leave the group."""
+        ...
+
+    async def commit(
+        self, group_id: str, topic: str, member_id: str, generation: int, partition: int, offset: int
+    ) -> None:
+        """Commit the next offset to read; durable when it returns.
+
+        Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (also for a partition that the member does not own),
+        REBALANCE_IN_PROGRESS, INVALID_REQUEST for an offset below 0.
+        """
+        ...
+
+    def committed(self, group_id: str, topic: str, partition: int) -> int:
+        """Return the committed offset, −1 if there is none."""
+        ...
+
+    async def take_over(
+        self, group_id: str, topic: str, generation: int, assignor: str, members: Mapping[str, Sequence[int]]
+    ) -> bool:
+        """Continue a group of another broker in its generation, with members (id → partitions) that need not rejoin.
+
+        Return False if the group is here already in this generation or a later one. Durable when it returns. Raises
+        NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_ASSIGNOR, INVALID_REQUEST.
+        """
+        ...
+
+
+class Groups(Protocol):
+    """Consumer groups, as `broker.groups`. An error of a member is in the reply; other errors are raised."""
+
+    @property
+    def positions(self) -> GroupPositions:
+        """Positions and lag, for people and tools."""
+        ...
+
+    @property
+    def members(self) -> HttpMembers:
+        """Members that speak HTTP."""
+        ...
+
+    @property
+    def lines(self) -> LineMembers:
+        """Members of the line protocol."""
+        ...
+
+    @property
+    def closed(self) -> ErrorCode:
+        """The error of all requests before the groups are loaded and after the stop; NONE in between."""
+        ...
+
+    async def join(self, group_id: str, request: JoinRequest) -> JoinReply:
+        """JoinGroup: return at the end of the round."""
+        ...
+
+    async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
+        """SyncGroup: return once the leader has sent the assignments."""
+        ...
+
+    def heartbeat(
+        self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
+    ) -> ErrorCode:
+        """Heartbeat: extend the session of a member."""
+        ...
+
+    async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
+        """LeaveGroup of one or more members. Raises INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE."""
+        ...
+
+    def describe(self, group_id: str) -> GroupView | None:
+        """Return the group; None if there is none."""
+        ...
+
+    async def delete(self, group_id: str) -> None:
+        """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        ...
+
+    def refusal(self, error: ErrorCode, group_id: str, member_id: str = NO_MEMBER) -> BrokerError:
+        """Return the error of a member as a BrokerError with a sentence for people."""
+        ...
+
+    async def commit(
+        self,
+        group_id: str,
+        commits: Sequence[Commit],
+        *,
+        member_id: str = NO_MEMBER,
+        generation: int = NO_GENERATION,
+        group_instance_id: str | None = None,
+        retention_ms: int = -1,
+        register: bool = False,
+        any_partition: bool = False,
+    ) -> list[ErrorCode]:
+        """OffsetCommit: return an error for each of `commits`, in their order, once the accepted ones are durable.
+
+        With `any_partition` (v0–2) only the topic must exist. With `register` (v0) the offsets are kept for
+        OffsetFetch v0 too, without metadata.
+        """
+        ...
+
+    def committed(
+        self, group_id: str, topic: str, partition: int, *, register: bool = False
+    ) -> CommittedOffset | None:
+        """Return the committed offset of a partition; None if there is none."""
+        ...
+
+    def all_committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """Return (topic, partition, committed offset) of a group; nothing for a missing group."""
+        ...
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
+        """OffsetDelete: return an error for each of `partitions`, in their order."""
+        ...
+
+    # Last, because annotations after it would mean this method.
+    def list(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """Return all groups, or those in one of `states` and of one of `types`, ignoring case."""
+        ...
+
+
+class Consumers(Protocol):
+    """Managed consumers, as `broker.consumers`.
+
+    Every call on one consumer raises RESOURCE_NOT_FOUND if it is missing. A call that does not fit the consumer's
+    state raises INVALID_RECORD_STATE with a reason of `core.vocabulary.consumers`.
+    """
+
+    async def create(
+        self,
+        group_id: str,
+        name: str | None = None,
+        *,
+        subscription: Subscription = ...,
+        options: ConsumerOptions = ...,
+    ) -> ConsumerInfo:
+        """Create a consumer; durable when it returns. It begins to join at once if it has subscribed.
+
+        Raises DUPLICATE_RESOURCE, INVALID_GROUP_ID, INVALID_REQUEST, INVALID_SESSION_TIMEOUT, UNSUPPORTED_ASSIGNOR,
+        THROTTLING_QUOTA_EXCEEDED, and what `subscribe` and `assign` raise.
+        """
+        ...
+
+    def get(self, group_id: str, name: str) -> ConsumerInfo:
+        """Return the consumer as it is."""
+        ...
+
+    def of_group(self, group_id: str) -> list[ConsumerInfo]:
+        """Return the consumers of a group, by name. This does not extend their time to live."""
+        ...
+
+    async def delete(self, group_id: str, name: str) -> None:
+        """Leave the group and forget the consumer. With `auto_commit`, delivered records are committed before."""
+        ...
+
+    async def subscribe(
+        self, group_id: str, name: str, *, topics: Sequence[str] = (), pattern: str | None = None
+    ) -> None:
+        """Read topics, or all topics that match a pattern; replace the subscription before.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REGULAR_EXPRESSION.
+        """
+        ...
+
+    async def assign(self, group_id: str, name: str, partitions: Sequence[TopicPartition]) -> None:
+        """Read these partitions without membership. Raises UNKNOWN_TOPIC_OR_PARTITION, NON_EMPTY_GROUP."""
+        ...
+
+    async def unsubscribe(self, group_id: str, name: str) -> None:
+        """Read nothing any more, and leave the group."""
+        ...
+
+    async def poll(
+        self,
+        group_id: str,
+        name: str,
+        *,
+        limit: int,
+        max_bytes: int,
+        wait_ms: int,
+        min_bytes: int = 1,
+        ack: str | None = None,
+        advance: bool = False,
+    ) -> Batch:
+        """Return the next batch: at most `limit` records and about `max_bytes`, but at least one record."""
+        ...
+
+    def take_back(self, group_id: str, name: str, token: str | None) -> None:
+        """Deliver the batch of this token again at the next poll with `advance`: its client has not got it."""
+        ...
+
+    async def ack(self, group_id: str, name: str, token: str) -> Acknowledged:
+        """Acknowledge the batch of this token without a poll. A repetition changes nothing."""
+        ...
+
+    def positions(self, group_id: str, name: str) -> list[PartitionPosition]:
+        """Return the partitions that are assigned now, with the position of each."""
+        ...
+
+    async def seek(self, group_id: str, name: str, seeks: Sequence[Seek], *, wait_ms: int = 0) -> None:
+        """Move positions, all or none; forget what is outstanding of these partitions. Durable when it returns."""
+        ...
+
+    async def seek_everywhere(
+        self,
+        group_id: str,
+        name: str,
+        to: str = EARLIEST,
+        *,
+        time_ms: int | None = None,
+        wait_ms: int = 0,
+    ) -> None:
+        """Like `seek`, in all partitions that are assigned."""
+        ...
+
+    async def pause(
+        self, group_id: str, name: str, partitions: Sequence[TopicPartition] | None = None
+    ) -> None:
+        """Deliver nothing of these partitions (None: of all, and of those that are assigned later)."""
+        ...
+
+    async def resume(
+        self, group_id: str, name: str, partitions: Sequence[TopicPartition] | None = None
+    ) -> None:
+        """Deliver these partitions (None: all) again."""
+        ...
+
+    async def commit(
+        self, group_id: str, name: str, offsets: Sequence[PartitionCommit] | None = None
+    ) -> list[PartitionCommit]:
+        """Commit these offsets, or (None) all that polls have delivered; return the commits once they are durable."""
+        ...
+
+    def committed(
+        self, group_id: str, name: str, partitions: Sequence[TopicPartition]
+    ) -> list[CommittedOffset | None]:
+        """Return the committed offset of each of `partitions` in the consumer's group; None if there is none."""
+        ...
+
+
+class Idempotency(Protocol):
+    """Writes under idempotency keys, as `broker.idempotency`."""
+
+    async def produce(
+        self,
+        request: KeyedRequest,
+        topic: str,
+        records: Sequence[NewRecord],
+        *,
+        acks: int,
+        render: Callable[[Sequence[ProduceResult]], bytes],
+    ) -> KeyedAnswer:
+        """Append records once for all requests with that key. `render` makes the answer that is stored.
+
+        Raises CONCURRENT_TRANSACTIONS while another request with the key is under way, INVALID_REQUEST (reason
+        "key-reused") if the key belongs to another request, THROTTLING_QUOTA_EXCEEDED, KAFKA_STORAGE_ERROR if the key
+        cannot be stored (nothing is appended then), and what `Records.produce` raises.
+        """
+        ...
+
+
+class Facade(Logs, Protocol):
+    """A broker, as listeners and surfaces see it."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the broker serves: it is open and not stopping."""
+        ...
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster; empty if it is not known yet."""
+        ...
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """The addresses that TCP listeners are bound to."""
+        ...
+
+    @property
+    def roles(self) -> Roles:
+        """Leaders, followers, peers."""
+        ...
+
+    @property
+    def groups(self) -> Groups:
+        """Consumer groups. The object may be replaced when another broker takes them over: do not keep it."""
+        ...
+
+    @property
+    def foreign_groups(self) -> ForeignGroups:
+        """Consumer groups that ZooKeeper keeps (Kafka 0.7)."""
+        ...
+
+    @property
+    def consumers(self) -> Consumers:
+        """Managed consumers. The object may be replaced, like `groups`."""
+        ...
+
+    @property
+    def idempotency(self) -> Idempotency:
+        """Idempotency keys. The object may be replaced, like `groups`."""
+        ...
+
+    async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
+        """Count topics, partitions and groups, with sizes and lags, up to these limits; the oldest topics first."""
         ...

@@ -21,6 +21,7 @@ from core.broker.partitions import Partitions
 from core.broker.producer_ids import ProducerIds, ReservedIds
 from core.broker.records import Records
 from core.broker.roles import Roles
+from core.broker.statistics import holdings
 from core.broker.topic_table import TopicTable
 from core.broker.topics import Topics
 from core.broker.unclean_start import LeaderEpochs, UncleanStart
@@ -49,6 +50,7 @@ from core.replication.replicas import Replicas
 from core.topic_config import parse_topic_config
 from core.types import TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
+from core.vocabulary.holdings import Holdings
 from core.vocabulary.replicas import METADATA, METADATA_ID
 
 log = logging.getLogger(__name__)
@@ -299,6 +301,11 @@ class Broker:
             await self.groups.expire()
 
     # --- stopping --------------------------------------------------------------------------------------------
+
+    async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
+        """Count topics, partitions and groups, with sizes and lags, up to these limits; the oldest topics first."""
+        topics = self.topics.list(include_internal=True)
+        return await holdings(self.clock, self.logs, topics, self.groups, max_topics, max_lags)
 
     def drain(self) -> None:
         """Answer every request that waits; none waits afterwards. The first half of a stop."""

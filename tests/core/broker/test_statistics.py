@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from core.vocabulary.holdings import GroupLag, TopicTotals
-
 from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
 from core.records.record import NewRecord
 from core.vocabulary.groups import Commit
+from core.vocabulary.holdings import GroupLag, TopicTotals
 
 
 async def opened(path: Path) -> Broker:

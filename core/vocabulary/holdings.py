@@ -1,0 +1,35 @@
+"""How much a broker holds, and how far groups are behind: what metrics show."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TopicTotals(NamedTuple):
+    """One topic over all its partitions. `offsets` are records ever written, `kept` those still there."""
+
+    name: str
+    partitions: int
+    size: int
+    offsets: int
+    kept: int
+
+
+class GroupLag(NamedTuple):
+    """How far a group is behind in one topic, over the partitions for which it has committed."""
+
+    group: str
+    topic: str
+    lag: int
+
+
+class Holdings(NamedTuple):
+    """What the broker holds. `…_left_out` are those beyond the limits."""
+
+    topics: list[TopicTotals]
+    topics_left_out: int
+    partitions: int
+    open_logs: int
+    groups: int
+    lags: list[GroupLag]
+    lags_left_out: int
