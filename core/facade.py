@@ -721,6 +721,10 @@ class Consumers(Protocol):
         """Read nothing any more, and leave the group."""
         ...
 
+    def subscribed_topics(self, group_id: str, name: str) -> tuple[str, ...]:
+        """Return the topics of the subscription; of a pattern, those that match now."""
+        ...
+
     async def poll(
         self,
         group_id: str,
