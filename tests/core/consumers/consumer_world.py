@@ -16,12 +16,12 @@ from core.consumers.consumer import Consumer
 from core.consumers.membership import Membership
 from core.consumers.registry import Registry
 from core.errors import ErrorCode
-from core.groups.assignor import decode
 from core.groups.groups import Commit, Groups, JoinRequest, Leaver, SyncRequest
 from core.groups.http_members import offers
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from core.vocabulary.consumers import Batch, ConsumerInfo, ConsumerOptions, Subscription
+from core.vocabulary.member_metadata import assigned_partitions
 from tests.virtual_time import LoopClock, VirtualLoop, run
 
 G = "g"
@@ -163,13 +163,13 @@ class OtherMember:
                 assert joined.error is ErrorCode.REBALANCE_IN_PROGRESS, joined.error
                 continue
             if joined.leader_id == joined.member_id:
-                await groups.members.lead(G, self.member_id, joined.generation)
+                await groups.hosted.lead(G, self.member_id, joined.generation)
             synced = await groups.sync(G, SyncRequest(self.member_id, joined.generation))
             if synced.error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
                 continue
             assert not synced.error, synced.error
             self.generation = joined.generation
-            self.owned = sorted(decode(synced.assignment))
+            self.owned = sorted(assigned_partitions(synced.assignment))
             return
 
     async def stay(self) -> None:

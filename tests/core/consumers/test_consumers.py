@@ -117,14 +117,10 @@ def test_a_subscription_that_cannot_be_is_refused_and_leaves_no_consumer(play: R
             (Subscription(assignments=(Tp("t", 2),)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             (Subscription(tuple(f"t{i}" for i in range(11))), ErrorCode.INVALID_REQUEST),
         ]:
-            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                w.broker.config = w.broker.config.__class__(
-                    data_dir=w.broker.config.data_dir, auto_create_topics=False
-                )
             await refused(w.consumers.create(G, "c", subscription=subscription), code)
         assert w.consumers.of_group(G) == []
 
-    play(scenario, max_subscription=10)
+    play(scenario, max_subscription=10, auto_create_topics=False)
 
 
 def test_a_topic_that_is_missing_is_created_as_for_any_consumer(play: Run) -> None:

@@ -257,7 +257,7 @@ def test_an_acknowledgement_that_has_to_wait_too_long_says_so_and_can_be_repeate
         assert 1.9 < w.clock.monotonic() - started < 2.1 and w.committed() == {}
         acking = asyncio.create_task(w.consumers.ack(G, "a", batch.token))
         await asyncio.sleep(1)
-        await w.broker.groups.members.lead(G, leader.member_id, joined.generation)
+        await w.broker.groups.hosted.lead(G, leader.member_id, joined.generation)
         done = await acking
         assert [one.partition for one in done.committed + done.revoked] == [mine]
         assert (mine in w.committed()) is bool(done.committed)
@@ -324,7 +324,7 @@ def test_a_consumer_whose_instance_id_is_taken_is_fenced_and_does_not_fight(play
         await w.topic(records=3)
         await w.create("a", group_instance_id="one")
         batch = await w.poll("a")
-        metadata = w.broker.groups.coordinator.group(G).roster.members[w.info("a").member_id].protocols  # type: ignore[union-attr]
+        metadata = w.broker.groups.group(G).roster.members[w.info("a").member_id].protocols  # type: ignore[union-attr]
         taking = JoinRequest("", "consumer", metadata, 10_000, 10_000, group_instance_id="one")
         taken = await w.broker.groups.join(G, taking)
         assert not taken.error

@@ -24,7 +24,6 @@ from core.groups.effects import (
 )
 from core.groups.offset_store import OffsetStore
 from core.groups.registry import GroupRegistry
-from core.types import TopicPartition
 from core.vocabulary.groups import CommittedOffset, JoinReply, JoinRequest, SyncReply, SyncRequest
 from tests.core.groups.machine import REBALANCE_MS, SESSION_MS, subscription
 
@@ -129,20 +128,20 @@ class TenPartitions:
     partitions = 10
 
 
-class AllTopics:
+class EveryTopic:
     """Every topic exists."""
 
-    def topic(self, name: str) -> TenPartitions:
+    def get(self, name: str) -> TenPartitions:
         return TenPartitions()
 
-    async def topic_or_create(self, name: str) -> TenPartitions:
+    async def get_or_create(self, name: str) -> TenPartitions:
         return TenPartitions()
 
-    def partition(self, tp: TopicPartition) -> Any:
-        raise NotImplementedError
 
-    def offset_for_time(self, tp: TopicPartition, timestamp: int) -> Any:
-        raise NotImplementedError
+class AllTopics:
+    """The topics of a broker; groups that only keep offsets need nothing else."""
+
+    topics = EveryTopic()
 
 
 class World:

@@ -39,7 +39,7 @@ class Mortal:
     def __init__(self, broker: Broker, at: int, after: bool, image: Path) -> None:
         self.broker, self.at, self.after, self.image = broker, at, after, image
         self.steps = 0
-        for owner, name in ((broker.store, "read"), (broker.store, "submit"), (broker, "append")):
+        for owner, name in ((broker.store, "read"), (broker.store, "submit"), (broker.partitions, "append")):
             setattr(owner, name, self._step(getattr(owner, name)))
         broker.partitions.durable = self._wait(broker.partitions.durable)  # type: ignore[method-assign]
 
