@@ -18,8 +18,6 @@ class Gateway:
         self.broker = broker
         # What the Kafka door serves: the server's to say.
         self.protocol_versions: Callable[[], list[ApiSupport]] = list
-        # How the registration in ZooKeeper stands; None where there is to be none.
-        self.zookeeper_state: Callable[[], str | None] = lambda: None
         self.endpoints: list[Endpoint] = []
         self.http_endpoints: list[Endpoint] = []
         # Changes of topics over HTTP run one after the other, so that nothing happens between an If-Match

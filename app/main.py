@@ -11,20 +11,19 @@ from app.http.exchange import ASGIApp
 from app.http.metrics import LoopDelay, Traffic
 from app.http.principal import Resolver
 from app.http.request import Receive, Scope, Send
+from app.http.route import RouteTable
 from app.http.router import Front, Surface
 from app.late import LateApp
 from app.metrics import Metrics
-from app.native.one_record import OneRecord
 from app.native.operations import Operations
-from app.native.records import RecordRoutes
-from app.native.streams.merged import MergedRoutes
+from app.native.routes import PREFIX, lean_routes
+from app.native.routes import operations as operation_routes
 from app.rest_v2.surface import RENDERERS as PROXY_RENDERERS
 from app.rest_v2.surface import ProxySurface
 from core.clock import Clock
 from core.config import Config
 from core.server import Server
 
-NATIVE_PREFIX = "/api/v1"
 # What the front door refuses before a surface is asked has the shape of the surface that was meant.
 RENDERERS[:0] = PROXY_RENDERERS
 
@@ -41,23 +40,19 @@ class Application:
         self.server = Server(config, clock)
         self.gateway = Gateway(config, self.server.broker)
         self.gateway.protocol_versions = self.server.protocol_versions
-        self.gateway.zookeeper_state = self.server.zookeeper_state
         self.gateway.http_endpoints = [e for e in config.listeners if e.scheme == "http"]
         find = self.gateway.current_broker
-        lean = [r for rooms in (RecordRoutes, MergedRoutes, OneRecord) for r in rooms(config, find).routes()]
         self.traffic = Traffic(clock)
-        operations = Operations(self.gateway)
+        operations = Operations(find, self.server.zookeeper_state, lambda accept: self.metrics.scrape(accept))
+        lean = RouteTable((PREFIX, lean_routes(config, find)), ("", operation_routes(operations)))
         self.control = LateApp(self._load_control)
-        surfaces: list[Surface] = [operations, ProxySurface(self.gateway)]
-        self.front = Front(
-            config, clock, self.control, lean, f"{NATIVE_PREFIX}/", surfaces, self.traffic, resolver
-        )
+        surfaces: list[Surface] = [ProxySurface(self.gateway)]
+        self.front = Front(config, clock, self.control, lean, f"{PREFIX}/", surfaces, self.traffic, resolver)
         self._delay = LoopDelay(clock)
         self.waiting = self.front.waiting
         self.metrics = Metrics(self.server.broker, self.traffic, self._delay, self.front.in_flight)
         self.metrics.doors, self.metrics.api_name = self.server.load, self.server.api_name
         self.metrics.zookeeper = self.server.zookeeper_numbers
-        operations.metrics = self.metrics
 
     def _load_control(self) -> ASGIApp:
         from app.fastapi_app import make_fastapi

@@ -17,7 +17,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -41,6 +41,7 @@ from app.http.request import (
     Streamed,
     decode_path,
 )
+from app.http.route import Found, RouteTable
 from app.http.waiting import WAITING, Waiting
 from app.logs import REQUEST_ID
 from core.clock import Clock
@@ -63,34 +64,6 @@ _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _REMEMBERED_PATHS = 1000
 _REMEMBERED_PATH = 800
 
-# The parameter that follows such a segment.
-_PARAMETERS = {"topics": "{topic}", "partitions": "{partition}", "records": "{offset}", "groups": "{group}"}
-
-
-Handle = Callable[[Request, list[str]], Awaitable[Answer | Streamed]]
-"""Answers a request for a path with these segments; it may not change them."""
-
-
-class LeanRoute(NamedTuple):
-    """A route that does without FastAPI: its method, its path as segments (None stands for a parameter)."""
-
-    method: str
-    segments: tuple[str | None, ...]
-    handle: Handle
-
-    @property
-    def template(self) -> str:
-        """The path as the OpenAPI document has it."""
-        before = ("", *self.segments)
-        return "/".join(s or _PARAMETERS[before[i] or ""] for i, s in enumerate(self.segments))
-
-    def fits(self, segments: list[str]) -> bool:
-        """Whether a path of as many segments is one of this route."""
-        for wanted, segment in zip(self.segments, segments, strict=True):
-            if wanted is not None and wanted != segment:
-                return False
-        return True
-
 
 class Surface(Protocol):
     """A whole surface below FastAPI, which routes and refuses by itself."""
@@ -99,7 +72,7 @@ class Surface(Protocol):
         """Whether a path belongs to it, be there a route or not."""
         ...
 
-    async def answer(self, request: Request, path: str) -> Answer:
+    async def answer(self, request: Request, path: str) -> Answer | Streamed:
         """The answer to a request for such a path, refusals included."""
         ...
 
@@ -112,7 +85,7 @@ class Front:
         config: Config,
         clock: Clock,
         inner: ASGIApp,
-        lean: Iterable[LeanRoute],
+        lean: RouteTable,
         prefix: str,
         surfaces: Sequence[Surface] = (),
         traffic: Traffic | None = None,
@@ -132,10 +105,8 @@ class Front:
         self._cors = Cors(config)
         self._hosts = _known_hosts(config)
         self._good_hosts: set[bytes] = set()
-        self._taken: dict[tuple[str, bytes | None], tuple[Handle, list[str], str]] = {}
-        self._routes: dict[int, list[tuple[LeanRoute, str]]] = {}
-        for route in lean:
-            self._routes.setdefault(len(route.segments), []).append((route, prefix + route.template))
+        self._lean = lean
+        self._taken: dict[tuple[str, bytes | None], Found] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -214,7 +185,7 @@ class Front:
         known = self._taken.get((method, raw := scope.get("raw_path")))
         if known is None:
             path = decode_path(scope)
-            known = self._take(method, path)
+            known = self._lean.find(method, path)
             if known is not None and raw is not None and len(raw) <= _REMEMBERED_PATH:
                 if len(self._taken) >= _REMEMBERED_PATHS:
                     self._taken.clear()
@@ -232,21 +203,6 @@ class Front:
             if surface.owns(path):
                 return await surface.answer(request, path)
         await self._call_inner(request, path, sender)
-        return None
-
-    def _take(self, method: str, path: str) -> tuple[Handle, list[str], str] | None:
-        """The lean route that takes a path: its handler, the path's segments, and its template."""
-        if not path.startswith(self._prefix):
-            return None
-        segments = path[len(self._prefix) :].split("/")
-        allowed = []
-        for route, template in self._routes.get(len(segments), ()):
-            if route.fits(segments):
-                if route.method == method or (method == "HEAD" and route.method == "GET"):
-                    return route.handle, segments, template
-                allowed.append(route.method)
-        if allowed:
-            raise method_not_allowed(method, allowed)
         return None
 
     def _template(self, template: str, path: str) -> str:
@@ -299,16 +255,6 @@ class Front:
         finally:
             if (route := scope.get("route")) is not None:
                 request.route = self._template(route.path_format, path)
-
-
-def method_not_allowed(method: str, allowed: Iterable[str]) -> Problem:
-    """405, with the methods that the path takes."""
-    names = ", ".join(sorted(allowed))
-    return Problem(
-        "method-not-allowed",
-        f"This path does not take {method[:20]!r}; it takes {names}.",
-        headers={"allow": names},
-    )
 
 
 # Blanks around it are no sign of sense.

@@ -7,15 +7,18 @@ credentials, of his address until then.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from app.http.principal import principal_of
-from app.http.request import Scope
+from app.http.request import ClientGoneError, Request, Scope
 from core.errors import BrokerError, ErrorCode
 from core.idempotency.idempotency import ANONYMOUS
 
+T = TypeVar("T")
 # Where the front door puts the counts, for whoever waits below it.
 WAITING = "sluice.waiting"
 
@@ -80,6 +83,27 @@ def share(scope: Scope) -> Iterator[None]:
     check_share(scope)
     with counted(scope):
         yield
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the outcome of `work`; cancel it and raise ClientGoneError when the client closes its connection.
+
+    The request counts as waiting meanwhile.
+    """
+    if not request.body_was_read:
+        await request.body()
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(request.disconnected())
+    try:
+        with counted(request.scope):
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGoneError
+    finally:
+        for one in (task, watch):
+            if not one.done():
+                one.cancel()
 
 
 def client_of(scope: Scope) -> str:

@@ -13,10 +13,11 @@ import binascii
 from base64 import b64decode, b64encode
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from app.dependencies import BrokerDep
 from app.errors import Problem, field_error
+from app.http.parameters import PATH_NAME
 from app.http.waiting import check_share, counted, share
 from app.native.group_schemas import (
     AssignedPartition,
@@ -29,7 +30,6 @@ from app.native.group_schemas import (
     SyncBody,
 )
 from app.native.groups import GroupId
-from app.native.schemas import PATH_NAME
 from core.groups.groups import (
     JoinReply,
     JoinRequest,
@@ -39,8 +39,6 @@ from core.groups.groups import (
     wanted_topics,
 )
 from core.types import TopicPartition
-
-router = APIRouter(prefix="/groups/{group}/members", tags=["members"])
 
 MemberId = Annotated[
     str,
@@ -54,7 +52,6 @@ MemberId = Annotated[
 _ASK_AGAIN = {"retry-after": "1"}
 
 
-@router.post("", operation_id="joinGroup", responses={202: {"model": MemberJoined}})
 async def join_group(
     broker: BrokerDep, request: Request, response: Response, group: GroupId, wanted: MemberToJoin
 ) -> MemberJoined:
@@ -97,7 +94,6 @@ async def join_group(
     return _joined(group, joining.reply)
 
 
-@router.post("/{member}:sync", operation_id="syncGroup", responses={202: {"model": MemberSynced}})
 async def sync_group(
     broker: BrokerDep, request: Request, response: Response, group: GroupId, member: MemberId, body: SyncBody
 ) -> MemberSynced:
@@ -123,14 +119,12 @@ async def sync_group(
     return synced
 
 
-@router.post("/{member}:heartbeat", operation_id="heartbeat", status_code=204)
 async def heartbeat(broker: BrokerDep, group: GroupId, member: MemberId, body: HeartbeatBody) -> Response:
     """Say that the member lives. 409 says that it has to join again, 404 that it is a member no more."""
     broker.groups.members.heartbeat(group, member, body.generation_id, body.group_instance_id)
     return Response(status_code=204)
 
 
-@router.delete("/{member}", operation_id="leaveGroup", status_code=204)
 async def leave_group(
     broker: BrokerDep,
     group: GroupId,

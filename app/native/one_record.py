@@ -1,4 +1,4 @@
-"""GET /topics/{topic}/partitions/{partition}/records/{offset}: one record as a resource.
+"""One record as a resource.
 
 A record never changes, so its representations may be cached for good. Their ETag is strong: a digest of the
 bytes themselves, because after a power loss another record may get the offset of one that was never on disk.
@@ -24,10 +24,11 @@ from urllib.parse import quote_from_bytes
 
 from app.errors import Problem, from_broker, slug_of
 from app.formats import Reader
+from app.http.parameters import MAX_OFFSET, MAX_PARTITION
 from app.http.request import Answer, Request, invalid_parameter, whole_number
-from app.http.router import LeanRoute
 from app.native.accept import choose
 from app.native.record_json import one_record
+from app.native.record_schemas import RecordQuery
 from core.broker.broker import Broker
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
@@ -40,7 +41,6 @@ CACHE_FOR_GOOD = b"private, max-age=31536000, immutable"
 _MAX_LINES = 6_000
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-._~")
 _TOKEN = [b"%c" % byte if byte in _PLAIN else b"%%%02x" % byte for byte in range(256)]
-_MAX_OFFSET, _MAX_PARTITION = 2**63 - 1, 2**31 - 1
 _NOT_CACHED = {"cache-control": "no-store"}
 
 
@@ -51,16 +51,17 @@ class OneRecord:
         self._broker = broker
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
-    def routes(self) -> list[LeanRoute]:
-        """What the front door asks before FastAPI."""
-        return [LeanRoute("GET", ("topics", None, "partitions", None, "records", None), self.read)]
-
     async def read(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}/partitions/{partition}/records/{offset}."""
-        address = TopicPartition(segments[1], whole_number("partition", segments[3], 0, _MAX_PARTITION))
-        offset = whole_number("offset", segments[5], 0, _MAX_OFFSET)
+        """Read one record.
+
+        A record never changes, so it may be cached for good. `Accept: application/octet-stream` gives its value as
+        bare bytes, with key, headers and timestamp in `X-Kafka-*` header lines. 404 when it is not there yet, 410
+        when it is no more: deleted, or removed by compaction (`next_offset` comes next).
+        """
+        address = TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
+        offset = whole_number("offset", segments[5], 0, MAX_OFFSET)
         media_type = choose(request.headers.get(b"accept", b""), (JSON, BYTES))
-        encoding = request.query(("encoding",)).get("encoding", "auto")
+        encoding = request.query(RecordQuery.__struct_encode_fields__).get("encoding", "auto")
         if encoding not in self._readers:
             names = ", ".join(Reader.NAMES)
             raise invalid_parameter("encoding", f"encoding must be one of {names}, not {encoding[:40]!r}.")

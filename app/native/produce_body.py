@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NoReturn
 
 import msgspec
 from msgspec import UNSET
 
 from app.errors import Problem, field_error
-from app.formats import FormatError, to_bytes
+from app.formats import FormatError, check_ms, parse_time, to_bytes
 from app.http.json_errors import Fault, fault_of, refuse_fault
-from app.native.record_schemas import RecordsToWrite, RecordToWrite
+from app.native.record_schemas import RecordsOrRecord, RecordToWrite
 from core.records.record import Headers, NewRecord
 
 
@@ -51,14 +50,12 @@ _decode_text_list = msgspec.json.Decoder(_TextRecords).decode
 _decode_text = msgspec.json.Decoder(_TextRecord).decode
 _decode_plain_list = msgspec.json.Decoder(_PlainRecords).decode
 _decode_plain = msgspec.json.Decoder(_PlainRecord).decode
-_decode_body = msgspec.json.Decoder(RecordsToWrite).decode
+_decode_body = msgspec.json.Decoder(RecordsOrRecord).decode
 _decode_record = msgspec.json.Decoder(RecordToWrite).decode
 _decode_raw_list = msgspec.json.Decoder(dict[str, msgspec.Raw | list[msgspec.Raw]]).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Path = tuple[str | int, ...]
-_MAX_TIMESTAMP = 2**63 - 1
 _QUOTE, _BACKSLASH = 0x22, 0x5C
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Members of bodies that list objects.
 _LISTS = frozenset({"records", "headers", "partitions", "offsets", "timestamps"})
 # A record in a body takes at least the three bytes of `{},`.
@@ -123,7 +120,7 @@ class ProduceBody:
         if isinstance(records, list) and len(records) > self._max_records:
             self._refuse_count()
 
-    def _check_list(self, shape: RecordsToWrite) -> None:
+    def _check_list(self, shape: RecordsOrRecord) -> None:
         assert shape.records is not UNSET
         if not shape.records:
             _refuse_list("The list of records is empty.")
@@ -335,34 +332,11 @@ def _timestamp(item: RecordToWrite) -> int | None:
     given = item.timestamp if item.timestamp is not UNSET else None
     in_ms = item.timestamp_ms if item.timestamp_ms is not UNSET else None
     if given is None:
-        return None if in_ms is None else _check_ms(in_ms)
-    ms = parse_time(given) if isinstance(given, str) else _check_ms(given)
+        return None if in_ms is None else check_ms(in_ms)
+    ms = parse_time(given) if isinstance(given, str) else check_ms(given)
     if in_ms is not None and in_ms != ms:
         raise FormatError(f"timestamp and timestamp_ms differ ({ms} and {in_ms}); give one of them")
     return ms
-
-
-def _check_ms(ms: int) -> int:
-    if not 0 <= ms <= _MAX_TIMESTAMP:
-        raise FormatError(f"milliseconds since 1970 lie between 0 and {_MAX_TIMESTAMP}; this is {ms}")
-    return ms
-
-
-def parse_time(text: str) -> int:
-    """Milliseconds since 1970 from ISO 8601; UTC when no offset stands there. Raises FormatError."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise FormatError(
-            f"{text[:40]!r} is no ISO 8601 time; write it like 2025-01-31T12:00:00.000Z"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    try:
-        since = moment - _EPOCH
-    except OverflowError:
-        raise FormatError(f"{text[:40]!r} is out of range") from None
-    return _check_ms((since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000)
 
 
 def _refuse_field(error: FormatError, field: str, record: Path) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import BaseModel, Field, StrictBool
 
 from app.dependencies import BrokerDep
@@ -12,8 +12,6 @@ from app.native.schemas import Shape
 from app.native.topics import TopicName
 from core.broker.state import PartitionInfo
 from core.types import TopicPartition
-
-router = APIRouter(tags=["cluster"])
 
 PartitionNumber = Annotated[int, Path(description="The partition's number, from 0.", ge=0, lt=2**31)]
 _UNCLEAN = "Also where something that was acknowledged could get lost."
@@ -78,7 +76,6 @@ def _shown(info: PartitionInfo) -> PartitionRole:
     )
 
 
-@router.get("/topics/{topic}/partitions/{partition}/role", operation_id="getPartitionRole")
 async def get_partition_role(
     broker: BrokerDep, topic: TopicName, partition: PartitionNumber
 ) -> PartitionRole:
@@ -86,7 +83,6 @@ async def get_partition_role(
     return _shown(broker.partition(TopicPartition(topic, partition)))
 
 
-@router.post("/topics/{topic}/partitions/{partition}:role", operation_id="setPartitionRole")
 async def set_partition_role(
     broker: BrokerDep, topic: TopicName, partition: PartitionNumber, wanted: RoleWanted
 ) -> PartitionRole:
@@ -95,7 +91,6 @@ async def set_partition_role(
     return _shown(await broker.set_partition_role(address, wanted.role, unclean=wanted.unclean))
 
 
-@router.post("/cluster:lead", operation_id="leadEverything")
 async def lead_everything(broker: BrokerDep, wanted: LeadWanted) -> Led:
     """Let this broker lead all that it holds a copy of, metadata included."""
     done = await broker.lead_everything(unclean=wanted.unclean)

@@ -63,12 +63,24 @@ class ProduceRoutes:
         self._creates_topics = config.auto_create_topics
 
     async def to_topic(self, request: Request, segments: list[str]) -> Answer:
-        """POST /topics/{topic}."""
+        """Write records to a topic.
+
+        The media type names the embedded format of keys and values: any JSON, `binary` for base64, or `text`;
+        `application/json` is taken for JSON, unless another dialect is set; `application/octet-stream` is JSON with
+        keys and values in base64. The answer has one entry for each record, in order; the entry of a record that was
+        refused has an `error_code`.
+        """
         media_type, records = await self._read(request, segments[1])
         return self._answer(await self._broker().produce(segments[1], records), media_type)
 
     async def to_partition(self, request: Request, segments: list[str]) -> Answer:
-        """POST /topics/{topic}/partitions/{partition}."""
+        """Write records to one partition.
+
+        The media type names the embedded format of keys and values: any JSON, `binary` for base64, or `text`;
+        `application/json` is taken for JSON, unless another dialect is set; `application/octet-stream` is JSON with
+        keys and values in base64. The answer has one entry for each record, in order; the entry of a record that was
+        refused has an `error_code`.
+        """
         partition = partition_number(segments[3])
         media_type, records = await self._read(request, segments[1], partition)
         if any(r.partition is not None and r.partition != partition for r in records):

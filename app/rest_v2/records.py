@@ -16,8 +16,7 @@ import msgspec
 from app.errors import from_broker
 from app.formats import depth_exceeds
 from app.http.request import Answer, Request
-from app.http.waiting import check_share
-from app.native.records import while_connected
+from app.http.waiting import check_share, while_connected
 from app.rest_v2.bodies import number_in, query_of
 from app.rest_v2.dialect import Dialect
 from app.rest_v2.errors import ProxyError, unprocessable
@@ -143,7 +142,7 @@ class PartitionReadRoutes:
         self._embedder = Embedder(config, dialect)
 
     async def read(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}/partitions/{partition}/records?offset&timeout&max_bytes."""
+        """Read records of one partition. Stateless: nothing is remembered between two reads."""
         address = TopicPartition(segments[1], partition_number(segments[3]))
         broker = self._broker()
         # An unknown topic is told before what is wrong with the media type.
