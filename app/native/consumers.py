@@ -253,7 +253,7 @@ def _ranges(ranges: Iterable[Range]) -> list[RangeDetail]:
 
 
 def _batch_json(batch: Batch, reader: Reader) -> bytes:
-    texts = [text for address, records in batch.records for text in record_texts(address, records, reader)]
+    texts = [text for tp, records in batch.records for text in record_texts(tp, records, reader)]
     ranges = [
         {"topic": o.topic, "partition": o.partition, "first_offset": o.first, "next_offset": o.next_offset}
         for o in batch.ranges

@@ -58,21 +58,21 @@ class OneRecord:
         bare bytes, with key, headers and timestamp in `X-Kafka-*` header lines. 404 when it is not there yet, 410
         when it is no more: deleted, or removed by compaction (`next_offset` comes next).
         """
-        address = TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
+        tp = TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
         offset = whole_number("offset", segments[5], 0, MAX_OFFSET)
         media_type = choose(request.headers.get(b"accept", b""), (JSON, BYTES))
         encoding = request.query(RecordQuery.__struct_encode_fields__).get("encoding", "auto")
         if encoding not in self._readers:
             names = ", ".join(Reader.NAMES)
             raise invalid_parameter("encoding", f"encoding must be one of {names}, not {encoding[:40]!r}.")
-        record = self._find(address, offset)
+        record = self._find(tp, offset)
         lines: tuple[tuple[bytes, bytes], ...] = ()
         if media_type == BYTES:
             body = record.value or b""
-            lines = record_lines(address, record)
+            lines = record_lines(tp, record)
             seen = b"\n".join(b"%b:%b" % line for line in lines) + b"\n\n" + body
         else:
-            seen = body = one_record(address, record, self._readers[encoding])
+            seen = body = one_record(tp, record, self._readers[encoding])
         etag = b'"%b"' % blake2b(media_type + b"\0" + seen, digest_size=16).hexdigest().encode()
         headers = ((b"etag", etag), (b"cache-control", CACHE_FOR_GOOD), (b"vary", b"accept"))
         if is_known(request.headers.get(b"if-none-match", b""), etag):
@@ -80,10 +80,10 @@ class OneRecord:
         status = 204 if media_type == BYTES and record.value is None else 200
         return Answer(status, body, media_type, headers + lines)
 
-    def _find(self, address: TopicPartition, offset: int) -> Record:
+    def _find(self, tp: TopicPartition, offset: int) -> Record:
         """The record at an offset. Raises Problem: 404 not yet, 410 no more."""
         try:
-            result = self._broker().read_now(address, offset, max_bytes=1, max_records=1)
+            result = self._broker().read_now(tp, offset, max_bytes=1, max_records=1)
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
@@ -130,11 +130,11 @@ def is_known(if_none_match: bytes, etag: bytes) -> bool:
     )
 
 
-def record_lines(address: TopicPartition, record: Record) -> tuple[tuple[bytes, bytes], ...]:
+def record_lines(tp: TopicPartition, record: Record) -> tuple[tuple[bytes, bytes], ...]:
     """What a record has beside its value, as header lines."""
     lines = [
-        (b"x-kafka-topic", address.topic.encode()),
-        (b"x-kafka-partition", b"%d" % address.partition),
+        (b"x-kafka-topic", tp.topic.encode()),
+        (b"x-kafka-partition", b"%d" % tp.partition),
         (b"x-kafka-offset", b"%d" % record.offset),
     ]
     if record.timestamp != NO_TIMESTAMP:

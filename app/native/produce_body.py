@@ -16,6 +16,7 @@ from msgspec import UNSET
 from app.errors import Problem, field_error
 from app.formats import FormatError, check_ms, parse_time, to_bytes
 from app.http.json_errors import Fault, fault_of, refuse_fault
+from app.http.record_limit import RecordLimit
 from app.native.record_schemas import RecordsOrRecord, RecordToWrite
 from core.records.record import Headers, NewRecord
 
@@ -52,14 +53,11 @@ _decode_plain_list = msgspec.json.Decoder(_PlainRecords).decode
 _decode_plain = msgspec.json.Decoder(_PlainRecord).decode
 _decode_body = msgspec.json.Decoder(RecordsOrRecord).decode
 _decode_record = msgspec.json.Decoder(RecordToWrite).decode
-_decode_raw_list = msgspec.json.Decoder(dict[str, msgspec.Raw | list[msgspec.Raw]]).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Path = tuple[str | int, ...]
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 # Members of bodies that list objects.
 _LISTS = frozenset({"records", "headers", "partitions", "offsets", "timestamps"})
-# A record in a body takes at least the three bytes of `{},`.
-_SMALLEST_RECORD = 3
 
 
 class ProduceBody:
@@ -67,11 +65,11 @@ class ProduceBody:
 
     def __init__(self, *, max_depth: int, max_records: int) -> None:
         self._max_depth = max_depth
-        self._max_records = max_records
+        self._limit = RecordLimit(max_records)
 
     def from_json(self, body: bytes) -> list[NewRecord]:
         """The records of a JSON body: `{records:[…]}` or one bare record. Raises Problem."""
-        self.check_count(body)
+        self._limit.check(body)
         try:
             if not body.isascii():
                 str(body, "utf-8")
@@ -90,11 +88,11 @@ class ProduceBody:
 
     def from_ndjson(self, body: bytes) -> list[NewRecord]:
         """The records of newline-delimited JSON, one bare record a line; empty lines count for nothing."""
-        lines = [line for line in body.split(b"\n", self._max_records + 1) if line and not line.isspace()]
+        lines = [line for line in body.split(b"\n", self._limit.most + 1) if line and not line.isspace()]
         if not lines:
             _refuse_list("The body holds no records.")
-        if len(lines) > self._max_records:
-            self._refuse_count()
+        if len(lines) > self._limit.most:
+            self._limit.refuse()
         return [self.from_line(line, index) for index, line in enumerate(lines)]
 
     def from_line(self, line: bytes, index: int) -> NewRecord:
@@ -108,34 +106,15 @@ class ProduceBody:
             refuse_fault(fault._replace(path=("records", index, *fault.path)))
         return self._convert((item,), line, ("records", index))[0]
 
-    def check_count(self, body: bytes) -> None:
-        """Refuse too many `records` before each of them costs memory. Raises Problem (413)."""
-        if len(body) <= _SMALLEST_RECORD * self._max_records or body.count(b"{") <= self._max_records:
-            return
-        try:
-            members = _decode_raw_list(body)
-        except _UNREADABLE:
-            return
-        records = members.get("records")
-        if isinstance(records, list) and len(records) > self._max_records:
-            self._refuse_count()
-
     def _check_list(self, shape: RecordsOrRecord) -> None:
         assert shape.records is not UNSET
         if not shape.records:
             _refuse_list("The list of records is empty.")
-        if len(shape.records) > self._max_records:
-            self._refuse_count()
+        if len(shape.records) > self._limit.most:
+            self._limit.refuse()
         for name in RecordToWrite.__struct_fields__:
             if getattr(shape, name) not in (UNSET, None):
                 refuse_fault(Fault(f"{name!r} belongs into a record, not beside 'records'.", (name,), False))
-
-    def _refuse_count(self) -> NoReturn:
-        raise Problem(
-            "payload-too-large",
-            f"A request takes at most {self._max_records} records.",
-            extra={"limit": self._max_records, "unit": "records"},
-        )
 
     def _plain(self, body: bytes) -> list[NewRecord] | None:
         """The records of a body that holds keys and values alone, each once; None for any other body.
@@ -149,7 +128,7 @@ class ProduceBody:
             if found is None:
                 return None
         records, quotes = found
-        if not 0 < len(records) <= self._max_records:
+        if not 0 < len(records) <= self._limit.most:
             return None
         # Every member more would have brought quotes of its own.
         return records if body.count(b'"') == quotes + 2 * is_list else None

@@ -117,7 +117,7 @@ class RecordRoutes:
         of the partition waits for the next record, and is answered empty when none came.
         """
         config = self._config
-        address = _address(segments)
+        tp = _tp_of(segments)
         query = request.query(ReadQuery.__struct_encode_fields__)
         reader = self._reader(query)
         limit, max_bytes, wait_ms = config.http_default_limit, config.http_default_read_bytes, 0
@@ -127,9 +127,9 @@ class RecordRoutes:
             max_bytes = whole_number("max_bytes", query["max_bytes"], 1, config.http_max_read_bytes)
         if "wait_ms" in query:
             wait_ms = whole_number("wait_ms", query["wait_ms"], 0, config.max_wait_ms)
-        offset = self._start(address, query)
-        result = await self._read(request, address, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms)
-        return Answer(200, record_page(address, result, reader))
+        offset = self._start(tp, query)
+        result = await self._read(request, tp, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms)
+        return Answer(200, record_page(tp, result, reader))
 
     def _reader(self, query: Mapping[str, str]) -> Reader:
         name = query.get("encoding", "auto")
@@ -140,19 +140,19 @@ class RecordRoutes:
             )
         return reader
 
-    def _start(self, address: TopicPartition, query: Mapping[str, str]) -> int:
+    def _start(self, tp: TopicPartition, query: Mapping[str, str]) -> int:
         """The offset to read from: `offset` (a number, earliest, latest), `timestamp`, or the earliest."""
         broker = self._broker()
         text = query.get("offset", "earliest")
         if "timestamp" in query:
             if "offset" in query:
                 raise invalid_parameter("timestamp", "Give an offset or a timestamp, not both.")
-            found = broker.offset_for_time(address, parse_moment("timestamp", query["timestamp"])).offset
-            return found if found >= 0 else broker.partition(address).offsets.high_watermark
+            found = broker.offset_for_time(tp, parse_moment("timestamp", query["timestamp"])).offset
+            return found if found >= 0 else broker.partition(tp).offsets.high_watermark
         if text == "earliest":
-            return broker.partition(address).offsets.log_start_offset
+            return broker.partition(tp).offsets.log_start_offset
         if text == "latest":
-            return broker.partition(address).offsets.high_watermark
+            return broker.partition(tp).offsets.high_watermark
         if text[:1].isalpha():
             raise invalid_parameter(
                 "offset", f"offset must be a number, earliest or latest, not {text[:40]!r}."
@@ -162,7 +162,7 @@ class RecordRoutes:
     async def _read(
         self,
         request: Request,
-        address: TopicPartition,
+        tp: TopicPartition,
         offset: int,
         *,
         limit: int,
@@ -172,19 +172,19 @@ class RecordRoutes:
         """What is there; where nothing is, what comes within `wait_ms`, or until the client goes."""
         broker = self._broker()
         try:
-            result = await broker.read(address, offset, max_bytes=max_bytes, max_records=limit)
+            result = await broker.read(tp, offset, max_bytes=max_bytes, max_records=limit)
             if result.records or not wait_ms:
                 return result
             check_share(request.scope)
             return await while_connected(
                 request,
-                broker.read(address, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms),
+                broker.read(tp, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms),
             )
         except BrokerError as error:
             raise from_broker(error, offset=offset) from None
 
 
-def _address(segments: list[str]) -> TopicPartition:
+def _tp_of(segments: list[str]) -> TopicPartition:
     return TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
 
 

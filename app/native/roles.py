@@ -87,8 +87,8 @@ async def set_partition_role(
     broker: BrokerDep, topic: TopicName, partition: PartitionNumber, wanted: RoleWanted
 ) -> PartitionRole:
     """Let this broker lead the partition, or stop leading it."""
-    address = TopicPartition(topic, partition)
-    return _shown(await broker.set_partition_role(address, wanted.role, unclean=wanted.unclean))
+    tp = TopicPartition(topic, partition)
+    return _shown(await broker.set_partition_role(tp, wanted.role, unclean=wanted.unclean))
 
 
 async def lead_everything(broker: BrokerDep, wanted: LeadWanted) -> Led:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from types import UnionType
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from app.http.route import Lines
 
 _REF = "#/components/schemas/{}"
+_UNIONS = (UnionType, Union)
 
 
 class Member(NamedTuple):
@@ -40,7 +41,7 @@ class Schemas:
         if isinstance(shape, Lines):
             line = self.of(shape.shape)
             return {"type": "string", "contentMediaType": "application/x-ndjson", "contentSchema": line}
-        if isinstance(shape, UnionType):
+        if get_origin(shape) in _UNIONS:
             return {"oneOf": [self.of(one) for one in get_args(shape)]}
         if shape is bytes:
             return {"type": "string", "format": "binary"}
@@ -92,7 +93,7 @@ def _reference(shape: type) -> dict[str, Any]:
 def _examples(shape: Any) -> Iterator[Any]:
     if isinstance(shape, Lines):
         yield from (json.dumps(one) + "\n" for one in _examples(shape.shape))
-    elif isinstance(shape, UnionType):
+    elif get_origin(shape) in _UNIONS:
         for one in get_args(shape):
             yield from _examples(one)
     elif get_origin(shape) is list:

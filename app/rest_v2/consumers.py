@@ -281,7 +281,7 @@ class ConsumerRoutes:
                 batch = await poll.again(len(shown))
 
     def _show(self, batch: Batch, format_name: str) -> tuple[list[ConsumerRecord], ProxyError | None]:
-        found = ((*address, record) for address, records in batch.records for record in records)
+        found = ((*tp, record) for tp, records in batch.records for record in records)
         return self._embedder.records(found, format_name)
 
 

@@ -73,8 +73,8 @@ class OffsetRoutes:
         with self._instances.refusals():
             found = self._instances.broker().consumers.committed(segments[1], segments[3], wanted)
         offsets = [
-            Committed(address.topic, address.partition, one.offset, one.metadata or "")
-            for address, one in zip(wanted, found, strict=True)
+            Committed(tp.topic, tp.partition, one.offset, one.metadata or "")
+            for tp, one in zip(wanted, found, strict=True)
             if one is not None
         ]
         return json_answer(request, CommittedOffsets(offsets))
@@ -141,8 +141,8 @@ class OffsetRoutes:
             await self._instances.broker().consumers.seek(info.group_id, info.name, seeks, wait_ms=wait_ms)
 
     def _within(self, seek: Seek, reset: int | str) -> Seek:
-        address = TopicPartition(seek.topic, seek.partition)
-        start, high_watermark, _ = self._instances.broker().partition(address).offsets
+        tp = TopicPartition(seek.topic, seek.partition)
+        start, high_watermark, _ = self._instances.broker().partition(tp).offsets
         if isinstance(seek.to, str) or seek.time_ms is not None or start <= seek.to <= high_watermark:
             return seek
         return seek._replace(to=reset)

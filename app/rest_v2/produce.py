@@ -21,9 +21,10 @@ from msgspec import UNSET
 from app.errors import Problem
 from app.formats import FormatError, check_depth, to_bytes
 from app.http.json_errors import Fault, refuse_fault
+from app.http.record_limit import RecordLimit
 from app.http.request import Answer, Request
 from app.http.router import check_charset
-from app.native.produce_body import ProduceBody, find_duplicate
+from app.native.produce_body import find_duplicate
 from app.rest_v2.bodies import decode, decoder_of
 from app.rest_v2.dialect import Dialect
 from app.rest_v2.errors import (
@@ -57,7 +58,7 @@ class ProduceRoutes:
             name: partial(_string_to_bytes, name, max_depth) for name in FORMATS
         }
         self._ways["json"] = partial(_json_to_bytes, max_depth)
-        self._limits = ProduceBody(max_depth=max_depth, max_records=config.http_max_records)
+        self._limit = RecordLimit(config.http_max_records)
         self._dialect = dialect
         self._broker = broker
         self._creates_topics = config.auto_create_topics
@@ -107,7 +108,7 @@ class ProduceRoutes:
             # Such a request is refused in the end: it creates no topic.
             self._require(topic, partition)
         body = await request.body()
-        self._limits.check_count(body)
+        self._limit.check(body)
         shape = decode(_decoder, body, self._dialect.wrong_type_status)
         if embedded not in FORMATS:
             _refuse_schema_format(embedded, shape)

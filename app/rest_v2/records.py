@@ -143,10 +143,10 @@ class PartitionReadRoutes:
 
     async def read(self, request: Request, segments: list[str]) -> Answer:
         """Read records of one partition. Stateless: nothing is remembered between two reads."""
-        address = TopicPartition(segments[1], partition_number(segments[3]))
+        tp = TopicPartition(segments[1], partition_number(segments[3]))
         broker = self._broker()
         # An unknown topic is told before what is wrong with the media type.
-        start = broker.partition(address).offsets.log_start_offset
+        start = broker.partition(tp).offsets.log_start_offset
         accept = accept_of(request.headers.get(b"accept", b""))
         format_name = accept.format(self._dialect.json_format)
         query = query_of(request)
@@ -155,15 +155,13 @@ class PartitionReadRoutes:
         wait_ms = number_in(query, "timeout", 0, config.max_wait_ms)
         offset = _offset(query.get("offset", ""), start)
         try:
-            result = await broker.read(
-                address, offset, max_bytes=max_bytes, max_records=config.http_max_limit
-            )
+            result = await broker.read(tp, offset, max_bytes=max_bytes, max_records=config.http_max_limit)
             if not result.records and wait_ms:
                 check_share(request.scope)
                 result = await while_connected(
                     request,
                     broker.read(
-                        address,
+                        tp,
                         offset,
                         max_bytes=max_bytes,
                         max_records=config.http_max_limit,
@@ -172,7 +170,7 @@ class PartitionReadRoutes:
                 )
         except BrokerError as error:
             raise from_broker(error, offset=offset) from None
-        found = ((*address, record) for record in result.records)
+        found = ((*tp, record) for record in result.records)
         shown, refusal = self._embedder.records(found, format_name)
         if refusal is not None and not shown:
             raise refusal

@@ -90,8 +90,8 @@ class TopicRoutes:
         return json_answer(request, PartitionOffsets(start, high_watermark))
 
     def _existing(self, segments: list[str]) -> PartitionInfo:
-        address = TopicPartition(segments[1], partition_number(segments[3]))
-        return self._broker().partition(address)
+        tp = TopicPartition(segments[1], partition_number(segments[3]))
+        return self._broker().partition(tp)
 
     def _partitions(self, count: int) -> list[PartitionMetadata]:
         return [self._partition(number) for number in range(count)]
