@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from app.commands.lazy import LazyGroup
-from app.config_file import Origin, load_with_file, origins
-from app.settings import unknown_variables
+from app.settings import Origin, load_with_file, origins, unknown_variables
 from app.version import VERSION
 from core.errors import StartupError
 
@@ -108,7 +107,7 @@ def serve(
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)
         sys.exit(2)
-    from app.http.server import run, run_ephemeral
+    from app.serve import run, run_ephemeral
 
     if ephemeral:
         if data_dir is not None:

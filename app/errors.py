@@ -1,8 +1,8 @@
 """Every refusal over HTTP: one table from broker error to status, and one renderer per surface.
 
-A refusal is a `Problem` (RFC 9457). Routes raise it, or let a `BrokerError` through; the front door turns
-both into an answer of the surface that was called: problem documents for the native API, and later the
-`{error_code, message}` of the REST Proxy v2 surface, by an entry in `RENDERERS`.
+A refusal is a `Problem` (RFC 9457). Routes raise it, or let a `BrokerError` through; `app.http.refusals` turns both
+into an answer in the shape of the surface that was called: problem documents for the native API, `{error_code,
+message}` for REST Proxy v2.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Problem(Exception):  # noqa: N818 (the word of RFC 9457)
 
 
 def from_broker(error: BrokerError, *, offset: int | None = None) -> Problem:
-    """The problem that stands for a broker error; `offset` is the one asked for, where there was one.
+    """Return the problem for a broker error; `offset` is the requested one, if any.
 
     An offset below the start of the log is gone for good (410), one above its end may come yet (416).
     """
@@ -278,15 +278,3 @@ def render_problem(problem: Problem, instance: str) -> Rendered:
     """A problem document of RFC 9457; `instance` is the path that was asked for."""
     document = problem.members() | {"instance": instance}
     return Rendered(PROBLEM_MEDIA_TYPE, msgspec.json.encode(document, enc_hook=str))
-
-
-# The renderer of each surface by the beginning of its paths; the first that fits is taken.
-RENDERERS: list[tuple[str, Renderer]] = [("/", render_problem)]
-
-
-def renderer_of(path: str) -> Renderer:
-    """The renderer of the surface that a path belongs to."""
-    for prefix, renderer in RENDERERS:
-        if path.startswith(prefix):
-            return renderer
-    return render_problem

@@ -1,4 +1,4 @@
-"""FastAPI's half of the HTTP door: every route that is not lean.
+"""The FastAPI application: every route that is not lean.
 
 It takes a third of a second and 18 MiB to load, and a gateway whose clients only write and read records never
 needs it. So nothing at the start imports this module: the first request for one of its routes does.
@@ -13,15 +13,15 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from app.console import routes as console
-from app.dependencies import known_parameters_only
 from app.docs import routes as docs
 from app.errors import Problem
-from app.gateway import Gateway
+from app.http.refusals import Refusals
 from app.http.request import Answer
-from app.http.router import refusal
+from app.native.dependencies import known_parameters_only
 from app.native.fastapi_routes import add_routes
 from app.native.routes import PREFIX, control_routes, problem_pages
 from app.native.validation_errors import problem_of_http_error, problem_of_validation
+from app.shared import Gateway
 from app.version import VERSION
 from core.errors import BrokerError
 
@@ -35,7 +35,7 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        exception_handlers=_exception_handlers(),
+        exception_handlers=_exception_handlers(gateway.refusals),
     )
     app.state.gateway = gateway
     add_routes(app.router, problem_pages())
@@ -45,20 +45,22 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
     return app
 
 
-def _exception_handlers() -> dict[Any, Any]:
+def _exception_handlers(refusals: Refusals) -> dict[Any, Any]:
+    def answer(request: Request, error: Problem | BrokerError) -> Response:
+        return _response(refusals.answer(error, request.scope["path"]))
+
     async def refuse(request: Request, error: Problem | BrokerError) -> Response:
-        return _response(refusal(error, request.scope))
+        return answer(request, error)
 
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return _response(refusal(problem_of_validation(error), request.scope))
+        return answer(request, problem_of_validation(error))
 
     async def http_error(request: Request, error: HTTPException) -> Response:
-        return _response(refusal(problem_of_http_error(error, request), request.scope))
+        return answer(request, problem_of_http_error(error, request))
 
     async def failure(request: Request, error: Exception) -> Response:
-        # The front door logs it: Starlette raises it again once this answer is sent.
-        problem = Problem("internal-error", "The server failed; its log says more.")
-        return _response(refusal(problem, request.scope))
+        # Starlette raises the error again once this answer is sent; `HttpApplication` logs it.
+        return answer(request, Problem("internal-error", "The server failed; its log says more."))
 
     return {
         Exception: failure,

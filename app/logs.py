@@ -5,7 +5,7 @@ not printable is escaped, in both formats. A traceback on the console has more l
 
 The access log is written by a thread out of a bounded queue. When the lines come faster than they can be
 written, they are dropped and counted: a slow pipe must not slow the requests. Neither queries nor bodies nor
-header lines stand in it, but for the User-Agent: they hold what is nobody's business.
+header lines are logged, except User-Agent: they may hold private data.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def moment(seconds: float) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What a line says beside time, level and logger."""
+    """Return the fields of a line other than time, level and logger."""
     fields: dict[str, Any] = dict(getattr(record, "fields", {}))
     request_id = REQUEST_ID.get()
     if request_id and "request_id" not in fields:
@@ -120,8 +120,6 @@ def configured(config: Config, stream: TextIO | None = None) -> Iterator[None]:
     before, level = root.handlers[:], root.level
     root.handlers[:] = [handler]
     root.setLevel(config.log_level.upper())
-    # Its warnings are about requests that cannot be read; those are answered, not logged.
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
         yield
     finally:

@@ -1,63 +1,77 @@
-"""create_app: the broker, its TCP doors and the HTTP surfaces, put together."""
+"""create_app: the broker, its TCP listeners and the HTTP surfaces, put together."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from app.errors import RENDERERS
-from app.gateway import Gateway
+from app.http.application import HttpApplication
 from app.http.exchange import ASGIApp
-from app.http.metrics import LoopDelay, Traffic
+from app.http.lazy_app import LazyApp
+from app.http.metrics import LoopDelay, Traffic, Visits
 from app.http.principal import Resolver
+from app.http.refusals import Refusals
 from app.http.request import Receive, Scope, Send
 from app.http.route import RouteTable
-from app.http.router import Front, Surface
-from app.late import LateApp
+from app.http.router import Router
 from app.metrics import Metrics
 from app.native.operations import Operations
 from app.native.routes import PREFIX, lean_routes
 from app.native.routes import operations as operation_routes
-from app.rest_v2.surface import RENDERERS as PROXY_RENDERERS
+from app.rest_v2.surface import RENDERERS as V2_RENDERERS
 from app.rest_v2.surface import ProxySurface
+from app.settings import load_with_file
+from app.shared import Gateway
 from core.clock import Clock
-from core.config import Config
+from core.config import Config, Endpoint
 from core.server import Server
-
-# What the front door refuses before a surface is asked has the shape of the surface that was meant.
-RENDERERS[:0] = PROXY_RENDERERS
 
 
 class Application:
-    """The ASGI application, and the life of the server behind it.
+    """The ASGI application, and the life of the broker that it serves.
 
-    An ASGI server that knows lifespans may run it as it is; `app.http.server` runs `lifespan` itself, so that a
-    start that fails is one line and not a traceback.
+    An ASGI server that knows lifespans may run it as it is. `app.serve` runs `lifespan` itself, so that a start that
+    fails is one line and not a traceback, and gives the server `http`.
     """
 
-    def __init__(self, config: Config, clock: Clock | None = None, resolver: Resolver | None = None) -> None:
-        clock = clock or Clock()
-        self.server = Server(config, clock)
-        self.gateway = Gateway(config, self.server.broker)
-        self.gateway.protocol_versions = self.server.protocol_versions
-        self.gateway.http_endpoints = [e for e in config.listeners if e.scheme == "http"]
-        find = self.gateway.current_broker
-        self.traffic = Traffic(clock)
-        operations = Operations(find, self.server.zookeeper_state, lambda accept: self.metrics.scrape(accept))
-        lean = RouteTable((PREFIX, lean_routes(config, find)), ("", operation_routes(operations)))
-        self.control = LateApp(self._load_control)
-        surfaces: list[Surface] = [ProxySurface(self.gateway)]
-        self.front = Front(config, clock, self.control, lean, f"{PREFIX}/", surfaces, self.traffic, resolver)
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        resolver: Resolver | None,
+        http_endpoints: Sequence[Endpoint],
+        visits: Visits | None,
+        when_loaded: Callable[[], None],
+    ) -> None:
+        self.server = server = Server(config, clock)
+        self.traffic = traffic = Traffic(config, clock, visits)
+        # A refusal before a surface is asked has the shape of the surface that the path belongs to.
+        refusals = Refusals(V2_RENDERERS, traffic.refusals)
+        self.gateway = gateway = Gateway(
+            config,
+            server.broker,
+            refusals,
+            protocol_versions=server.protocol_versions,
+            endpoints=server.endpoints,
+            http_endpoints=http_endpoints,
+        )
         self._delay = LoopDelay(clock)
-        self.waiting = self.front.waiting
-        self.metrics = Metrics(self.server.broker, self.traffic, self._delay, self.front.in_flight)
-        self.metrics.doors, self.metrics.api_name = self.server.load, self.server.api_name
-        self.metrics.zookeeper = self.server.zookeeper_numbers
+        self._when_loaded = when_loaded
+        self.metrics = Metrics(server, traffic, self._delay)
+        self.fastapi = LazyApp(self._load_fastapi)
+        find = gateway.current_broker
+        operations = Operations(find, server.zookeeper_state, self.metrics.scrape)
+        lean = RouteTable((PREFIX, lean_routes(config, find)), ("", operation_routes(operations)))
+        router = Router(lean, [ProxySurface(gateway)], self.fastapi)
+        self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
 
-    def _load_control(self) -> ASGIApp:
+    def _load_fastapi(self) -> ASGIApp:
         from app.fastapi_app import make_fastapi
 
-        return make_fastapi(self.gateway)
+        app = make_fastapi(self.gateway)
+        self._when_loaded()
+        return app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
@@ -66,13 +80,12 @@ class Application:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
         else:
-            await self.front(scope, receive, send)
+            await self.http(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Start the server, and stop it cleanly in the end. Raises StartupError."""
         await self.server.start()
-        self.gateway.endpoints = self.server.endpoints
         self._delay.start()
         try:
             yield
@@ -97,9 +110,25 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-def create_app(config: Config, clock: Clock | None = None, resolver: Resolver | None = None) -> Application:
-    """The whole application over one configuration; nothing is opened before its lifespan begins.
+def create_app(
+    config: Config | None = None,
+    clock: Clock | None = None,
+    resolver: Resolver | None = None,
+    *,
+    http_endpoints: Sequence[Endpoint] | None = None,
+    visits: Visits | None = None,
+    when_loaded: Callable[[], None] = lambda: None,
+) -> Application:
+    """Return the application over one configuration; it opens nothing before its lifespan begins.
 
-    `resolver` says who sends a request; without one everybody is the same.
+    Without `config` it takes the settings of the environment and of the file that SLUICE_CONFIG names, so that
+    `uvicorn --factory app.main:create_app` works; then uvicorn's own options say where HTTP listens, and its limits
+    hold in the place of ours. `resolver` says who sends a request; without one every client is the same.
+    `http_endpoints` are the addresses that are really bound; without them, those of the settings are shown. `visits`
+    takes the access log. `when_loaded` is called, in a thread, when FastAPI has been loaded. Raises StartupError.
     """
-    return Application(config, clock, resolver)
+    if config is None:
+        config = load_with_file(os.environ, None)
+    if http_endpoints is None:
+        http_endpoints = [e for e in config.listeners if e.scheme == "http"]
+    return Application(config, clock or Clock(), resolver, http_endpoints, visits, when_loaded)

@@ -1,10 +1,10 @@
-"""`/metrics` for Prometheus, and OpenMetrics for those who ask for it.
+"""`/metrics` for Prometheus, and OpenMetrics if the Accept header asks for it.
 
-The broker and the HTTP door count for themselves. A scrape takes their numbers on the event loop, in slices,
-and writes the text in a thread, out of numbers alone. The library is imported by the first scrape: a gateway
-that nobody scrapes does not pay for it.
+The broker and the HTTP server count for themselves. A scrape collects their numbers on the event loop, in slices,
+and writes the text in a thread, out of numbers alone. The library is imported by the first scrape: a process that
+is never scraped does not pay for it.
 
-Series are bounded. Labels are names of ours, but for topics and groups, of which only so many are shown
+Series are bounded. Labels are our own names, but for topics and groups, of which a limited number is shown
 (`metrics_max_topics`, `metrics_max_group_topics`); how many are left out is a metric too.
 """
 
@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.http.metrics import LoopDelay, Traffic
-from app.http.request import InFlight
 from app.version import VERSION
-from core.broker.broker import Broker
 from core.broker.statistics import Holdings, holdings
-from core.counters import BOUNDS, DoorLoad, Meter
+from core.counters import BOUNDS, Meter
 from core.errors import ErrorCode
+from core.server import Server
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -55,18 +54,13 @@ class Timing(NamedTuple):
 class Metrics:
     """The numbers of one process."""
 
-    def __init__(self, broker: Broker, traffic: Traffic, delay: LoopDelay, http_bodies: InFlight) -> None:
-        self._broker = broker
+    def __init__(self, server: Server, traffic: Traffic, delay: LoopDelay) -> None:
+        self._server = server
+        self._broker = server.broker
         self._traffic = traffic
         self._delay = delay
-        self._http_bodies = http_bodies
         self._api_names: dict[int, str] = {}
         self._one_at_a_time = asyncio.Lock()
-        # What the composition root knows and tells: the loads of the TCP doors, the number of HTTP connections.
-        self.doors: Callable[[], list[DoorLoad]] = list
-        self.http_connections: Callable[[], int] = int
-        self.api_name: Callable[[int], str] = str
-        self.zookeeper: Callable[[], dict[str, int]] = dict
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
         """All metrics as text, and its media type, in the form that the Accept header asks for."""
@@ -98,16 +92,16 @@ class Metrics:
             ((self._api(key), _code_name(code)), count) for (key, code), count in counters.errors.items()
         ]
         yield Family("counter", "sluice_kafka_errors", "Error codes in answers.", ("api", "error"), errors)
-        doors = self.doors()
+        loads = self._server.load()
         for kind, name, meaning, values in (
-            ("gauge", "connections", "Open connections.", [d.connections for d in doors]),
-            ("gauge", "inflight_bytes", "Bytes of frames that are arriving.", [d.inflight_bytes for d in doors]),
-            ("counter", "accepted_connections", "Connections taken.", [d.accepted for d in doors]),
-            ("counter", "refused_connections", "Connections refused or ended by us.", [d.refused for d in doors]),
+            ("gauge", "connections", "Open connections.", [one.connections for one in loads]),
+            ("gauge", "inflight_bytes", "Bytes of frames that are arriving.", [one.inflight_bytes for one in loads]),
+            ("counter", "accepted_connections", "Connections taken.", [one.accepted for one in loads]),
+            ("counter", "refused_connections", "Connections refused or ended by us.", [one.refused for one in loads]),
         ):  # fmt: skip
             by_scheme: dict[str, int] = {}
-            for door, value in zip(doors, values, strict=True):
-                by_scheme[door.scheme] = by_scheme.get(door.scheme, 0) + value
+            for load, value in zip(loads, values, strict=True):
+                by_scheme[load.scheme] = by_scheme.get(load.scheme, 0) + value
             yield Family(
                 kind, f"sluice_tcp_{name}", meaning, ("door",), [((s,), v) for s, v in by_scheme.items()]
             )
@@ -115,7 +109,7 @@ class Metrics:
     def _text(self) -> Iterator[Family | Timing]:
         counters = self._broker.counters
         if not counters.lines:
-            return  # most brokers have no such door
+            return  # most brokers have no such listener
         lines: Meterings = [((command,), meter) for command, meter in counters.lines.items()]
         yield from _metered("sluice_text", "requests of the line protocol", ("command",), lines)
         errors: Samples = [(key, count) for key, count in counters.line_errors.items()]
@@ -135,7 +129,7 @@ class Metrics:
     def _api(self, key: int) -> str:
         name = self._api_names.get(key)
         if name is None:
-            name = self._api_names[key] = self.api_name(key) if key >= 0 else _UNKNOWN_API
+            name = self._api_names[key] = self._server.api_name(key) if key >= 0 else _UNKNOWN_API
         return name
 
     def _http(self) -> Iterator[Family | Timing]:
@@ -162,8 +156,8 @@ class Metrics:
             [((kind,), count) for kind, count in traffic.refusals.items()],
         )
         yield _gauge("sluice_http_requests_in_progress", "HTTP requests under way.", traffic.in_progress)
-        yield _gauge("sluice_http_connections", "Open HTTP connections.", self.http_connections())
-        yield _gauge("sluice_http_inflight_bytes", "Bytes of bodies that are held.", self._http_bodies.held)
+        yield _gauge("sluice_http_connections", "Open HTTP connections.", traffic.connections)
+        yield _gauge("sluice_http_inflight_bytes", "Bytes of bodies that are held.", traffic.in_flight.held)
         dropped = traffic.visits.dropped if traffic.visits is not None else 0
         yield _counter(
             "sluice_access_log_dropped_lines", "Lines that the access log had no room for.", dropped
@@ -184,7 +178,7 @@ class Metrics:
         yield _counter("sluice_sqlite_jobs", "Jobs in these transactions.", counters.committed_jobs)
 
     def _zookeeper(self) -> Iterator[Family]:
-        numbers = self.zookeeper()
+        numbers = self._server.zookeeper_numbers()
         for make, name, meaning in (
             (_gauge, "registered", "1 while the broker is registered in ZooKeeper."),
             (_gauge, "nodes", "Nodes that it keeps there."),

@@ -1,7 +1,11 @@
-"""Environment and flags → one core `Config`. A flag wins over the environment, the environment over the default.
+"""Environment, flags and the configuration file → one core `Config`, and where each setting comes from.
 
-Every number and switch of `Config` can be set as `SLUICE_<NAME IN CAPITALS>`; the few that people set by hand
-have a flag as well. A setting that makes no sense stops the start with one line that says what would be right.
+A flag wins over the environment, the environment over the file, the file over the default. Every number and switch
+of `Config` can be set as `SLUICE_<NAME IN CAPITALS>`; the few that people set by hand have a flag as well. A setting
+that makes no sense stops the start with one line that says what would be right.
+
+The file `sluice.toml` has the settings by their names in lower case: `SLUICE_DATA_DIR` is `data_dir`. Lists are TOML
+arrays; `topic_defaults` is a table. The file becomes variables, so that every check is the one of the environment.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import socket
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -21,6 +26,8 @@ from core.errors import BrokerError, StartupError
 from core.topic_config import parse_topic_config
 
 PREFIX = "SLUICE_"
+CONFIG_VARIABLE = "SLUICE_CONFIG"
+_MAX_FILE_BYTES = 1024 * 1024
 # Schemes of `--listener`: `http` is served here, the others by `core.server`, which knows its own.
 HTTP_SCHEME = "http"
 _TRUE = frozenset({"1", "true", "yes", "on"})
@@ -40,8 +47,8 @@ _MAY_BE_ZERO = frozenset(
 _API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
-# What names the configuration file, and what the commands beside `serve` read.
-_OTHERS = frozenset({"SLUICE_CONFIG", "SLUICE_URL"})
+# Variables that are no settings: the path of the configuration file, and the URL for commands other than `serve`.
+_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_URL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,3 +405,113 @@ def refuse_open_listeners(listeners: Iterable[Endpoint]) -> None:
                 f"The listener {endpoint} can be reached from other machines, and there is no authentication "
                 "yet. Listen on 127.0.0.1, or allow it with --insecure."
             )
+
+
+# --- the configuration file ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A setting as `sluice config show` prints it."""
+
+    name: str
+    value: str
+    source: str
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """Return the settings of a file as variables of the environment.
+
+    Raises StartupError that names the file, and the line or the setting that is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise StartupError(f"Cannot read the configuration file {path}: {error.strerror}.") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise StartupError(f"The configuration file {path} is larger than {_MAX_FILE_BYTES} bytes.")
+    try:
+        values = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StartupError(f"The configuration file {path} is not TOML: {error}.") from None
+    known = _known()
+    for name in values:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise StartupError(f"{path}: there is no setting {name!r}.{hint}")
+    return {known[name]: _text(path, name, value) for name, value in values.items()}
+
+
+def load_with_file(environ: Mapping[str, str], path: Path | None, **flags: object) -> Config:
+    """Return the settings from flags, environment and file; `path` wins over SLUICE_CONFIG.
+
+    Raises StartupError; what comes from the file is named as the file names it.
+    """
+    path = path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
+    if path is None:
+        return load(environ, **flags)  # type: ignore[arg-type]
+    from_file = read_file(path)
+    try:
+        return load({**from_file, **environ}, **flags)  # type: ignore[arg-type]
+    except StartupError as error:
+        message = str(error)
+        for variable in from_file.keys() - environ.keys():
+            message = message.replace(variable, f"{path}: {variable.removeprefix(PREFIX).lower()}")
+        raise StartupError(message) from None
+
+
+def origins(environ: Mapping[str, str], path: Path | None) -> list[Origin]:
+    """Return every setting with its value and its source: the environment, the file, or the default.
+
+    Raises StartupError for settings that a start would refuse.
+    """
+    path = path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
+    load_with_file(environ, path)
+    from_file = read_file(path) if path else {}
+    defaults = {setting.variable: setting.default for setting in SETTINGS}
+    defaults |= {variable_of(name): _shown(value) for name, value in plain_fields().items()}
+    found = []
+    for name, variable in sorted(_known().items()):
+        if environ.get(variable):
+            found.append(Origin(name, environ[variable], f"environment {variable}"))
+        elif variable in from_file:
+            found.append(Origin(name, from_file[variable], str(path)))
+        else:
+            found.append(Origin(name, defaults[variable], "default"))
+    return found
+
+
+def _known() -> dict[str, str]:
+    """Name in a file → variable, of every setting."""
+    variables = [setting.variable for setting in SETTINGS] + [variable_of(name) for name in plain_fields()]
+    return {variable.removeprefix(PREFIX).lower(): variable for variable in variables}
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _text(path: Path, name: str, value: object) -> str:
+    """A value of the file as the environment would have it."""
+    if isinstance(value, str | bool | int | float):
+        return _shown(value)
+    if isinstance(value, list) and all(isinstance(one, str) and "," not in one for one in value):
+        return ",".join(value)
+    if name == "topic_defaults" and isinstance(value, dict):
+        return "; ".join(f"{key}={_shown(one)}" for key, one in _flat(value).items())
+    raise StartupError(f"{path}: {name} must be a string, a number, true, false, or a list of strings.")
+
+
+def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """TOML reads `retention.ms = 1` as a table within a table; topic settings have dots in their names."""
+    flat: dict[str, object] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            flat[prefix + key] = ",".join(map(str, value))
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -13,7 +13,7 @@ send more than a plain form could only if a preflight allowed it. So:
 - Credentials are never allowed: this server reads no cookie, and shall not begin to. When there are credentials,
   they come in the Authorization header, which then joins `ALLOWED_HEADERS`; and as EventSource cannot send that,
   in a ticket: `app.http.principal` says where it will be looked at.
-- A page of a public site that calls a private address asks for that besides (Private Network Access); an allowed
+- A page of a public site that calls a private address asks for that as well (Private Network Access); an allowed
   origin is granted it.
 
 Source: the Fetch standard, sections "CORS protocol" and "HTTP extensions"; the Private Network Access draft.
@@ -40,7 +40,7 @@ EXPOSED_HEADERS = (
 )  # fmt: skip
 # How long a browser may remember a preflight, in seconds: the most that Chromium does. Requests are checked anyway.
 MAX_AGE = 7200
-# Header lines of a record, of which a preflight may name so many.
+# Header lines of a record, and how many of them a preflight may name.
 _RECORD_HEADER = re.compile(rb"x-kafka-header-[a-z0-9!#$%&'*+.^_`|~-]{1,200}")
 MAX_RECORD_HEADERS = 64
 _VARY = (b"vary", b"origin")

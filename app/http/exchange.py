@@ -1,8 +1,8 @@
-"""One HTTP/1.1 request and its answer: what a connection hands to the ASGI application.
+"""One HTTP/1.1 request and its answer: what a connection passes to the ASGI application.
 
-An exchange is run at once, inside the read that brought the end of its request, and most are over before that
-read is: their bodies are there, and the broker answers from memory. Only one that has to wait becomes a task.
-That is a fifth of what a small request costs. Whoever needs a task around it (`asyncio.timeout`, anyio) awaits
+An exchange runs at once, inside the read that brought the end of its request, and most end before that read does:
+their bodies are complete, and the broker answers from memory. Only an exchange that has to wait becomes a task. That
+saves a fifth of the cost of a small request. Code that needs a task around it (`asyncio.timeout`, anyio) awaits
 `in_task` first.
 """
 
@@ -30,43 +30,43 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 class Connection(Protocol):
-    """What an exchange needs of its connection."""
+    """The part of a connection that an exchange uses."""
 
     transport: asyncio.Transport
     write_paused: bool
 
     def default_head(self) -> bytes:
-        """Header lines that all answers have (Date)."""
+        """Return the header lines of every answer (Date)."""
         ...
 
     def resume_reading(self) -> None:
-        """More of the body is wanted."""
+        """Read more of the body."""
         ...
 
     async def writable(self) -> None:
-        """Return when the client takes bytes again, or has gone."""
+        """Return when the client accepts bytes again, or has disconnected."""
         ...
 
     def hang_up(self) -> None:
-        """Close behind an answer, so that it reaches a client that is still sending."""
+        """Close after an answer, in a way that lets it reach a client that is still sending."""
         ...
 
     def answered(self) -> None:
-        """The answer is complete."""
+        """Take note that the answer is complete."""
         ...
 
 
 class Exchange:
-    """A request, as far as it has come, and its answer, as far as it has gone."""
+    """A request, as far as it has arrived, and its answer, as far as it has been sent."""
 
-    # As attributes of the class, what is so at the beginning costs nothing to set.
+    # Initial values are attributes of the class: setting them costs nothing.
     disconnected = False
-    # Whether the client waits to be told to send its body.
+    # Whether the client waits for "100 Continue" before it sends its body.
     expects_continue = False
-    # Bytes of the body that nobody has received yet, and whether more will come.
+    # Bytes of the body that the application has not received yet, and whether more will come.
     held = 0
     more_body = True
-    # Whether it is being run, whether the answer has begun, and whether it has gone out whole.
+    # Whether the exchange runs, whether its answer has begun, and whether the answer has been sent whole.
     begun = False
     started = False
     complete = False
@@ -78,7 +78,7 @@ class Exchange:
     def __init__(self, connection: Connection, keep_alive: bool) -> None:
         self._connection = connection
         self.scope: Scope = {}
-        # Whether the connection goes on afterwards.
+        # Whether the connection stays open after the answer.
         self.keep_alive = keep_alive
         self._parts: list[bytes] = []
 
@@ -90,41 +90,41 @@ class Exchange:
         except Exception:
             log.exception("The application failed.")
         except BaseException:
-            # The server stops, and has waited for long enough.
+            # The server stops, and the drain time is over.
             transport.abort()
             raise
         if not self.complete and not self.disconnected:
-            # Half an answer cannot be mended, and none at all must not look like one.
+            # A partial answer cannot be repaired, and the client must not take it for a whole one.
             transport.close()
-        # It refers back to us: what goes in a circle costs the collector of garbage its time.
+        # The scope refers to this exchange: a reference cycle would cost the garbage collector time.
         self.scope = {}
 
     # --- the request ---------------------------------------------------------------------------------------
 
     def add_body(self, part: bytes) -> None:
-        """A piece of the body has come."""
+        """Take a piece of the body."""
         self._parts.append(part)
         self.held += len(part)
         self.wake()
 
     def end_body(self) -> None:
-        """The body is complete."""
+        """Take note that the body is complete."""
         self.more_body = False
         self.wake()
 
     def lost(self) -> None:
-        """The client has gone."""
+        """Take note that the client has disconnected."""
         if not self.complete:
             self.disconnected = True
         self.wake()
 
     def wake(self) -> None:
-        """Something has happened that `receive` may wait for."""
+        """Wake `receive`, if it waits."""
         if self._event is not None:
             self._event.set()
 
     def whole_body(self) -> bytes | None:
-        """The body, when all of it is there and none was taken; else None, and `receive` is the way."""
+        """Return the body if it is complete and none of it was received; otherwise None: use `receive`."""
         if self.more_body or not self._end_is_news or self.disconnected or self.complete:
             return None
         self._end_is_news = False
@@ -132,12 +132,12 @@ class Exchange:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def receive(self) -> Message:
-        """ASGI's receive: what has come of the body, or that the client has gone or got its answer."""
+        """ASGI's receive: the body as far as it has arrived, or a disconnect, also after a complete answer."""
         connection = self._connection
         if self.expects_continue and not self.started and not connection.transport.is_closing():
             connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.expects_continue = False
-        # The end of the body is told once; from then on there is nothing but the disconnect to wait for.
+        # The end of the body is reported once; after that only the disconnect is left to wait for.
         while not (self._parts or (self._end_is_news and not self.more_body)):
             if self.disconnected or self.complete:
                 break
@@ -157,15 +157,15 @@ class Exchange:
     def _begin_answer(self) -> None:
         self.started = True
         if self.expects_continue and self.more_body:
-            # The client waits to be told to send its body. After another answer it may send it, or the next
-            # request: no reader can tell which, so the connection ends here.
+            # The client waits for permission to send its body. After a final answer it may send the body or the next
+            # request: a server cannot tell which, so the connection ends here.
             self.keep_alive = False
 
     def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Send a whole answer in one write; False, and nothing done, when the client takes no bytes at the moment.
+        """Send a whole answer in one write. Return False, with nothing sent, if the client accepts no bytes now.
 
-        ASGI's own way is two messages, two writes and a look at each header line: a third of what a request
-        costs there. `headers` are our own lines, known to be clean; they hold a Content-Length where one belongs.
+        ASGI's way is two messages, two writes and a check of each header line: a third of the cost of a request.
+        `headers` are our own lines, known to be clean; they include Content-Length where one is required.
         """
         connection = self._connection
         if connection.write_paused or self.started:
@@ -259,9 +259,9 @@ class Exchange:
 
 
 def begin(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None] | None:
-    """Run a coroutine up to the first thing that it waits for: None when it is over by then, else what does the rest.
+    """Run a coroutine until it waits for something. Return None if it has ended, otherwise a coroutine for the rest.
 
-    The rest is for a task in the same context.
+    Run the rest in a task with the same context.
     """
     try:
         waits_for = work.send(None)
@@ -276,7 +276,7 @@ async def _rest(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
 
 @types.coroutine
 def _resume(work: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Hand what `work` waits for to the task around us, and what the task answers to `work`."""
+    """Pass the futures that `work` awaits to the task around it, and their results back to `work`."""
     try:
         while True:
             try:
@@ -290,6 +290,6 @@ def _resume(work: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, A
 
 
 async def in_task() -> None:
-    """Return inside a task: what follows may use timeouts, task groups and other things that ask for one."""
+    """Return inside a task: the caller may then use timeouts, task groups and whatever else requires a task."""
     if asyncio.current_task() is None:
         await asyncio.sleep(0)

@@ -6,7 +6,6 @@ through it to find the path that leads there; the usual request pays nothing.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import NamedTuple, NoReturn
 
@@ -34,7 +33,7 @@ class Fault(NamedTuple):
     detail: str
     path: tuple[str | int, ...]
     malformed: bool
-    # The value is not of the type that belongs there; a member that is missing, unknown or doubled is no such fault.
+    # The value is not of the type that belongs there; a member that is missing or unknown is no such fault.
     wrong_type: bool = False
 
     @property
@@ -160,28 +159,3 @@ def refuse_fault(fault: Fault, status: int | None = None) -> NoReturn:
     entry = field_error(fault.detail, pointer=fault.pointer, **where)
     kind = "malformed-request" if fault.malformed else "invalid-request"
     raise Problem(kind, detail, status=status, errors=[entry])
-
-
-class _TwiceError(ValueError):
-    """A member that stands twice in one object."""
-
-
-def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _TwiceError(next(name for name in names if names.count(name) > 1))
-    return found
-
-
-def refuse_twins(body: bytes) -> None:
-    """Raise Problem (422) where a member stands twice in an object of a JSON text: which is meant nobody can know."""
-    try:
-        json.loads(body, object_pairs_hook=_members, parse_float=str, parse_int=str)
-    except _TwiceError as twice:
-        detail = f"The member {str(twice)[:60]!r} stands there twice."
-        raise Problem(
-            "invalid-request", detail, errors=[field_error(detail, field=str(twice)[:60])]
-        ) from None
-    except RecursionError as error:
-        refuse_fault(fault_of(body, error))

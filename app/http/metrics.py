@@ -1,6 +1,6 @@
-"""What the HTTP door counts: requests by method, route and status, and the one line of each in the access log.
+"""Count HTTP requests by method, route and status, and write one line of the access log for each.
 
-The keys are templates of routes and numbers of ours, never what a client has sent, so there are only so many.
+The keys are route templates and our own numbers, never text from a client, so their number is bounded.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import asyncio
 from collections import Counter
 from typing import NamedTuple, Protocol
 
-from app.http.request import Request
+from app.http.request import InFlight, Request
+from app.http.waiting import Waiting
 from core.clock import Clock
+from core.config import Config
 from core.counters import Meter, Meters
 
-# Where the front door puts the counts of refusals, for whoever refuses below it.
-REFUSALS = "sluice.refusals"
-# The route of a request that none takes, and the method of one that HTTP does not know.
+# The route of a request that no route matches, and the method of one that is not in `METHODS`.
 NO_ROUTE = "none"
 OTHER_METHOD = "other"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Stands for the status of a request whose client went away before the answer (nginx's number).
+# The status of a request whose client disconnected before the answer (nginx's number).
 CLIENT_GONE = 499
 
 
@@ -39,29 +39,33 @@ class Visit(NamedTuple):
 
 
 class Visits(Protocol):
-    """Where the lines of the access log go."""
+    """The access log."""
 
     dropped: int
 
     def write(self, visit: Visit) -> None:
-        """Take a line; never waits."""
+        """Write a line; never waits."""
         ...
 
 
 class Traffic:
-    """The counters of one HTTP door."""
+    """The requests of one HTTP server: counters, and what is under way under its limits."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, config: Config, clock: Clock, visits: Visits | None = None) -> None:
         self.meters: Meters[tuple[str, str, int]] = Meters()
         # Refusals by the type of their problem, or by the v2 code: names and numbers of ours.
         self.refusals: Counter[str] = Counter()
         self.in_progress = 0
-        self.visits: Visits | None = None
+        # Open connections; the server counts them.
+        self.connections = 0
+        self.in_flight = InFlight(config.max_inflight_bytes)
+        self.waiting = Waiting(config.http_max_waiting_per_client)
+        self.visits = visits
         self._clock = clock
         self.now = clock.monotonic
 
     def done(self, request: Request, request_id: bytes, started: float, status: int, sent: int) -> None:
-        """Count a request that is over: when it came, its status, and the bytes of the answer's body."""
+        """Count a request that has ended: its start, its status, and the bytes of the answer's body."""
         seconds = self.now() - started
         scope = request.scope
         method = scope["method"]
@@ -87,7 +91,7 @@ class Traffic:
 
 
 class LoopDelay:
-    """How late the event loop runs what is due: a timer that looks how late it comes."""
+    """Measure how late the event loop runs its timers, by a timer of its own."""
 
     INTERVAL = 0.25
 
@@ -98,7 +102,7 @@ class LoopDelay:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin; on the loop that is to be watched."""
+        """Begin, on the running loop."""
         loop = asyncio.get_running_loop()
         self._due = self._now() + self.INTERVAL
         self._timer = loop.call_later(self.INTERVAL, self._look)

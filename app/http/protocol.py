@@ -1,13 +1,12 @@
 """One HTTP/1.1 connection: bytes to exchanges in order, under our limits.
 
-httptools parses; uvicorn only listens, and knows us by its ServerState. A connection is in one of three states,
-and each has its deadline:
+httptools parses. A connection is in one of three states, and each has its deadline:
 
     idle        no request has begun                the idle time, at the first the time for a first request
     head        header lines are arriving           the time for a frame, from the first byte on
     exchange    the header lines are complete       none here: bodies and waits have their own
 
-Requests that come before the answer to the one before has gone wait their turn. Header bytes, slow senders, slow
+A request that comes before the previous one is answered waits its turn. Header bytes, slow senders, slow
 readers and connections are bounded.
 """
 
@@ -18,43 +17,75 @@ import contextvars
 import urllib.parse
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any, ClassVar, cast
+from email.utils import formatdate
+from typing import Any, cast
 
 import httptools
-from uvicorn.server import ServerState
 
 from app.errors import Problem, render_problem
-from app.http.exchange import Exchange, begin
+from app.http.exchange import ASGIApp, Exchange, begin
+from app.http.metrics import Traffic
 from app.http.request import DIRECT, Scope
 from app.http.request_head import HeadRefusedError, check_head, head_without_upgrade, split_target
+from core.clock import Clock
 from core.config import Config
 
-# Bytes of a body that wait for their reader before no more are read.
+# Bytes of a body that the application has not received before reading is paused.
 _BODY_HELD = 65_536
 _NO_DEADLINE = float("inf")
-# A chunk of one byte is six bytes on the wire; more than that is no way to send a body.
+# A chunk of one byte takes six bytes on the wire; more overhead than that is refused.
 _BYTES_PER_BODY_BYTE = 8
 
 
-class HttpProtocol(asyncio.Protocol):
-    """One HTTP connection. The arguments are those that uvicorn gives."""
-
-    # uvicorn makes the protocols itself and hands nothing of ours to them: `limited` makes a class for each
-    # configuration instead.
-    limits: ClassVar[Config] = Config()
+class Shared:
+    """What the connections of one server share: the application, the limits, the Date line, the list of them."""
 
     def __init__(
-        self,
-        config: Any,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
+        self, app: ASGIApp, config: Config, clock: Clock, traffic: Traffic, loop: asyncio.AbstractEventLoop
     ) -> None:
+        self.app = app
+        self.config = config
+        # Kept, because asking which loop runs is a system call each time.
+        self.loop = loop
+        self.connections: set[HttpProtocol] = set()
+        # Requests that wait for something.
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._clock = clock
+        self._traffic = traffic
+        self._default_head = b""
+        self._default_head_until = float("-inf")
+
+    def add(self, connection: HttpProtocol) -> None:
+        """Take a connection on the list."""
+        self.connections.add(connection)
+        self._traffic.connections = len(self.connections)
+
+    def discard(self, connection: HttpProtocol) -> None:
+        """Take a connection off the list."""
+        self.connections.discard(connection)
+        self._traffic.connections = len(self.connections)
+
+    def default_head(self) -> bytes:
+        """Return the header lines of every answer: the Date, in whole seconds."""
+        now = self.loop.time()
+        if now >= self._default_head_until:
+            seconds, milliseconds = divmod(self._clock.wall_ms(), 1000)
+            self._default_head = b"date: %b\r\n" % formatdate(seconds, usegmt=True).encode()
+            self._default_head_until = now + 1 - milliseconds / 1000
+        return self._default_head
+
+
+class HttpProtocol(asyncio.Protocol):
+    """One HTTP connection."""
+
+    def __init__(self, shared: Shared) -> None:
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.write_paused = False
-        self._app = config.loaded_app
-        self._state = server_state
-        self._loop = _loop or asyncio.get_running_loop()
+        # Bound here, because each answer calls it.
+        self.default_head = shared.default_head
+        self._shared = shared
+        self._limits = shared.config
+        self._loop = shared.loop
         self._parser = self._new_parser()
         self._client: tuple[str, int] | None = None
         self._server: tuple[str, int] | None = None
@@ -65,49 +96,42 @@ class HttpProtocol(asyncio.Protocol):
         self._begun = False
         self._in_headers = True
         self._header_bytes = 0
-        # Its head without its Upgrade line, while a parser has to begin it again; and bytes that are not body.
+        # Its head without the Upgrade line, while it is parsed again; and its bytes that are not content.
         self._again = b""
         self._excess = 0
-        # The exchange whose body is arriving, the one under way, and those that wait for it.
+        # The exchange whose body is arriving, the one under way, and those that wait for their turn.
         self._arriving: Exchange | None = None
         self._current: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._read_paused = False
-        # What is refused after the exchanges before it are answered; what still comes is not looked at.
+        # A refusal that is sent after the answers to earlier requests; later bytes are ignored.
         self._refusal: Problem | None = None
-        # It has been answered for good, and what still comes is thrown away.
+        # The last answer has been sent; later bytes are discarded.
         self._hanging_up = False
         self._writable: asyncio.Event | None = None
-        self._defaults: list[tuple[bytes, bytes]] = []
-        self._default_head = b""
         self._deadline = _NO_DEADLINE
         self._head_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._unsent = 0
 
-    @classmethod
-    def limited(cls, config: Config) -> type[HttpProtocol]:
-        """This protocol under the limits of one configuration."""
-        return type("LimitedHttpProtocol", (cls,), {"limits": config})
-
     # --- the connection ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, unless there are too many."""
+        """Accept the connection, unless too many are open."""
         self.transport = cast(asyncio.Transport, transport)
         self._client = _address(transport.get_extra_info("peername"))
         self._server = _address(transport.get_extra_info("sockname"))
         self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
-        self._state.connections.add(self)  # type: ignore[arg-type]
-        if len(self._state.connections) > self.limits.http_max_connections:
+        self._shared.add(self)
+        if len(self._shared.connections) > self._limits.http_max_connections:
             self.refuse(Problem("not-ready", "There are too many connections; try again in a moment."))
             return
-        self._expect_within(self.limits.first_request_timeout_ms)
+        self._expect_within(self._limits.first_request_timeout_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits, and forget the connection."""
-        self._state.connections.discard(self)
+        """Wake the exchange under way, and forget the connection."""
+        self._shared.discard(self)
         self._deadline = _NO_DEADLINE
         if self._timer is not None:
             self._timer.cancel()
@@ -117,11 +141,11 @@ class HttpProtocol(asyncio.Protocol):
             self._current.lost()
         self._waiting.clear()
         self._set_writable()
-        # It refers to us, and nobody else does any more.
+        # Break the reference cycle: the parser refers to this protocol.
         self._parser = None
 
-    def shutdown(self) -> None:
-        """uvicorn stops: finish what is under way."""
+    def drain(self) -> None:
+        """Close as soon as the request under way is answered."""
         if self._current is None or self._current.complete:
             self.transport.close()
         else:
@@ -130,10 +154,10 @@ class HttpProtocol(asyncio.Protocol):
     # --- deadlines -----------------------------------------------------------------------------------------
 
     def _expect_within(self, timeout_ms: int, deadline: float = _NO_DEADLINE) -> None:
-        """Something must happen within a time, and before a deadline where one is given.
+        """Set the deadline of the present phase: `timeout_ms` from now, or `deadline` if that is earlier.
 
-        The timer is only touched when it would come too late: most are never needed, and to make one and cancel
-        it costs more than to look at the clock.
+        The timer changes only if it would fire too late: most timers are never needed, and to make and cancel one
+        costs more than to read the clock.
         """
         loop = self._loop
         self._deadline = deadline = min(loop.time() + timeout_ms / 1000, deadline)
@@ -147,7 +171,7 @@ class HttpProtocol(asyncio.Protocol):
         self._timer = None
         if self._deadline == _NO_DEADLINE:
             return
-        # uvloop's timers are of whole milliseconds and may come that much early.
+        # uvloop's timers count whole milliseconds and may fire up to one too early.
         if self._deadline > self._loop.time() + 0.001:
             self._timer = self._loop.call_at(self._deadline, self._look_at_clock)
         elif self._begun:
@@ -157,27 +181,27 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.close()
 
     def _await_request(self) -> None:
-        """Nothing is under way: the next request may take its time, one that has begun may not."""
+        """Set the deadline between requests: the idle time, or the time for a frame if a request has begun."""
         self._head_is_due = self._begun
         if self._begun:
-            self._expect_within(self.limits.frame_timeout_ms, self._deadline)
+            self._expect_within(self._limits.frame_timeout_ms, self._deadline)
         else:
-            self._expect_within(self.limits.idle_timeout_ms)
+            self._expect_within(self._limits.idle_timeout_ms)
 
     # --- slow readers --------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """The client does not take what waits for it; its handler waits, and not for ever."""
+        """Let the handler wait, for a limited time: the client does not read."""
         self.write_paused = True
         self._wait_for_reader()
 
     def resume_writing(self) -> None:
-        """The client has taken most of it."""
+        """Let the handler go on: the client has read most of it."""
         self._forget_patience()
         self._set_writable()
 
     async def writable(self) -> None:
-        """Return when the client takes bytes again, or has gone."""
+        """Return when the client accepts bytes again, or has disconnected."""
         while self.write_paused:
             if self._writable is None:
                 self._writable = asyncio.Event()
@@ -192,7 +216,7 @@ class HttpProtocol(asyncio.Protocol):
     def _wait_for_reader(self) -> None:
         self._forget_patience()
         self._unsent = self.transport.get_write_buffer_size()
-        self._patience = self._loop.call_later(self.limits.write_timeout_ms / 1000, self._check_reader)
+        self._patience = self._loop.call_later(self._limits.write_timeout_ms / 1000, self._check_reader)
 
     def _check_reader(self) -> None:
         if self.transport.get_write_buffer_size() < self._unsent:
@@ -209,13 +233,13 @@ class HttpProtocol(asyncio.Protocol):
     # --- bytes → requests ----------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, unless the header lines have become too long; then begin what has arrived."""
+        """Parse the bytes, unless the header lines are too long; then begin the exchange that is complete."""
         if self._hanging_up or self._refusal is not None:
             return
         if self._in_headers:
             before = self._header_bytes
-            # A body may follow in the same read; only what cannot be anything but header lines counts.
-            if before > self.limits.http_max_header_bytes:
+            # A body may follow in the same read: count only the bytes of earlier reads.
+            if before > self._limits.http_max_header_bytes:
                 self._refuse_arriving(self._head_too_large())
                 return
             self._header_bytes = before + len(data)
@@ -240,7 +264,7 @@ class HttpProtocol(asyncio.Protocol):
             self._await_request()
 
     def _feed(self, data: bytes) -> None:
-        """Parse. The parser leaves the body of an upgrade to its caller: parse that request again without it."""
+        """Parse. The parser stops at an Upgrade line: parse that request again without the line."""
         while True:
             try:
                 self._parser.feed_data(data)
@@ -251,34 +275,34 @@ class HttpProtocol(asyncio.Protocol):
                 self._parser = self._new_parser()
 
     def _limit_excess(self, count: int) -> None:
-        """Bound what a body brings beside its bytes: chunk extensions and trailers, which are not kept."""
+        """Limit the bytes of a body that are not content: chunk extensions and trailers. They are not kept."""
         self._excess = max(0, self._excess + count)
-        if self._excess > self.limits.http_max_header_bytes:
+        if self._excess > self._limits.http_max_header_bytes:
             self._refuse_arriving(self._head_too_large())
 
     def _new_parser(self) -> Any:
         parser = httptools.HttpRequestParser(self)
-        # Bytes behind a request that ends the connection are not looked at.
+        # Bytes after a request that ends the connection are ignored.
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return parser
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """httptools: a request begins."""
         self._url = b""
         self._headers = []
         self._begun = True
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the target."""
+        """httptools: a piece of the target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header line. Trailers come here too: they are not header lines (RFC 9110, section 6.5)."""
+        """httptools: one header line, or a trailer, which is ignored (RFC 9110, section 6.5)."""
         if self._in_headers:
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The header lines are complete: an exchange begins, or waits its turn. Raises HeadRefusedError."""
+        """httptools: the header lines are complete. Begin or queue an exchange. Raises HeadRefusedError."""
         parser = self._parser
         method = parser.get_method()
         version = parser.get_http_version()
@@ -317,13 +341,13 @@ class HttpProtocol(asyncio.Protocol):
             self._pause_reading()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body; it is dropped if the answer is complete already."""
+        """httptools: a piece of the body; it is dropped if the answer is complete already."""
         self._excess -= _BYTES_PER_BODY_BYTE * len(body)
         if self._arriving is not None and not self._arriving.complete:
             self._arriving.add_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is complete; the next bytes are header lines again."""
+        """httptools: the request is complete; the next bytes are header lines again."""
         if self._again:
             return
         self._in_headers = True
@@ -336,9 +360,9 @@ class HttpProtocol(asyncio.Protocol):
     # --- exchanges -----------------------------------------------------------------------------------------
 
     def _begin(self, exchange: Exchange, *, at_once: bool) -> None:
-        """Run an exchange in a task, or at once: then it may be over when this returns."""
+        """Run an exchange in a task, or at once: then it may have ended when this returns."""
         exchange.begun = True
-        work = exchange.run(self._app)
+        work = exchange.run(self._shared.app)
         if not at_once:
             exchange.expects_continue = exchange.more_body and _expects_continue(exchange.scope)
             self._in_task(work)
@@ -350,17 +374,16 @@ class HttpProtocol(asyncio.Protocol):
 
     def _in_task(self, work: Coroutine[Any, Any, None], context: contextvars.Context | None = None) -> None:
         task = self._loop.create_task(work, context=context)
-        self._state.tasks.add(task)
-        task.add_done_callback(self._state.tasks.discard)
+        self._shared.tasks.add(task)
+        task.add_done_callback(self._shared.tasks.discard)
 
     def answered(self) -> None:
-        """The answer to the current exchange is complete: the next one, or wait for one."""
-        self._state.total_requests += 1
+        """Begin the next exchange, or wait for one: the answer to the current one is complete."""
         if self._hanging_up or self.transport.is_closing():
             return
         if self._waiting:
             self._current = self._waiting.popleft()
-            # A chain of them must not keep the loop to itself.
+            # In a task: a chain of pipelined requests must not block the loop.
             self._begin(self._current, at_once=False)
         elif self._refusal is not None:
             self.refuse(self._refusal)
@@ -368,21 +391,13 @@ class HttpProtocol(asyncio.Protocol):
             self._await_request()
         self.resume_reading()
 
-    def default_head(self) -> bytes:
-        """uvicorn's own header lines: the Date, new each second."""
-        defaults = self._state.default_headers
-        if defaults is not self._defaults:
-            self._defaults = defaults
-            self._default_head = b"".join(b"%b: %b\r\n" % line for line in defaults)
-        return self._default_head
-
     def _pause_reading(self) -> None:
         if not self._read_paused:
             self._read_paused = True
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """More bytes are wanted."""
+        """Read more bytes, unless requests wait for their turn."""
         if self._read_paused and not self._waiting:
             self._read_paused = False
             self.transport.resume_reading()
@@ -390,7 +405,7 @@ class HttpProtocol(asyncio.Protocol):
     # --- refusals ------------------------------------------------------------------------------------------
 
     def _head_too_large(self) -> Problem:
-        limit = self.limits.http_max_header_bytes
+        limit = self._limits.http_max_header_bytes
         return Problem("header-too-large", "The header lines are too long.", extra={"limit": limit})
 
     def _refuse_arriving(self, problem: Problem) -> None:
@@ -408,7 +423,7 @@ class HttpProtocol(asyncio.Protocol):
             self._refusal = problem
 
     def refuse(self, problem: Problem) -> None:
-        """Answer a problem below the application, and close."""
+        """Answer a problem without the application, and close."""
         if self._hanging_up or self.transport.is_closing():
             return
         if self._arriving is not None and self._arriving.started:
@@ -423,7 +438,7 @@ class HttpProtocol(asyncio.Protocol):
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Close behind an answer; while the client still sends, what comes is thrown away for a moment."""
+        """Close after an answer; discard what the client still sends for a moment, so that it can read the answer."""
         transport = self.transport
         if self._hanging_up or transport.is_closing():
             return
@@ -433,7 +448,7 @@ class HttpProtocol(asyncio.Protocol):
         self._hanging_up = True
         self._begun = False
         transport.write_eof()
-        self._expect_within(self.limits.http_linger_ms)
+        self._expect_within(self._limits.http_linger_ms)
         self._waiting.clear()
         self.resume_reading()
 
@@ -443,12 +458,12 @@ def _malformed() -> Problem:
 
 
 def _address(found: Any) -> tuple[str, int] | None:
-    """Host and port of one end of a TCP connection; None for other sockets."""
+    """Return host and port of one end of a TCP connection; None for other sockets."""
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) else None
 
 
 def _expects_continue(scope: Scope) -> bool:
-    """Whether the client waits to be told to send its body; HTTP/1.0 knows no such thing (RFC 9110, 10.1.1)."""
+    """Whether the client waits for "100 Continue"; HTTP/1.0 does not know it (RFC 9110, section 10.1.1)."""
     return scope["http_version"] != "1.0" and any(
         name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"]
     )

@@ -1,7 +1,7 @@
-"""A request and an answer of the lean routes: as little between the socket and the broker as can be.
+"""A request and an answer of the lean routes: as little code between the socket and the broker as possible.
 
-The lean routes are plain functions from a `Request` to an `Answer`; the front door sends it. Query values and
-bodies are checked here, so that every refusal names the parameter and its bounds.
+A lean route is a plain function from a `Request` to an `Answer`. Query values and bodies are checked here, so that
+every refusal names the parameter and its bounds.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _NOTHING: Mapping[str, Any] = {}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Parameters of one query: more than any route takes, few enough to be parsed without a thought.
 _MAX_PARAMETERS = 64
-# Queries of up to so many bytes are remembered.
+# The longest query, in bytes, whose parameters are remembered.
 _SHORT_QUERY = 64
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 class ClientGoneError(Exception):
-    """The client has closed its connection: there is nobody to answer."""
+    """The client has closed its connection; no answer can be sent."""
 
 
 class Answer(NamedTuple):
@@ -51,7 +51,7 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 class Direct(Protocol):
-    """What a server can do beside ASGI's messages, where there is nothing to wait for: see `app.http.exchange`."""
+    """A shorter way than ASGI's messages, for bodies and answers that need no wait: see `app.http.exchange`."""
 
     def whole_body(self) -> bytes | None:
         """The request's body; None when it is not all there, and must be received."""
@@ -65,8 +65,8 @@ class Direct(Protocol):
 class Streamed(NamedTuple):
     """An answer whose body has no end that is known: `run` writes it piece by piece and returns at its end.
 
-    `run` may read the request's body meanwhile. It must end when the client has gone, and when the broker
-    drains.
+    `run` may read the request's body meanwhile. It must end when the client has
+    disconnected, and when the broker drains.
     """
 
     status: int
@@ -132,7 +132,7 @@ class Request:
     # --- body ----------------------------------------------------------------------------------------------
 
     def media_type(self) -> tuple[bytes, bytes]:
-        """The body's media type in lower case, and what stands behind it (charset)."""
+        """Return the body's media type in lower case, and its parameters (charset)."""
         essence, _, parameters = self.headers.get(b"content-type", b"").partition(b";")
         return essence.strip().lower(), parameters
 
@@ -228,7 +228,7 @@ def invalid_parameter(name: str, detail: str) -> Problem:
 def parse_query(text: bytes, known: Iterable[str]) -> Mapping[str, str]:
     """The parameters of a query string; one that is not known, or stands twice, is refused.
 
-    A known name that ends with a star stands for all names that begin so.
+    A known name that ends with a star matches all names with that beginning.
     """
     try:
         pairs = parse_qsl(

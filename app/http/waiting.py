@@ -1,8 +1,8 @@
-"""How many requests of each client wait: long polls, joins, streams. One client must not take all the room.
+"""Limit how many requests of each client wait: long polls, joins, streams.
 
-A waiting request holds a connection and its state for minutes. Who asks for more than his share is refused with 429
-and Retry-After; what is answered at once is never counted. The share is a client's: that of his name once there are
-credentials, of his address until then.
+A waiting request holds a connection and its state for minutes. A client that asks for more than its share is refused
+with 429 and Retry-After; a request that is answered at once is not counted. A client is identified by its name once
+there are credentials, by its address until then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from core.errors import BrokerError, ErrorCode
 from core.idempotency.idempotency import ANONYMOUS
 
 T = TypeVar("T")
-# Where the front door puts the counts, for whoever waits below it.
+# The key of the counts in the ASGI scope, for routes that wait.
 WAITING = "sluice.waiting"
 
 
@@ -107,7 +107,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 def client_of(scope: Scope) -> str:
-    """Whose share a request takes: the principal's, or the address's; of IPv6 the network of one site (64 bits)."""
+    """Return the client of a request: its principal, or its address; of IPv6 the network of one site (64 bits)."""
     principal = principal_of(scope)
     if principal != ANONYMOUS:
         return principal

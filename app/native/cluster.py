@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from app.dependencies import BrokerDep, GatewayDep
-from app.gateway import Gateway
+from app.native.dependencies import BrokerDep, GatewayDep
 from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview, ProtocolApi, ProtocolVersions
+from app.shared import Gateway
 from app.version import VERSION
 from core.broker.broker import Broker
 from core.config import Endpoint

@@ -17,7 +17,6 @@ from urllib.parse import quote
 import msgspec
 from fastapi import Path, Request, Response
 
-from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error, from_broker
 from app.formats import Reader
 from app.http.parameters import PATH_NAME, parse_moment
@@ -38,6 +37,7 @@ from app.native.consumer_schemas import (
     SeekTo,
     SomePartitions,
 )
+from app.native.dependencies import BrokerDep, GatewayDep
 from app.native.groups import GroupId
 from app.native.record_json import iso_time, record_texts
 from core.consumers.messages import (

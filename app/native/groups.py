@@ -8,10 +8,10 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 from pydantic import AfterValidator
 
-from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error
 from app.http.parameters import PATH_NAME, parse_moment
 from app.http.request import invalid_parameter
+from app.native.dependencies import BrokerDep, GatewayDep
 from app.native.group_schemas import (
     AssignedPartition,
     BytePosition,

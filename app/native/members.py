@@ -15,10 +15,10 @@ from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
 
-from app.dependencies import BrokerDep
 from app.errors import Problem, field_error
 from app.http.parameters import PATH_NAME
 from app.http.waiting import check_share, counted, share
+from app.native.dependencies import BrokerDep
 from app.native.group_schemas import (
     AssignedPartition,
     AssignmentToBring,

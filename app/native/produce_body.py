@@ -1,12 +1,14 @@
 """Bodies of produce requests → records: `{records:[…]}`, one bare record, NDJSON, raw bytes.
 
-The client's JSON bytes are kept: values are cut out of the body (`msgspec.Raw`), not parsed. Every refusal
-names the record's index and the field. This is the hot half of POST records; the rare cases stand below.
+The client's JSON bytes are kept: values are cut out of the body (`msgspec.Raw`), not parsed. Every refusal names
+the record's index and the field. Of a member that occurs more than once in an object, the last one counts.
+
+Most bodies hold keys and values of text alone. One typed decoder reads these in a single pass; it does nothing that
+the general one does not do, and leaves all refusals to it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -24,8 +26,8 @@ from core.records.record import Headers, NewRecord
 class _TextRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A record whose key and value are text, as most are."""
 
-    key: str | msgspec.UnsetType | None = UNSET
-    value: str | msgspec.UnsetType | None = UNSET
+    key: str | None = None
+    value: str | None = None
 
 
 class _TextRecords(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -34,30 +36,12 @@ class _TextRecords(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     records: list[_TextRecord]
 
 
-class _PlainRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A record of key and value alone, of any JSON."""
-
-    key: msgspec.Raw | msgspec.UnsetType = UNSET
-    value: msgspec.Raw | msgspec.UnsetType = UNSET
-
-
-class _PlainRecords(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A list of such records."""
-
-    records: list[_PlainRecord]
-
-
 _decode_text_list = msgspec.json.Decoder(_TextRecords).decode
 _decode_text = msgspec.json.Decoder(_TextRecord).decode
-_decode_plain_list = msgspec.json.Decoder(_PlainRecords).decode
-_decode_plain = msgspec.json.Decoder(_PlainRecord).decode
 _decode_body = msgspec.json.Decoder(RecordsOrRecord).decode
 _decode_record = msgspec.json.Decoder(RecordToWrite).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Path = tuple[str | int, ...]
-_QUOTE, _BACKSLASH = 0x22, 0x5C
-# Members of bodies that list objects.
-_LISTS = frozenset({"records", "headers", "partitions", "offsets", "timestamps"})
 
 
 class ProduceBody:
@@ -73,8 +57,8 @@ class ProduceBody:
         try:
             if not body.isascii():
                 str(body, "utf-8")
-            if (plain := self._plain(body)) is not None:
-                return plain
+            if (texts := self._texts(body)) is not None:
+                return texts
             shape = _decode_body(body)
         except _UNREADABLE as error:
             refuse_fault(fault_of(body, error))
@@ -84,7 +68,7 @@ class ProduceBody:
         else:
             items = shape.records
             self._check_list(shape)
-        return self._convert(items, body, () if shape.records is UNSET else None)
+        return self._convert(items, () if shape.records is UNSET else None)
 
     def from_ndjson(self, body: bytes) -> list[NewRecord]:
         """The records of newline-delimited JSON, one bare record a line; empty lines count for nothing."""
@@ -104,7 +88,7 @@ class ProduceBody:
         except _UNREADABLE as error:
             fault = fault_of(line, error)
             refuse_fault(fault._replace(path=("records", index, *fault.path)))
-        return self._convert((item,), line, ("records", index))[0]
+        return self._convert((item,), ("records", index))[0]
 
     def _check_list(self, shape: RecordsOrRecord) -> None:
         assert shape.records is not UNSET
@@ -116,54 +100,28 @@ class ProduceBody:
             if getattr(shape, name) not in (UNSET, None):
                 refuse_fault(Fault(f"{name!r} belongs into a record, not beside 'records'.", (name,), False))
 
-    def _plain(self, body: bytes) -> list[NewRecord] | None:
-        """The records of a body that holds keys and values alone, each once; None for any other body.
-
-        It does nothing that the long way does not do; it is there for speed, and leaves all refusals to it.
-        """
-        is_list = body.startswith(b'{"records"')
-        found = _of_texts(body, is_list) if _BACKSLASH not in body else None
-        if found is None:
-            found = self._of_values(body, is_list)
-            if found is None:
-                return None
-        records, quotes = found
-        if not 0 < len(records) <= self._limit.most:
-            return None
-        # Every member more would have brought quotes of its own.
-        return records if body.count(b'"') == quotes + 2 * is_list else None
-
-    def _of_values(self, body: bytes, is_list: bool) -> tuple[list[NewRecord], int] | None:
-        """Records of any JSON, and the quotes in them and around the names of their members."""
-        max_depth = self._max_depth
-        records, texts = [], []
+    def _texts(self, body: bytes) -> list[NewRecord] | None:
+        """Return the records of a body whose keys and values are text or null; None for any other body."""
         try:
-            items = _decode_plain_list(body).records if is_list else [_decode_plain(body)]
-            for item in items:
-                key = value = None
-                raw = item.key
-                if raw is not UNSET:
-                    data = bytes(raw)
-                    texts.append(data)
-                    is_text = data[0] == _QUOTE and _BACKSLASH not in data
-                    key = data[1:-1] if is_text else to_bytes(data, None, max_depth)
-                raw = item.value
-                if raw is not UNSET:
-                    data = bytes(raw)
-                    texts.append(data)
-                    is_text = data[0] == _QUOTE and _BACKSLASH not in data
-                    value = data[1:-1] if is_text else to_bytes(data, None, max_depth)
-                records.append(NewRecord(key, value))
-        except (msgspec.DecodeError, RecursionError, FormatError):
+            items = (
+                _decode_text_list(body).records if body.startswith(b'{"records"') else [_decode_text(body)]
+            )
+        except (msgspec.DecodeError, RecursionError):
             return None
-        return records, b"".join(texts).count(b'"') + 2 * len(texts)
+        if not 0 < len(items) <= self._limit.most:
+            return None
+        return [
+            NewRecord(
+                None if item.key is None else item.key.encode(),
+                None if item.value is None else item.value.encode(),
+            )
+            for item in items
+        ]
 
-    def _convert(
-        self, items: Sequence[RecordToWrite], body: bytes, path: Path | None = None
-    ) -> list[NewRecord]:
-        """The records in the broker's words, checked for members that stand twice in one object.
+    def _convert(self, items: Sequence[RecordToWrite], path: Path | None = None) -> list[NewRecord]:
+        """Return the records as the broker takes them.
 
-        `path` leads to the record where `body` holds one alone, else it is a list in `records`.
+        `path` leads to the record where the body holds one alone, else it is a list in `records`.
         """
         max_depth = self._max_depth
         records = []
@@ -185,7 +143,6 @@ class ProduceBody:
             except FormatError as error:
                 _refuse_field(error, field, ("records", index) if path is None else path)
             records.append(NewRecord(key, value, headers, timestamp, partition))
-        _check_duplicates(items, body, path)
         return records
 
     def _headers(self, item: RecordToWrite) -> Headers:
@@ -199,109 +156,6 @@ class ProduceBody:
                 raise
             headers.append((one.name, value))
         return tuple(headers)
-
-
-def _of_texts(body: bytes, is_list: bool) -> tuple[list[NewRecord], int] | None:
-    """Records of texts without escapes, and the quotes around these and the names of their members."""
-    try:
-        items = _decode_text_list(body).records if is_list else [_decode_text(body)]
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    members = texts = 2 * len(items)
-    try:
-        # As most bodies are: each record has both. What is no text cannot be encoded.
-        return [
-            NewRecord(item.key.encode(), item.value.encode())  # type: ignore[union-attr]
-            for item in items
-        ], 2 * (members + texts)
-    except AttributeError:
-        pass
-    records = []
-    for item in items:
-        key = value = None
-        text = item.key
-        if isinstance(text, str):
-            key = text.encode()
-        else:
-            members -= text is UNSET
-            texts -= 1
-        text = item.value
-        if isinstance(text, str):
-            value = text.encode()
-        else:
-            members -= text is UNSET
-            texts -= 1
-        records.append(NewRecord(key, value))
-    return records, 2 * (members + texts)
-
-
-def _check_duplicates(items: Sequence[RecordToWrite], body: bytes, path: Path | None) -> None:
-    """Refuse a record, or a header, that has one member twice: which of them is meant nobody can know.
-
-    Counting quotes lets most bodies pass; the judge, for the others, parses the body once more.
-    """
-    if all(_is_plain(item) for item in items) and not _quotes_differ(items, body, path):
-        return
-    twice = find_duplicate(body)
-    if twice:
-        refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", (*(path or ()), *twice), False))
-
-
-def _quotes_differ(items: Sequence[RecordToWrite], body: bytes, path: Path | None) -> bool:
-    """Whether there are other quotes than those in keys and values, and around the names that stand there once."""
-    texts = [bytes(raw) for item in items for raw in (item.key, item.value) if raw is not UNSET]
-    # An encoding is a name and a text.
-    encodings = sum((item.key_encoding is not None) + (item.value_encoding is not None) for item in items)
-    names = len(texts) + 2 * encodings + (path is None)
-    return body.count(b'"') - b"".join(texts).count(b'"') != 2 * names
-
-
-def find_duplicate(body: bytes) -> tuple[str | int, ...]:
-    """The path of a member that stands twice in a body or in the objects it lists; empty when there is none.
-
-    `body` has been decoded before, so it is JSON. Raises Problem when what stands twice is nested too deep.
-    """
-    try:
-        top = json.loads(body, object_pairs_hook=_Pairs, parse_float=str, parse_int=str)
-    except RecursionError as error:
-        refuse_fault(fault_of(body, error))
-    return _duplicate(top)
-
-
-def _is_plain(item: RecordToWrite) -> bool:
-    """Whether a record has members that are counted, and no others."""
-    return (
-        item.headers is UNSET
-        and item.partition is UNSET
-        and item.timestamp is UNSET
-        and item.timestamp_ms is UNSET
-    )
-
-
-class _Pairs(list[tuple[str, object]]):
-    """The members of a JSON object, with those that stand there twice."""
-
-
-def _duplicate(top: object) -> tuple[str | int, ...]:
-    """The path of a member that stands twice in the body, a record or a header; values are not looked into."""
-    path = _twice(top)
-    if path or not isinstance(top, _Pairs):
-        return path
-    for name, value in top:
-        if name in _LISTS and isinstance(value, list):
-            for index, item in enumerate(value):
-                if path := _duplicate(item):
-                    return (name, index, *path)
-    return ()
-
-
-def _twice(value: object) -> tuple[str | int, ...]:
-    seen: set[str] = set()
-    for name, _ in value if isinstance(value, _Pairs) else ():
-        if name in seen:
-            return (name,)
-        seen.add(name)
-    return ()
 
 
 def _timestamp(item: RecordToWrite) -> int | None:

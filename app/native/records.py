@@ -12,9 +12,9 @@ import msgspec
 
 from app.errors import Problem, field_error, from_broker
 from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
+from app.http.json_body import check_charset
 from app.http.parameters import MAX_OFFSET, MAX_PARTITION, parse_moment
 from app.http.request import Answer, Request, Streamed, invalid_parameter, whole_number
-from app.http.router import check_charset
 from app.http.waiting import check_share, while_connected
 from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
 from app.native.idempotency import KeyedWrites

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import Path
 from pydantic import BaseModel, Field, StrictBool
 
-from app.dependencies import BrokerDep
+from app.native.dependencies import BrokerDep
 from app.native.schemas import Shape
 from app.native.topics import TopicName
 from core.broker.state import PartitionInfo

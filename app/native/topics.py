@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 from fastapi import Header, Path, Query, Response
 
-from app.dependencies import BrokerDep, GatewayDep
 from app.errors import Problem, field_error, from_broker
 from app.http.parameters import TOPIC_NAME, parse_moment
 from app.http.request import invalid_parameter
+from app.native.dependencies import BrokerDep, GatewayDep
 from app.native.record_json import iso_time
 from app.native.schemas import (
     ConfigDetail,

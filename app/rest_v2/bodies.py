@@ -8,10 +8,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from app.errors import Problem
-from app.http.json_errors import Fault, fault_of, refuse_fault
+from app.http.json_body import check_charset
+from app.http.json_errors import fault_of, refuse_fault
 from app.http.request import Answer, Request
-from app.http.router import check_charset
-from app.native.produce_body import find_duplicate
 from app.rest_v2.errors import unprocessable
 from app.rest_v2.media import accept_of, embedded_format
 
@@ -58,10 +57,7 @@ async def read_optional_json(request: Request, decoder: msgspec.json.Decoder[T])
     content_type = request.headers.get(b"content-type", b"")
     embedded_format(content_type)
     check_charset(content_type.partition(b";")[2])
-    found = decode(decoder, body)
-    if twice := find_duplicate(body):
-        refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", twice, False))
-    return found
+    return decode(decoder, body)
 
 
 def query_of(request: Request) -> dict[str, str]:

@@ -20,11 +20,9 @@ from msgspec import UNSET
 
 from app.errors import Problem
 from app.formats import FormatError, check_depth, to_bytes
-from app.http.json_errors import Fault, refuse_fault
+from app.http.json_body import check_charset
 from app.http.record_limit import RecordLimit
 from app.http.request import Answer, Request
-from app.http.router import check_charset
-from app.native.produce_body import find_duplicate
 from app.rest_v2.bodies import decode, decoder_of
 from app.rest_v2.dialect import Dialect
 from app.rest_v2.errors import (
@@ -114,7 +112,7 @@ class ProduceRoutes:
             _refuse_schema_format(embedded, shape)
         if not shape.records:
             raise unprocessable("The list of records is empty.")
-        return media_type, self._convert(shape, body, embedded)
+        return media_type, self._convert(shape, embedded)
 
     def _require(self, topic: str, partition: int | None) -> None:
         """Raise UNKNOWN_TOPIC_OR_PARTITION unless the topic, and the partition if one is given, exists."""
@@ -132,11 +130,8 @@ class ProduceRoutes:
             check_charset(content_type.partition(b";")[2])
         return media_type, embedded
 
-    def _convert(self, shape: ProduceRequest, body: bytes, embedded: str) -> list[NewRecord]:
+    def _convert(self, shape: ProduceRequest, embedded: str) -> list[NewRecord]:
         convert = self._ways[embedded]
-        raws: list[bytes] = []
-        # Members that are set in plain sight: the list of records is one.
-        members = 1
         records = []
         for index, item in enumerate(shape.records):
             key = value = partition = timestamp = None
@@ -144,14 +139,10 @@ class ProduceRoutes:
             field = "key"
             try:
                 if item.key is not UNSET:
-                    data = bytes(item.key)
-                    raws.append(data)
-                    key = convert(data)
+                    key = convert(bytes(item.key))
                 field = "value"
                 if item.value is not UNSET:
-                    data = bytes(item.value)
-                    raws.append(data)
-                    value = convert(data)
+                    value = convert(bytes(item.value))
                 elif item.key is UNSET:
                     raise unprocessable(f"Record {index} has neither a key nor a value.")
             except FormatError as error:
@@ -160,19 +151,12 @@ class ProduceRoutes:
                     *self._dialect.conversion, f"{where}: {error} (embedded format {embedded})."
                 ) from None
             if item.partition is not UNSET:
-                members += 1
                 partition = item.partition
             if item.timestamp is not UNSET:
-                members += 1
                 timestamp = _timestamp(item.timestamp, index)
             if item.headers is not UNSET:
                 headers = tuple(self._header(one, index) for one in item.headers or ())
             records.append(NewRecord(key, value, headers, timestamp, partition))
-        # Outside of keys and values, the only quotes of a plain body are those of its members' names. Where there
-        # are more, another look tells whether a member stands there twice: which is meant nobody could know.
-        quotes = body.count(b'"') - sum([raw.count(b'"') for raw in raws])
-        if quotes != 2 * (members + len(raws)) and (twice := find_duplicate(body)):
-            refuse_fault(Fault(f"The member {twice[-1]!r} stands there twice.", twice, False))
         return records
 
     def _header(self, header: ProxyHeader, index: int) -> tuple[str, bytes | None]:

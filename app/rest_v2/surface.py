@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from app.errors import Problem, Rendered
-from app.gateway import Gateway
-from app.http.metrics import REFUSALS
 from app.http.request import Answer, Request, Streamed
 from app.http.route import RouteTable
 from app.rest_v2.dialect import DIALECTS
 from app.rest_v2.errors import ProxyError, as_problem, body_of, code_of, render_before_routing
 from app.rest_v2.media import JSON, accept_of
 from app.rest_v2.routes import v2_routes
+from app.shared import Gateway
 from core.errors import BrokerError
 
 ROOTS = frozenset({"", "brokers", "topics", "consumers"})
-# What `app.errors.RENDERERS` needs for refusals before this surface is asked.
+# How requests are refused before this surface is asked, by the beginning of the path.
 RENDERERS: list[tuple[str, Callable[[Problem, str], Rendered]]] = [
     (f"/{root}", render_before_routing) for root in sorted(ROOTS) if root
 ]
@@ -32,6 +31,7 @@ class ProxySurface:
     def __init__(self, gateway: Gateway) -> None:
         config, clock = gateway.config, gateway.broker.clock
         self._dialect = DIALECTS[config.v2_dialect]
+        self._counts = gateway.refusals.counts
         routes = v2_routes(config, clock, self._dialect, gateway.current_broker)
         self._table = RouteTable(("", routes))
         self._roots = {route.path[1:].partition("/")[0] for route in routes}
@@ -65,8 +65,7 @@ class ProxySurface:
                 (name.encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items()
             )
             kind = problem.kind
-        if (refusals := request.scope.get(REFUSALS)) is not None:
-            refusals[kind] += 1
+        self._counts[kind] += 1
         choices = accept_of(request.headers.get(b"accept", b"")).choices
         media_type = choices[0][0] if choices else JSON
         message = self._dialect.message(code, message, names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from dataclasses import replace
@@ -12,8 +11,8 @@ from typing import Protocol
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.counters import DoorLoad
-from core.errors import StartupError
 from core.listeners.connection import Connection, Session, Shared
+from core.listeners.sockets import bind_socket
 
 log = logging.getLogger(__name__)
 
@@ -112,20 +111,3 @@ class Acceptor:
         for connection in [c for c in self._shared.connections if c.expired(now)]:
             connection.expire()
         self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
-
-
-def bind_socket(endpoint: Endpoint) -> socket.socket:
-    """A bound, non-blocking stream socket for the endpoint. Raises StartupError with one line."""
-    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setblocking(False)
-        sock.bind((endpoint.host, endpoint.port))
-    except OSError as error:
-        sock.close()
-        reason = "the port is taken" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
-        raise StartupError(
-            f"Cannot listen on {endpoint}: {reason}. Choose another with --listener {endpoint.scheme}://HOST:PORT."
-        ) from None
-    return sock

@@ -13,7 +13,6 @@ from app.errors import (
     Problem,
     from_broker,
     render_problem,
-    renderer_of,
     slug_of,
 )
 from core.errors import BrokerError, ErrorCode
@@ -91,8 +90,3 @@ def test_no_two_problems_share_a_type() -> None:
     slugs = [slug_of(code) for code in ErrorCode if code not in unnamed]
     assert len(set(slugs)) == len(slugs)
     assert not set(slugs) & set(KINDS)
-
-
-def test_every_surface_has_a_renderer() -> None:
-    assert renderer_of("/api/v1/topics") is render_problem
-    assert renderer_of("") is render_problem

@@ -28,7 +28,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         seen.append(config)
         return 0
 
-    monkeypatch.setattr("app.http.server.run", run)
+    monkeypatch.setattr("app.serve.run", run)
     return seen
 
 

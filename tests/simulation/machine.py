@@ -14,12 +14,12 @@ import pytest
 
 import core.broker.broker
 import core.listeners.acceptor
-from app.http.server import server_of
+from app.http.server import HttpServer
 from app.main import Application, create_app
 from core.broker.broker import DATABASE
 from core.broker.flusher import FlushThreads, Work
 from core.clock import Clock
-from core.config import Config
+from core.config import Config, Endpoint
 from core.errors import StartupError
 from core.metadata import store as store_module
 from core.metadata.store import Store
@@ -241,23 +241,13 @@ class Machine:
         self.app = app
         try:
             async with app.lifespan():
-                server = server_of(app, self.config)
-                server.config.load()
-
-                def http() -> Any:
-                    return server.config.http_protocol_class(  # type: ignore[operator]
-                        config=server.config, server_state=server.server_state, app_state={}
-                    )
-
-                assert self.process is not None
-                listening = self.network.listen(HTTP_PORT, self.process, http)
+                sockets = [self.network.bind(Endpoint("http", "127.0.0.1", HTTP_PORT))]
+                server = HttpServer(app.http, sockets, self.config, self.clock, app.traffic)
+                await server.start()
                 self._ready.set_result(None)
                 await self._stop.wait()
-                listening.close()
                 app.drain()
-                for connection in list(server.server_state.connections):
-                    connection.shutdown()
-                await asyncio.sleep(0.05)
+                await server.stop()
         except StartupError as error:
             if self._ready.done():
                 raise

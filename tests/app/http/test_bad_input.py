@@ -104,33 +104,6 @@ async def test_a_page_of_another_origin(http: httpx.AsyncClient, place: Place) -
 @pytest.mark.parametrize(
     ("path", "media_type", "body"),
     [
-        ("POST /api/v1/topics/t/records", JSON, b'{"value":1,"value":2}'),
-        ("POST /api/v1/topics/t/records", JSON, b'{"records":[{"key":"a","key":"b"}]}'),
-        ("POST /api/v1/topics/t/records", JSON, b'{"records":[{"value":1}],"records":[{"value":2}]}'),
-        ("PUT /api/v1/topics/u", JSON, b'{"partitions":1,"partitions":2}'),
-        ("PUT /api/v1/topics/u", JSON, b'{"configs":{"retention.ms":1,"retention.ms":2}}'),
-        ("POST /api/v1/groups/g/consumers", JSON, b'{"topics":["t"],"topics":["u"]}'),
-        ("POST /topics/t", V2_JSON, b'{"records":[{"value":1,"value":2}]}'),
-        ("POST /topics/t", V2_JSON, b'{"records":[{"value":1}],"records":[{"value":2}]}'),
-        ("POST /consumers/g", V2, b'{"name":"a","name":"b"}'),
-        (
-            "POST /consumers/g/instances/i/offsets",
-            V2,
-            b'{"offsets":[{"topic":"t","partition":0,"offset":1,"offset":0}]}',
-        ),
-    ],
-)
-async def test_a_member_that_stands_twice(
-    http: httpx.AsyncClient, path: str, media_type: str, body: bytes
-) -> None:
-    answer = await http.request(*path.split(), content=body, headers={"content-type": media_type})
-    check(answer, 422)
-    assert "twice" in answer.text
-
-
-@pytest.mark.parametrize(
-    ("path", "media_type", "body"),
-    [
         ("/api/v1/topics/t/records", JSON, b'{"value":"%b","value_encoding":"base64"}'),
         ("/api/v1/topics/t/records", JSON, b'{"key":"%b","key_encoding":"base64"}'),
         ("/api/v1/topics/t/records", JSON, b'{"headers":[{"name":"h","value":"%b","encoding":"base64"}]}'),

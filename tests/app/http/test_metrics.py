@@ -34,7 +34,7 @@ class Book:
 
 def test_a_request_counts_under_its_method_route_and_status() -> None:
     clock = ManualClock()
-    traffic = Traffic(clock)
+    traffic = Traffic(Config(), clock)
     started = traffic.now()
     clock.advance(0.25)
     one = request("POST")
@@ -46,7 +46,7 @@ def test_a_request_counts_under_its_method_route_and_status() -> None:
 
 
 def test_methods_of_the_clients_own_invention_are_one() -> None:
-    traffic = Traffic(ManualClock())
+    traffic = Traffic(Config(), ManualClock())
     for n in range(10):
         traffic.done(request(f"EVIL{n}"), b"id", 0, CLIENT_GONE, 0)
     assert [*traffic.meters] == [("other", "none", 499)]
@@ -54,8 +54,8 @@ def test_methods_of_the_clients_own_invention_are_one() -> None:
 
 def test_the_access_log_is_told_what_the_client_sent() -> None:
     clock = ManualClock()
-    traffic = Traffic(clock)
-    traffic.visits = book = Book()
+    book = Book()
+    traffic = Traffic(Config(), clock, book)
     traffic.done(request("GET", path="/a b", client=None), b"id-7", traffic.now(), 404, 3)
     assert book.lines == [Visit(clock.wall_ms(), b"id-7", "", "GET", "/a b", 404, 0.0, 0, 3, b"curl")]
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.http.server import bind, server_of
+from app.http.server import HttpServer, bind
 from app.main import create_app
+from core.clock import Clock
 from core.config import Endpoint
 from tests.app.conftest import config_for
 
@@ -26,15 +27,15 @@ async def running(data_dir: Path, **changes: Any) -> AsyncIterator[int]:
     config = config_for(data_dir, **changes)
     app = create_app(config)
     sockets = bind([Endpoint("http", "127.0.0.1", 0)])
-    server = server_of(app, config)
+    port = sockets[0].getsockname()[1]
+    server = HttpServer(app.http, sockets, config, Clock(), app.traffic)
     async with app.lifespan():
-        task = asyncio.create_task(server.serve(sockets=sockets))
+        await server.start()
         try:
-            yield sockets[0].getsockname()[1]
+            yield port
         finally:
             app.drain()
-            server.stop()
-            await task
+            await server.stop()
 
 
 async def talk(port: int, data: bytes, seconds: float = 5) -> bytes:
@@ -205,7 +206,7 @@ async def test_http_1_0_is_answered_and_closed(port: int) -> None:
 async def test_a_connection_without_requests_is_closed_after_the_idle_time(tmp_path: Path) -> None:
     async with running(tmp_path / "data", idle_timeout_ms=200) as port:
         answer = await talk(port, _LINE % (b"GET /livez", b""), seconds=2)
-        assert answer.startswith(b"HTTP/1.1 200") and b"408" not in answer
+        assert answer.startswith(b"HTTP/1.1 200") and b"HTTP/1.1 408" not in answer
 
 
 async def test_what_nobody_reads_of_a_refused_body_does_not_hold_the_connection(port: int) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from uvicorn.server import ServerState
 
-from app.http.protocol import HttpProtocol
+from app.http.exchange import ASGIApp
+from app.http.metrics import Traffic
+from app.http.protocol import HttpProtocol, Shared
 from app.http.request import Receive, Scope, Send
+from core.clock import Clock
 from core.config import Config
 from tests.app.http.raw_requests import CASES, CHUNKED, VICTIM, Ran, Raw, get, head
 
@@ -78,23 +80,14 @@ class Recorder:
         await send({"type": "http.response.body", "body": b"ok"})
 
 
-class Served(NamedTuple):
-    """What the protocol asks of uvicorn's configuration."""
-
-    loaded_app: Recorder
-
-
-# Making the class costs more than a case.
-_LIMITED = HttpProtocol.limited(Config())
-
-
 class Connected:
     """A connection over such a transport to such an application."""
 
-    def __init__(self, turns: int = 0, config: Config | None = None) -> None:
-        self.app, self.wire, self.state = Recorder(turns), Wire(), ServerState()
-        kind = _LIMITED if config is None else HttpProtocol.limited(config)
-        self.protocol = kind(Served(self.app), self.state, {})
+    def __init__(self, turns: int = 0, config: Config | None = None, app: ASGIApp | None = None) -> None:
+        self.app, self.wire, config, clock = Recorder(turns), Wire(), config or Config(), Clock()
+        traffic, loop = Traffic(config, clock), asyncio.get_running_loop()
+        self.shared = Shared(app or self.app, config, clock, traffic, loop)
+        self.protocol = HttpProtocol(self.shared)
         self.protocol.connection_made(self.wire)
 
     async def feed(self, pieces: Iterable[bytes]) -> None:
@@ -105,7 +98,7 @@ class Connected:
             if not self.wire.over:
                 self.protocol.data_received(piece)
             await asyncio.sleep(0)
-        while self.state.tasks and not all(task.done() for task in self.state.tasks):
+        while self.shared.tasks and not all(task.done() for task in self.shared.tasks):
             before = [*self.app.ran], self.wire.written
             for _ in range(_TURNS + 2):
                 await asyncio.sleep(0)
@@ -189,8 +182,7 @@ async def test_an_answered_request_gets_no_second_answer_when_its_body_breaks() 
         await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
-    one = Connected()
-    one.protocol._app = early
+    one = Connected(app=early)
     await one.feed([head(b"POST /a HTTP/1.1", b"Transfer-Encoding: chunked"), b"1\r\nx\r\n"])
     assert (one.statuses, one.wire.over) == ((404,), False)
     await one.feed([b"zz\r\n" + VICTIM])
@@ -204,8 +196,7 @@ async def test_a_client_that_was_not_told_to_go_on_is_not_asked_again() -> None:
         await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
-    one = Connected()
-    one.protocol._app = early
+    one = Connected(app=early)
     await one.feed([head(b"POST /a HTTP/1.1", b"Expect: 100-continue", b"Content-Length: 9"), VICTIM])
     assert (one.statuses, one.wire.over) == ((404,), True)
     assert b"connection: close\r\n" in one.wire.written

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.http.router import host_name
+from app.http.hosts import host_name
 from app.main import Application
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

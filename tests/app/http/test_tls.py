@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.http.server import bind, server_of
+from app.http.server import HttpServer, bind
 from app.main import create_app
+from core.clock import Clock
 from core.config import Endpoint
 from tests.app.conftest import config_for
 from tests.tls import Certificate, make_certificate, relay_to
@@ -48,10 +49,11 @@ async def test_under_tls_the_wire_holds_no_text_of_a_record(tmp_path: Path, cert
     config = config_for(tmp_path / "data")
     app = create_app(config)
     sockets = bind([Endpoint("http", "127.0.0.1", 0)])
-    server = server_of(app, config)
-    server.config.ssl_certfile, server.config.ssl_keyfile = certificate.file, certificate.key
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate.file, certificate.key)
+    server = HttpServer(app.http, sockets, config, Clock(), app.traffic, tls)
     async with app.lifespan(), relay_to(sockets[0].getsockname()[1]) as relay:
-        task = asyncio.create_task(server.serve(sockets=sockets))
+        await server.start()
         try:
             client = certificate.client()
             head, _ = await ask(relay.port, client, f"POST {TOPIC}records", VALUE)
@@ -67,5 +69,4 @@ async def test_under_tls_the_wire_holds_no_text_of_a_record(tmp_path: Path, cert
             assert len(relay.seen["sent"]) > len(VALUE) and len(relay.seen["received"]) > 2 * len(VALUE)
         finally:
             app.drain()
-            server.stop()
-            await task
+            await server.stop()

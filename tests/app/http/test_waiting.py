@@ -56,12 +56,12 @@ def from_address(app: Application, host: str) -> httpx.AsyncClient:
 @asynccontextmanager
 async def waiting(app: Application, client: httpx.AsyncClient, poll: Any, count: int) -> AsyncIterator[None]:
     """So many requests that wait; given up in the end."""
-    before = len(app.waiting)
+    before = len(app.traffic.waiting)
     method, path, more = poll
     tasks = [asyncio.ensure_future(client.request(method, path, **more)) for _ in range(count)]
     try:
         async with asyncio.timeout(5):
-            while len(app.waiting) < before + count:
+            while len(app.traffic.waiting) < before + count:
                 await asyncio.sleep(0.005)
         yield
     finally:
@@ -69,7 +69,7 @@ async def waiting(app: Application, client: httpx.AsyncClient, poll: Any, count:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         async with asyncio.timeout(5):
-            while len(app.waiting) > before:
+            while len(app.traffic.waiting) > before:
                 await asyncio.sleep(0.005)
 
 
@@ -98,7 +98,7 @@ async def test_whatever_waits_takes_from_the_share_until_it_ends(app: Applicatio
             assert (await client.request(method, path, **more)).status_code == 429
         async with waiting(app, client, POLLS["one partition"], SHARE):
             pass
-    assert len(app.waiting) == 0
+    assert len(app.traffic.waiting) == 0
 
 
 Scope = Callable[[str], dict[str, Any]]

@@ -85,7 +85,9 @@ async def test_health_and_metrics_tell_how_the_registration_stands(
 ) -> None:
     assert "sluice_zookeeper" not in (await http.get("/metrics")).text
     monkeypatch.setattr(
-        app.metrics, "zookeeper", lambda: {"registered": 0, "nodes": 3, "lost_sessions": 2, "groups": 1}
+        app.server,
+        "zookeeper_numbers",
+        lambda: {"registered": 0, "nodes": 3, "lost_sessions": 2, "groups": 1},
     )
     operations = Operations(app.gateway.current_broker, lambda: "away", app.metrics.scrape)
     answer = await operations.ready(cast(Request, None), [])

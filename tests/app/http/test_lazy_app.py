@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.late import LateApp
+from app.http.lazy_app import LazyApp
 
 SCOPE = {"type": "http"}
 
@@ -44,21 +44,21 @@ class Loads:
 
 async def test_requests_that_come_meanwhile_wait_for_one_load_in_a_thread() -> None:
     loads = Loads()
-    late = LateApp(loads)
-    waiting = [asyncio.create_task(late(SCOPE, nothing, nothing)) for _ in range(3)]
+    lazy = LazyApp(loads)
+    waiting = [asyncio.create_task(lazy(SCOPE, nothing, nothing)) for _ in range(3)]
     await asyncio.sleep(0.01)
-    assert not late.loaded and loads.calls == 0
+    assert not lazy.loaded and loads.calls == 0
     loads.go.set()
     await asyncio.gather(*waiting)
-    await late(SCOPE, nothing, nothing)
-    assert (loads.count, loads.calls, late.loaded) == (1, 4, True)
+    await lazy(SCOPE, nothing, nothing)
+    assert (loads.count, loads.calls, lazy.loaded) == (1, 4, True)
     assert threading.current_thread() not in loads.threads
 
 
 async def test_one_who_goes_away_does_not_take_it_from_the_others() -> None:
     loads = Loads()
-    late = LateApp(loads)
-    first, second = (asyncio.create_task(late(SCOPE, nothing, nothing)) for _ in range(2))
+    lazy = LazyApp(loads)
+    first, second = (asyncio.create_task(lazy(SCOPE, nothing, nothing)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.sleep(0)
@@ -70,15 +70,15 @@ async def test_one_who_goes_away_does_not_take_it_from_the_others() -> None:
 async def test_after_a_failure_the_next_request_tries_again() -> None:
     loads = Loads(fails=1)
     loads.go.set()
-    late = LateApp(loads)
+    lazy = LazyApp(loads)
     with pytest.raises(ImportError):
-        await late(SCOPE, nothing, nothing)
-    await late(SCOPE, nothing, nothing)
+        await lazy(SCOPE, nothing, nothing)
+    await lazy(SCOPE, nothing, nothing)
     assert (loads.count, loads.calls) == (2, 1)
 
 
 def test_the_start_does_not_load_what_only_control_routes_need() -> None:
-    modules = ("fastapi", "pydantic", "app.fastapi_app")
-    code = f"import sys, app.http.server; print([m for m in {modules} if m in sys.modules])"
+    modules = ("fastapi", "pydantic", "uvicorn", "app.fastapi_app")
+    code = f"import sys, app.serve; print([m for m in {modules} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

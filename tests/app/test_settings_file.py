@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.__main__ import main
-from app.config_file import load_with_file, origins, read_file
-from app.settings import SETTINGS, plain_fields
+from app.settings import SETTINGS, load_with_file, origins, plain_fields, read_file
 from core.config import Config, Endpoint
 from core.errors import StartupError
 

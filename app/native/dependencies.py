@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from app.gateway import Gateway
 from app.http.request import invalid_parameter
+from app.shared import Gateway
 from core.broker.broker import Broker
 
 
@@ -19,7 +19,7 @@ async def gateway(request: Request) -> Gateway:
 
 
 async def broker(request: Request) -> Broker:
-    """The broker behind this application."""
+    """Return the broker of this application."""
     return (await gateway(request)).broker
 
 
