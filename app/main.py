@@ -16,8 +16,7 @@ from app.http.router import Front, Surface
 from app.late import LateApp
 from app.metrics import Metrics
 from app.native.operations import Operations
-from app.native.routes import PREFIX, lean_routes
-from app.native.routes import operations as operation_routes
+from app.native.routes import PREFIX, lean_routes, operation_routes
 from app.rest_v2.surface import RENDERERS as PROXY_RENDERERS
 from app.rest_v2.surface import ProxySurface
 from core.clock import Clock
