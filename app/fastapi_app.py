@@ -19,7 +19,7 @@ from app.http.refusals import Refusals
 from app.http.request import Answer
 from app.native.dependencies import known_parameters_only
 from app.native.fastapi_routes import add_routes
-from app.native.routes import PREFIX, control_routes, problem_pages
+from app.native.routes import PREFIX, control_routes, problem_routes
 from app.native.validation_errors import problem_of_http_error, problem_of_validation
 from app.shared import Gateway
 from app.version import VERSION
@@ -38,7 +38,7 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
         exception_handlers=_exception_handlers(gateway.refusals),
     )
     app.state.gateway = gateway
-    add_routes(app.router, problem_pages())
+    add_routes(app.router, problem_routes())
     app.include_router(console.router)
     app.include_router(docs.router)
     add_routes(app.router, control_routes(), PREFIX, [Depends(known_parameters_only)])

@@ -17,8 +17,7 @@ from app.http.route import RouteTable
 from app.http.router import Router
 from app.metrics import Metrics
 from app.native.operations import Operations
-from app.native.routes import PREFIX, lean_routes
-from app.native.routes import operations as operation_routes
+from app.native.routes import PREFIX, lean_routes, operation_routes
 from app.rest_v2.surface import RENDERERS as V2_RENDERERS
 from app.rest_v2.surface import ProxySurface
 from app.settings import load_with_file

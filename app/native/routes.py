@@ -1,8 +1,8 @@
 """All URLs of the native surface: one row each.
 
-`lean_routes` and `operations` run below FastAPI, because they are hot, or because supervisors ask for them every few
-seconds. `control_routes` and `problem_pages` are FastAPI's; to call them loads FastAPI, so the first request for one
-of them does. Paths are relative to `PREFIX`, but for those of `operations` and `problem_pages`.
+`lean_routes` and `operation_routes` run below FastAPI: they are hot, or supervisors ask for them every few seconds.
+`control_routes` and `problem_routes` are FastAPI's. To call these two loads FastAPI, so the first request for one of
+their routes does. Paths are relative to `PREFIX`, but for those of `operation_routes` and `problem_routes`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def lean_routes(config: Config, broker: Callable[[], Broker]) -> tuple[LeanRoute
     )  # fmt: skip
 
 
-def operations(parts: Operations) -> tuple[LeanRoute, ...]:
+def operation_routes(parts: Operations) -> tuple[LeanRoute, ...]:
     """Return the routes for supervisors and Prometheus. Their paths have no prefix."""
     not_ready = Reply("The broker is starting or stopping.", Health)
     return (
@@ -138,18 +138,20 @@ def operations(parts: Operations) -> tuple[LeanRoute, ...]:
     )  # fmt: skip
 
 
-def problem_pages() -> tuple[ControlRoute, ...]:
+def problem_routes() -> tuple[ControlRoute, ...]:
     """Return the routes of the pages about types of problems. Their paths have no prefix. Load FastAPI."""
-    from app.http import problem_pages as pages
+    from app.http import problem_pages
 
     page = Reply("The page.", media={"text/html": str})
     return (
         Route(
-            "GET", "/problems", pages.list_problems, "listProblems", "problems", "List the types of problems",
+            "GET", "/problems", problem_pages.list_problems,
+            "listProblems", "problems", "List the types of problems",
             answers={200: page},
         ),
         Route(
-            "GET", "/problems/{slug}", pages.get_problem, "getProblem", "problems", "Explain a type of problem",
+            "GET", "/problems/{slug}", problem_pages.get_problem,
+            "getProblem", "problems", "Explain a type of problem",
             answers={200: page}, refuses=(404,),
         ),
     )  # fmt: skip

@@ -20,10 +20,10 @@ from app.http.parameters import AnsweredRequestId
 from app.http.route import Route
 from app.native import routes as native
 from app.native.fastapi_routes import add_routes
-from app.native.operations import Operations as Handlers
+from app.native.operations import Operations
 from app.native.schemas import ProblemDocument
 from app.openapi.names import name_enums, whole_bounds
-from app.openapi.operations import Operations, Style, header_lines
+from app.openapi.operations import Paths, Style, header_lines
 from app.openapi.schemas import Schemas
 from app.rest_v2 import routes as v2
 from app.rest_v2.dialect import DIALECTS
@@ -58,9 +58,9 @@ _MEANINGS = {
 
 def document() -> dict[str, Any]:
     """Return the whole document. It is the same on every machine."""
-    config, found = Config(), Operations()
+    config, found = Config(), Paths()
     schemas, v2_schemas = Schemas(), Schemas("V2")
-    control, pages = native.control_routes(), native.problem_pages()
+    control, pages = native.control_routes(), native.problem_routes()
     declared = _declared_by_fastapi((*control, *pages))
     parameters = _parameters_of(declared)
 
@@ -68,7 +68,7 @@ def document() -> dict[str, Any]:
     elsewhere = surface._replace(prefix="", anywhere=native.ANYWHERE_ELSE)
     found.add(surface, native.lean_routes(config, _no_broker))
     found.add(surface, control, parameters)
-    found.add(elsewhere, native.operations(Handlers(_no_broker, lambda: None, _no_metrics)))
+    found.add(elsewhere, native.operation_routes(Operations(_no_broker, lambda: None, _no_metrics)))
     found.add(elsewhere, pages, parameters)
     found.add(
         Style("", v2_schemas, v2.ANYWHERE, _v2_reference, (v2.V2,), (v2.V2, "application/json")),
@@ -79,7 +79,7 @@ def document() -> dict[str, Any]:
     whole: dict[str, Any] = deepcopy({
         "openapi": "3.1.0",
         "info": {"title": "Sluice", "description": DESCRIPTION, "version": VERSION},
-        "paths": dict(sorted(found.paths.items())),
+        "paths": dict(sorted(found.operations.items())),
         "components": {
             "schemas": components | schemas.components | v2_schemas.components, "responses": responses,
         },

@@ -30,11 +30,11 @@ class Style(NamedTuple):
     answers: tuple[str, ...] = (_JSON,)
 
 
-class Operations:
-    """Operations by path and method."""
+class Paths:
+    """The operations of the document, by path and method."""
 
     def __init__(self) -> None:
-        self.paths: dict[str, dict[str, Any]] = {}
+        self.operations: dict[str, dict[str, Any]] = {}
 
     def add(
         self,
@@ -56,7 +56,7 @@ class Operations:
             if route.request is not None:
                 operation["requestBody"] = _body(style, route.request)
             operation["responses"] = _responses(style, route)
-            self.paths.setdefault(style.prefix + route.path, {})[route.method.lower()] = operation
+            self.operations.setdefault(style.prefix + route.path, {})[route.method.lower()] = operation
 
 
 def header_lines(schemas: Schemas, struct: type) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from tests.app.native.streams.test_merged import fill
 from tests.app.native.test_records import T, make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-FASTAPI = [*routes.control_routes(), *routes.problem_pages()]
+FASTAPI = [*routes.control_routes(), *routes.problem_routes()]
 CONTROL = [pytest.param(one, id=one.name) for one in FASTAPI]
 
 
@@ -41,7 +41,7 @@ CONTROL = [pytest.param(one, id=one.name) for one in FASTAPI]
 def lean(app: Application) -> list[Route[Any]]:
     broker = app.gateway.current_broker
     operations = Operations(broker, lambda: None, app.metrics.scrape)
-    return [*routes.lean_routes(app.gateway.config, broker), *routes.operations(operations)]
+    return [*routes.lean_routes(app.gateway.config, broker), *routes.operation_routes(operations)]
 
 
 async def test_no_name_and_no_path_is_there_more_than_once(lean: list[Route[Any]]) -> None:
@@ -77,7 +77,7 @@ async def test_every_route_that_is_served_by_fastapi_is_a_row(app: Application) 
     from app.fastapi_app import make_fastapi
 
     rows = {(row.method, (routes.PREFIX + row.path).removesuffix("/")) for row in routes.control_routes()}
-    rows |= {(row.method, row.path) for row in routes.problem_pages()}
+    rows |= {(row.method, row.path) for row in routes.problem_routes()}
     served = {
         (method, route.path)
         for route in make_fastapi(app.gateway).routes
