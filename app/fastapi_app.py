@@ -15,21 +15,15 @@ from starlette.exceptions import HTTPException
 from app.console import routes as console
 from app.docs import routes as docs
 from app.errors import Problem
-from app.http import problem_pages
 from app.http.refusals import Refusals
 from app.http.request import Answer
-from app.native import cluster, consumers, groups, members, roles, topics
 from app.native.dependencies import known_parameters_only
+from app.native.fastapi_routes import add_routes
+from app.native.routes import PREFIX, control_routes, problem_routes
 from app.native.validation_errors import problem_of_http_error, problem_of_validation
 from app.shared import Gateway
 from app.version import VERSION
 from core.errors import BrokerError
-
-NATIVE_PREFIX = "/api/v1"
-DESCRIPTION = (
-    "Sluice: a Kafka that you can curl. The native HTTP API of a broker that Kafka clients reach on its binary "
-    "port. Every refusal is a problem document (RFC 9457)."
-)
 
 
 def make_fastapi(gateway: Gateway) -> FastAPI:
@@ -37,7 +31,6 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
     app = FastAPI(
         title="Sluice",
         version=VERSION,
-        description=DESCRIPTION,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -45,16 +38,10 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
         exception_handlers=_exception_handlers(gateway.refusals),
     )
     app.state.gateway = gateway
-    strict = [Depends(known_parameters_only)]
-    app.include_router(problem_pages.router)
+    add_routes(app.router, problem_routes())
     app.include_router(console.router)
     app.include_router(docs.router)
-    app.include_router(cluster.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    app.include_router(topics.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    app.include_router(roles.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    app.include_router(groups.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    app.include_router(members.router, prefix=NATIVE_PREFIX, dependencies=strict)
-    app.include_router(consumers.router, prefix=NATIVE_PREFIX, dependencies=strict)
+    add_routes(app.router, control_routes(), PREFIX, [Depends(known_parameters_only)])
     return app
 
 

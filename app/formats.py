@@ -22,6 +22,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -29,6 +30,8 @@ import msgspec
 Encoding = Literal["json", "utf8", "base64"]
 Embedded = msgspec.Raw | str | None
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_TIMESTAMP = 2**63 - 1
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _QUOTE, _BACKSLASH = 0x22, 0x5C
@@ -196,3 +199,30 @@ def _json_or(other: Embed, max_depth: int) -> Embed:
         return other(data)
 
     return embed
+
+
+# --- times ---------------------------------------------------------------------------------------------------
+
+
+def check_ms(ms: int) -> int:
+    """Return a time in milliseconds since 1970 if it fits a record. Raise FormatError if not."""
+    if not 0 <= ms <= _MAX_TIMESTAMP:
+        raise FormatError(f"milliseconds since 1970 lie between 0 and {_MAX_TIMESTAMP}; this is {ms}")
+    return ms
+
+
+def parse_time(text: str) -> int:
+    """Return ISO 8601 as milliseconds since 1970; without an offset it is UTC. Raise FormatError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise FormatError(
+            f"{text[:40]!r} is no ISO 8601 time; write it like 2025-01-31T12:00:00.000Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        since = moment - _EPOCH
+    except OverflowError:
+        raise FormatError(f"{text[:40]!r} is out of range") from None
+    return check_ms((since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000)

@@ -13,12 +13,11 @@ from app.http.metrics import LoopDelay, Traffic, Visits
 from app.http.principal import Resolver
 from app.http.refusals import Refusals
 from app.http.request import Receive, Scope, Send
-from app.http.router import Router, Surface
+from app.http.route import RouteTable
+from app.http.router import Router
 from app.metrics import Metrics
-from app.native.one_record import OneRecord
 from app.native.operations import Operations
-from app.native.records import RecordRoutes
-from app.native.streams.merged import MergedRoutes
+from app.native.routes import PREFIX, lean_routes, operation_routes
 from app.rest_v2.surface import RENDERERS as V2_RENDERERS
 from app.rest_v2.surface import ProxySurface
 from app.settings import load_with_file
@@ -26,8 +25,6 @@ from app.shared import Gateway
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.server import Server
-
-NATIVE_PREFIX = "/api/v1"
 
 
 class Application:
@@ -55,7 +52,6 @@ class Application:
             server.broker,
             refusals,
             protocol_versions=server.protocol_versions,
-            zookeeper_state=server.zookeeper_state,
             endpoints=server.endpoints,
             http_endpoints=http_endpoints,
         )
@@ -64,11 +60,9 @@ class Application:
         self.metrics = Metrics(server, traffic, self._delay)
         self.fastapi = LazyApp(self._load_fastapi)
         find = gateway.current_broker
-        lean = [
-            r for routes in (RecordRoutes, MergedRoutes, OneRecord) for r in routes(config, find).routes()
-        ]
-        surfaces: list[Surface] = [Operations(gateway, self.metrics), ProxySurface(gateway)]
-        router = Router(f"{NATIVE_PREFIX}/", lean, surfaces, self.fastapi)
+        operations = Operations(find, server.zookeeper_state, self.metrics.scrape)
+        lean = RouteTable((PREFIX, lean_routes(config, find)), ("", operation_routes(operations)))
+        router = Router(lean, [ProxySurface(gateway)], self.fastapi)
         self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
 
     def _load_fastapi(self) -> ASGIApp:

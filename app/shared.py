@@ -14,9 +14,8 @@ from core.types import ApiSupport
 class Gateway:
     """What the HTTP surfaces share: the settings, the broker, refusals, and what the server knows.
 
-    `protocol_versions` are the APIs of the Kafka listener. `zookeeper_state` is the state of the registration in
-    ZooKeeper, None without one. `endpoints` are the TCP listeners, a list that the server fills when it starts;
-    `http_endpoints` are those of HTTP.
+    `protocol_versions` are the APIs of the Kafka listener. `endpoints` are the TCP listeners, a list that the server
+    fills when it starts; `http_endpoints` are those of HTTP.
     """
 
     def __init__(
@@ -26,7 +25,6 @@ class Gateway:
         refusals: Refusals | None = None,
         *,
         protocol_versions: Callable[[], list[ApiSupport]] = list,
-        zookeeper_state: Callable[[], str | None] = lambda: None,
         endpoints: Sequence[Endpoint] = (),
         http_endpoints: Sequence[Endpoint] = (),
     ) -> None:
@@ -34,7 +32,6 @@ class Gateway:
         self.broker = broker
         self.refusals = refusals or Refusals()
         self.protocol_versions = protocol_versions
-        self.zookeeper_state = zookeeper_state
         self.endpoints = endpoints
         self.http_endpoints = http_endpoints
         # Changes of topics over HTTP run one after the other, so that nothing happens between an If-Match

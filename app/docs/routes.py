@@ -1,4 +1,4 @@
-"""GET /docs: Swagger UI, from an installed package and not from a CDN; GET /openapi.json: what it shows."""
+"""All URLs of the documentation: /docs is Swagger UI, from an installed package; /openapi.json is what it shows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def get_openapi_document() -> Response:
 
 @cache
 def _document() -> bytes:
-    # The document is made of the whole application, these routes included.
+    # Loaded by the first request for the document: most gateways never make it.
     from app.openapi.document import document
 
     return json.dumps({**document(), "servers": [{"url": "/"}]}, ensure_ascii=False).encode()

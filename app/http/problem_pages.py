@@ -6,14 +6,12 @@ from collections.abc import Iterable
 from html import escape
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from fastapi.responses import HTMLResponse
 
 from app.errors import KINDS, STATUS_OF, Problem, slug_of, title_of
-from app.native.schemas import PATH_NAME
+from app.http.parameters import PATH_NAME
 from core.errors import ErrorCode
-
-router = APIRouter(prefix="/problems", tags=["problems"], default_response_class=HTMLResponse)
 
 Slug = Annotated[
     str, Path(description="The type's name.", examples=["not-found"], json_schema_extra=PATH_NAME)
@@ -26,7 +24,6 @@ max-width:44rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}}code{{f
 """
 
 
-@router.get("", operation_id="listProblems", response_class=HTMLResponse)
 async def list_problems() -> HTMLResponse:
     """All types of problems."""
     slugs = sorted({*KINDS, *_CODES})
@@ -34,7 +31,6 @@ async def list_problems() -> HTMLResponse:
     return _page("Problems", [f"<ul>{items}</ul>"])
 
 
-@router.get("/{slug}", operation_id="getProblem", response_class=HTMLResponse)
 async def get_problem(slug: Slug) -> HTMLResponse:
     """What a type of problem means, and what to do about it."""
     if (kind := KINDS.get(slug)) is not None:

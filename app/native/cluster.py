@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from app.native.dependencies import BrokerDep, GatewayDep
 from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview, ProtocolApi, ProtocolVersions
@@ -11,13 +11,9 @@ from app.version import VERSION
 from core.config import Endpoint
 from core.facade import Facade
 
-router = APIRouter(tags=["cluster"])
-
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 
-@router.get("", operation_id="getOverview", include_in_schema=False)
-@router.get("/", operation_id="getOverview")
 async def get_overview(gateway: GatewayDep, broker: BrokerDep) -> Overview:
     """Versions, limits, links."""
     config = gateway.config
@@ -48,7 +44,6 @@ async def get_overview(gateway: GatewayDep, broker: BrokerDep) -> Overview:
     )
 
 
-@router.get("/cluster", operation_id="getCluster")
 async def get_cluster(request: Request, gateway: GatewayDep, broker: BrokerDep) -> Cluster:
     """The cluster's id, its brokers, how much it holds."""
     topics = broker.topics.list(include_internal=True)
@@ -61,13 +56,11 @@ async def get_cluster(request: Request, gateway: GatewayDep, broker: BrokerDep) 
     )
 
 
-@router.get("/brokers", operation_id="listBrokers")
 async def list_brokers(request: Request, gateway: GatewayDep, broker: BrokerDep) -> Brokers:
     """The brokers, with the address for Kafka clients."""
     return Brokers(items=_brokers(gateway, broker, request))
 
 
-@router.get("/protocol-versions", operation_id="getProtocolVersions")
 async def get_protocol_versions(gateway: GatewayDep) -> ProtocolVersions:
     """Which APIs of the Kafka protocol are served, and in which versions.
 

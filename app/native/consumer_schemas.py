@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
+import msgspec
+from msgspec import Meta
 from pydantic import ConfigDict, Field, StrictInt, StrictStr
 
+from app.native.record_schemas import RecordRead
 from app.native.schemas import Offset, Partition, Shape
 from core.config import Config
 from core.vocabulary.groups import ASSIGNORS
@@ -227,27 +230,23 @@ class Acked(Shape):
     revoked: list[RangeDetail]
 
 
-# The answer of a poll holds records, which are written by the lean routes' own means; this is its schema.
-BATCH_SCHEMA: dict[str, Any] = {
-    "title": "PolledBatch",
-    "description": "What a poll delivers. Without records there is nothing to acknowledge.",
-    "type": "object",
-    "properties": {
-        "ack": {
-            "type": ["string", "null"],
-            "description": "Send it back with the next poll, or to `:ack`, once all of the batch is dealt with.",
-        },
-        "records": {"type": "array", "items": {"$ref": "#/components/schemas/RecordRead"}},
-        "redelivered": {
-            "type": "boolean",
-            "description": "Whether this batch was delivered before and has not been acknowledged.",
-        },
-        "state": {
-            "type": "string",
-            "enum": list(get_args(ConsumerState)),
-            "description": "As in the consumer; `joining` explains an empty batch.",
-        },
-        "partitions": {"type": "array", "items": {"$ref": "#/components/schemas/RangeDetail"}},
-    },
-    "required": ["ack", "records", "redelivered", "state", "partitions"],
-}
+class PolledBatch(msgspec.Struct):
+    """What a poll delivers. Without records there is nothing to acknowledge.
+
+    The records are written by the means of the lean routes; this is the answer's schema.
+    """
+
+    ack: Annotated[
+        str | None,
+        Meta(
+            description="Send it back with the next poll, or to `:ack`, once all of the batch is dealt with."
+        ),
+    ]
+    records: list[RecordRead]
+    redelivered: Annotated[
+        bool, Meta(description="Whether this batch was delivered before and has not been acknowledged.")
+    ]
+    state: Annotated[
+        ConsumerState, Meta(description="As in the consumer; `joining` explains an empty batch.")
+    ]
+    partitions: list[RangeDetail]

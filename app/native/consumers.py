@@ -10,14 +10,15 @@ A batch comes again until it is acknowledged: a lost answer, a client that died,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from app.errors import Problem, field_error, from_broker
 from app.formats import Reader
+from app.http.parameters import PATH_NAME, parse_moment
 from app.http.waiting import check_share, share, while_connected
 from app.native.consumer_schemas import (
     Ack,
@@ -37,8 +38,6 @@ from app.native.consumer_schemas import (
 from app.native.dependencies import BrokerDep, GatewayDep
 from app.native.groups import GroupId
 from app.native.record_json import iso_time, record_texts
-from app.native.records import parse_moment
-from app.native.schemas import PATH_NAME
 from core.errors import BrokerError
 from core.types import TopicPartition
 from core.vocabulary.consumers import (
@@ -53,8 +52,6 @@ from core.vocabulary.consumers import (
     Subscription,
 )
 
-router = APIRouter(prefix="/groups/{group}/consumers", tags=["consumers"])
-
 ConsumerName = Annotated[
     str,
     Path(
@@ -65,16 +62,12 @@ ConsumerName = Annotated[
     ),
 ]
 _ENCODING = "encoding"
-_BATCH: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/PolledBatch"}}}}
-}
 _encode = msgspec.json.Encoder().encode
 
 
 # --- life ---------------------------------------------------------------------------------------------------
 
 
-@router.post("", operation_id="createConsumer", status_code=201)
 async def create_consumer(
     broker: BrokerDep, response: Response, group: GroupId, wanted: ConsumerToCreate
 ) -> ConsumerDetail:
@@ -100,19 +93,16 @@ async def create_consumer(
     return _detail(made)
 
 
-@router.get("", operation_id="listConsumers")
 async def list_consumers(broker: BrokerDep, group: GroupId) -> ConsumerList:
     """The managed consumers of a group. Other members stand in the group itself."""
     return ConsumerList(items=[_detail(info) for info in broker.consumers.of_group(group)])
 
 
-@router.get("/{consumer}", operation_id="getConsumer")
 async def get_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerName) -> ConsumerDetail:
     """A consumer with its partitions, positions and outstanding batch. Asking for it keeps it alive."""
     return _detail(broker.consumers.get(group, consumer))
 
 
-@router.delete("/{consumer}", operation_id="deleteConsumer", status_code=204)
 async def delete_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerName) -> Response:
     """Leave the group and forget the consumer. What was not acknowledged is delivered to others."""
     await broker.consumers.delete(group, consumer)
@@ -122,7 +112,6 @@ async def delete_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerN
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-@router.post("/{consumer}:poll", operation_id="pollConsumer", response_class=Response, responses=_BATCH)
 async def poll_consumer(
     broker: BrokerDep,
     gateway: GatewayDep,
@@ -154,14 +143,12 @@ async def poll_consumer(
     return Response(_batch_json(batch, reader), media_type="application/json")
 
 
-@router.post("/{consumer}:ack", operation_id="ackConsumer")
 async def ack_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerName, wanted: Ack) -> Acked:
     """Acknowledge a batch without a poll: its offsets are committed when this answers."""
     done = await broker.consumers.ack(group, consumer, wanted.ack)
     return Acked(acknowledged=_ranges(done.committed), revoked=_ranges(done.revoked))
 
 
-@router.post("/{consumer}:seek", operation_id="seekConsumer")
 async def seek_consumer(
     broker: BrokerDep, request: Request, group: GroupId, consumer: ConsumerName, wanted: SeekTo
 ) -> ConsumerDetail:
@@ -183,7 +170,6 @@ async def seek_consumer(
     return _detail(consumers.get(group, consumer))
 
 
-@router.post("/{consumer}:pause", operation_id="pauseConsumer")
 async def pause_consumer(
     broker: BrokerDep, group: GroupId, consumer: ConsumerName, wanted: SomePartitions | None = None
 ) -> ConsumerDetail:
@@ -192,7 +178,6 @@ async def pause_consumer(
     return _detail(broker.consumers.get(group, consumer))
 
 
-@router.post("/{consumer}:resume", operation_id="resumeConsumer")
 async def resume_consumer(
     broker: BrokerDep, group: GroupId, consumer: ConsumerName, wanted: SomePartitions | None = None
 ) -> ConsumerDetail:
@@ -245,7 +230,7 @@ def _ranges(ranges: Iterable[Range]) -> list[RangeDetail]:
 
 
 def _batch_json(batch: Batch, reader: Reader) -> bytes:
-    texts = [text for address, records in batch.records for text in record_texts(address, records, reader)]
+    texts = [text for tp, records in batch.records for text in record_texts(tp, records, reader)]
     ranges = [
         {"topic": o.topic, "partition": o.partition, "first_offset": o.first, "next_offset": o.next_offset}
         for o in batch.ranges

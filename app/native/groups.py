@@ -5,10 +5,11 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from pydantic import AfterValidator
 
 from app.errors import Problem, field_error
+from app.http.parameters import PATH_NAME, parse_moment
 from app.http.request import invalid_parameter
 from app.native.dependencies import BrokerDep, GatewayDep
 from app.native.group_schemas import (
@@ -30,8 +31,6 @@ from app.native.group_schemas import (
     ResetResult,
 )
 from app.native.record_json import iso_time
-from app.native.records import parse_moment
-from app.native.schemas import PATH_NAME
 from app.native.topics import TopicName, page_token_of, read_page_token
 from core.errors import ErrorCode
 from core.facade import Facade
@@ -39,8 +38,6 @@ from core.vocabulary.consumers import ConsumerInfo
 from core.vocabulary.foreign_groups import ZOOKEEPER, ForeignGroup
 from core.vocabulary.groups import NO_GENERATION, Commit, GroupListing, GroupView, MemberView, Target
 from core.vocabulary.member_metadata import owned_partitions, wanted_topics
-
-router = APIRouter(prefix="/groups", tags=["groups"])
 
 
 def _with_a_path(name: str) -> str:
@@ -60,7 +57,6 @@ GroupId = Annotated[
 # --- groups ------------------------------------------------------------------------------------------------
 
 
-@router.get("", operation_id="listGroups")
 async def list_groups(
     broker: BrokerDep,
     gateway: GatewayDep,
@@ -89,7 +85,6 @@ async def list_groups(
     )
 
 
-@router.get("/{group}", operation_id="getGroup")
 async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
     """A group with its members, what they subscribe to and what they own."""
     foreign = broker.foreign_groups.get(group)
@@ -109,7 +104,6 @@ async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
     )
 
 
-@router.put("/{group}", operation_id="takeOverGroup")
 async def take_over_group(broker: BrokerDep, group: GroupId, wanted: GroupToTakeOver) -> GroupDetail:
     """Go on with a group of another broker, whose members speak the line protocol and need not rejoin.
 
@@ -123,7 +117,6 @@ async def take_over_group(broker: BrokerDep, group: GroupId, wanted: GroupToTake
     return await get_group(broker, group)
 
 
-@router.delete("/{group}", operation_id="deleteGroup", status_code=204)
 async def delete_group(broker: BrokerDep, group: GroupId) -> Response:
     """Delete a group without members, and its positions."""
     await broker.groups.delete(group)
@@ -133,7 +126,6 @@ async def delete_group(broker: BrokerDep, group: GroupId) -> Response:
 # --- positions ---------------------------------------------------------------------------------------------
 
 
-@router.get("/{group}/offsets", operation_id="getGroupOffsets")
 async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionList:
     """The committed positions of a group: in each partition the next offset to read."""
     if broker.foreign_groups.get(group) is None:
@@ -141,7 +133,6 @@ async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionL
     return _positions(broker, group)
 
 
-@router.patch("/{group}/offsets", operation_id="setGroupOffsets")
 async def set_group_offsets(broker: BrokerDep, group: GroupId, wanted: PositionsToSet) -> GroupPositionList:
     """Commit positions, all or none. As a member: fenced by its generation. By hand: only an empty group."""
     commits = [Commit(one.topic, one.partition, one.next_offset, -1, one.metadata) for one in wanted.offsets]
@@ -156,16 +147,12 @@ async def set_group_offsets(broker: BrokerDep, group: GroupId, wanted: Positions
     return _positions(broker, group)
 
 
-@router.delete("/{group}/offsets/{topic}", operation_id="deleteGroupTopicOffsets", status_code=204)
 async def delete_topic_offsets(broker: BrokerDep, group: GroupId, topic: TopicName) -> Response:
     """Forget the positions in a topic that no member reads."""
     await broker.groups.positions.forget(group, topic)
     return Response(status_code=204)
 
 
-@router.delete(
-    "/{group}/offsets/{topic}/{partition}", operation_id="deleteGroupPartitionOffset", status_code=204
-)
 async def delete_partition_offset(
     broker: BrokerDep, group: GroupId, topic: TopicName, partition: Annotated[int, Path(ge=0, lt=2**31)]
 ) -> Response:
@@ -174,7 +161,6 @@ async def delete_partition_offset(
     return Response(status_code=204)
 
 
-@router.post("/{group}/offsets:reset", operation_id="resetGroupOffsets")
 async def reset_group_offsets(broker: BrokerDep, group: GroupId, wanted: ResetRequest) -> ResetResult:
     """Move the positions of a group that has no members; `dry_run` shows before and after, and changes nothing."""
     resets = await broker.groups.positions.reset(
@@ -190,7 +176,6 @@ async def reset_group_offsets(broker: BrokerDep, group: GroupId, wanted: ResetRe
     )
 
 
-@router.get("/{group}/lag", operation_id="getGroupLag")
 async def get_group_lag(broker: BrokerDep, group: GroupId) -> GroupLag:
     """How far a group is behind: in total, and in each partition that it has a position in or a member of it owns."""
     partitions = [

@@ -13,9 +13,10 @@ import binascii
 from base64 import b64decode, b64encode
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from app.errors import Problem, field_error
+from app.http.parameters import PATH_NAME
 from app.http.waiting import check_share, counted, share
 from app.native.dependencies import BrokerDep
 from app.native.group_schemas import (
@@ -29,12 +30,9 @@ from app.native.group_schemas import (
     SyncBody,
 )
 from app.native.groups import GroupId
-from app.native.schemas import PATH_NAME
 from core.types import TopicPartition
 from core.vocabulary.groups import JoinReply, JoinRequest, SyncRequest
 from core.vocabulary.member_metadata import assignment_of, owned_partitions, wanted_topics
-
-router = APIRouter(prefix="/groups/{group}/members", tags=["members"])
 
 MemberId = Annotated[
     str,
@@ -48,7 +46,6 @@ MemberId = Annotated[
 _ASK_AGAIN = {"retry-after": "1"}
 
 
-@router.post("", operation_id="joinGroup", responses={202: {"model": MemberJoined}})
 async def join_group(
     broker: BrokerDep, request: Request, response: Response, group: GroupId, wanted: MemberToJoin
 ) -> MemberJoined:
@@ -91,7 +88,6 @@ async def join_group(
     return _joined(group, joining.reply)
 
 
-@router.post("/{member}:sync", operation_id="syncGroup", responses={202: {"model": MemberSynced}})
 async def sync_group(
     broker: BrokerDep, request: Request, response: Response, group: GroupId, member: MemberId, body: SyncBody
 ) -> MemberSynced:
@@ -117,14 +113,12 @@ async def sync_group(
     return synced
 
 
-@router.post("/{member}:heartbeat", operation_id="heartbeat", status_code=204)
 async def heartbeat(broker: BrokerDep, group: GroupId, member: MemberId, body: HeartbeatBody) -> Response:
     """Say that the member lives. 409 says that it has to join again, 404 that it is a member no more."""
     broker.groups.members.heartbeat(group, member, body.generation_id, body.group_instance_id)
     return Response(status_code=204)
 
 
-@router.delete("/{member}", operation_id="leaveGroup", status_code=204)
 async def leave_group(
     broker: BrokerDep,
     group: GroupId,

@@ -1,4 +1,4 @@
-"""GET /topics/{topic}/partitions/{partition}/records/{offset}: one record as a resource.
+"""One record as a resource.
 
 A record never changes, so its representations may be cached for good. Their ETag is strong: a digest of the
 bytes themselves, because after a power loss another record may get the offset of one that was never on disk.
@@ -24,10 +24,11 @@ from urllib.parse import quote_from_bytes
 
 from app.errors import Problem, from_broker, slug_of
 from app.formats import Reader
+from app.http.parameters import MAX_OFFSET, MAX_PARTITION
 from app.http.request import Answer, Request, invalid_parameter, whole_number
-from app.http.router import LeanRoute
 from app.native.accept import choose
 from app.native.record_json import one_record
+from app.native.record_schemas import RecordQuery
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
@@ -40,7 +41,6 @@ CACHE_FOR_GOOD = b"private, max-age=31536000, immutable"
 _MAX_LINES = 6_000
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-._~")
 _TOKEN = [b"%c" % byte if byte in _PLAIN else b"%%%02x" % byte for byte in range(256)]
-_MAX_OFFSET, _MAX_PARTITION = 2**63 - 1, 2**31 - 1
 _NOT_CACHED = {"cache-control": "no-store"}
 
 
@@ -51,27 +51,28 @@ class OneRecord:
         self._broker = broker
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
-    def routes(self) -> list[LeanRoute]:
-        """What the front door asks before FastAPI."""
-        return [LeanRoute("GET", ("topics", None, "partitions", None, "records", None), self.read)]
-
     async def read(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}/partitions/{partition}/records/{offset}."""
-        address = TopicPartition(segments[1], whole_number("partition", segments[3], 0, _MAX_PARTITION))
-        offset = whole_number("offset", segments[5], 0, _MAX_OFFSET)
+        """Read one record.
+
+        A record never changes, so it may be cached for good. `Accept: application/octet-stream` gives its value as
+        bare bytes, with key, headers and timestamp in `X-Kafka-*` header lines. 404 when it is not there yet, 410
+        when it is no more: deleted, or removed by compaction (`next_offset` comes next).
+        """
+        tp = TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
+        offset = whole_number("offset", segments[5], 0, MAX_OFFSET)
         media_type = choose(request.headers.get(b"accept", b""), (JSON, BYTES))
-        encoding = request.query(("encoding",)).get("encoding", "auto")
+        encoding = request.query(RecordQuery.__struct_encode_fields__).get("encoding", "auto")
         if encoding not in self._readers:
             names = ", ".join(Reader.NAMES)
             raise invalid_parameter("encoding", f"encoding must be one of {names}, not {encoding[:40]!r}.")
-        record = self._find(address, offset)
+        record = self._find(tp, offset)
         lines: tuple[tuple[bytes, bytes], ...] = ()
         if media_type == BYTES:
             body = record.value or b""
-            lines = record_lines(address, record)
+            lines = record_lines(tp, record)
             seen = b"\n".join(b"%b:%b" % line for line in lines) + b"\n\n" + body
         else:
-            seen = body = one_record(address, record, self._readers[encoding])
+            seen = body = one_record(tp, record, self._readers[encoding])
         etag = b'"%b"' % blake2b(media_type + b"\0" + seen, digest_size=16).hexdigest().encode()
         headers = ((b"etag", etag), (b"cache-control", CACHE_FOR_GOOD), (b"vary", b"accept"))
         if is_known(request.headers.get(b"if-none-match", b""), etag):
@@ -79,10 +80,10 @@ class OneRecord:
         status = 204 if media_type == BYTES and record.value is None else 200
         return Answer(status, body, media_type, headers + lines)
 
-    def _find(self, address: TopicPartition, offset: int) -> Record:
+    def _find(self, tp: TopicPartition, offset: int) -> Record:
         """The record at an offset. Raises Problem: 404 not yet, 410 no more."""
         try:
-            result = self._broker().records.read_now(address, offset, max_bytes=1, max_records=1)
+            result = self._broker().records.read_now(tp, offset, max_bytes=1, max_records=1)
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
@@ -129,11 +130,11 @@ def is_known(if_none_match: bytes, etag: bytes) -> bool:
     )
 
 
-def record_lines(address: TopicPartition, record: Record) -> tuple[tuple[bytes, bytes], ...]:
+def record_lines(tp: TopicPartition, record: Record) -> tuple[tuple[bytes, bytes], ...]:
     """What a record has beside its value, as header lines."""
     lines = [
-        (b"x-kafka-topic", address.topic.encode()),
-        (b"x-kafka-partition", b"%d" % address.partition),
+        (b"x-kafka-topic", tp.topic.encode()),
+        (b"x-kafka-partition", b"%d" % tp.partition),
         (b"x-kafka-offset", b"%d" % record.offset),
     ]
     if record.timestamp != NO_TIMESTAMP:

@@ -1,89 +1,79 @@
-"""For those who run it: is the process alive, is it ready for traffic, and what does it count.
+"""The handlers for supervisors and Prometheus: is the process alive, is it ready for traffic, what does it count.
 
-A surface of its own below FastAPI: supervisors ask every few seconds, and must not make a gateway load what its
-clients do not need.
+They run below FastAPI: supervisors ask every few seconds, and must not make a gateway load what its clients do not
+need.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.http.exchange import in_task
 from app.http.request import Answer, Request
-from app.http.router import method_not_allowed
-from app.metrics import Metrics
-from app.shared import Gateway
+from core.facade import Facade
 
 _encode = msgspec.json.Encoder().encode
-_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/metrics"})
-_METHODS = ("GET", "HEAD")
+MetricsText = Annotated[
+    str,
+    Meta(
+        examples=[
+            "# HELP sluice_ready 1 while traffic is welcome.\n# TYPE sluice_ready gauge\nsluice_ready 1.0\n"
+        ]
+    ),
+]
+ZooKeeperState = Annotated[
+    str,
+    Meta(extra_json_schema={"enum": ["away", "registering", "registered", "held by another broker"]}),
+]
+
+
+class Health(Struct):
+    """Whether the process does its work."""
+
+    status: Literal["ok", "starting or stopping"]
+    zookeeper: Annotated[
+        ZooKeeperState | UnsetType | None,
+        Meta(
+            description="With --zookeeper: how the registration stands. The broker works without ZooKeeper as well."
+        ),
+    ] = UNSET
 
 
 class Operations:
-    """The routes."""
+    """The handlers. `scrape` returns the metrics and their media type for an Accept header.
 
-    def __init__(self, gateway: Gateway, metrics: Metrics) -> None:
-        self._gateway = gateway
-        self._metrics = metrics
+    `zookeeper` returns the state of the registration, or None without ZooKeeper.
+    """
 
-    def owns(self, path: str) -> bool:
-        """Whether a path belongs to it."""
-        return path in _PATHS
+    def __init__(
+        self,
+        broker: Callable[[], Facade],
+        zookeeper: Callable[[], str | None],
+        scrape: Callable[[str], Awaitable[tuple[bytes, str]]],
+    ) -> None:
+        self._broker = broker
+        self._zookeeper = zookeeper
+        self._scrape = scrape
 
-    async def answer(self, request: Request, path: str) -> Answer:
-        """The answer to a request for such a path."""
-        if request.scope["method"] not in _METHODS:
-            raise method_not_allowed(request.scope["method"], _METHODS[:1])
-        request.route = path
-        if path == "/metrics":
-            accept = request.headers.get(b"accept", b"").decode("latin-1")
-            text, media_type = await self._metrics.scrape(accept)
-            return Answer(200, text, media_type.encode(), ((b"cache-control", b"no-store"),))
-        if path == "/livez":
-            return Answer(200, _encode({"status": "ok"}))
-        ready = self._gateway.broker.ready
-        health = {"status": "ok" if ready else "starting or stopping"}
-        if (zookeeper := self._gateway.zookeeper_state()) is not None:
-            health["zookeeper"] = zookeeper
+    async def live(self, request: Request, segments: list[str]) -> Answer:
+        """Answer 200 while the process answers. A supervisor restarts it when this fails."""
+        return Answer(200, _encode(Health("ok")))
+
+    async def ready(self, request: Request, segments: list[str]) -> Answer:
+        """Answer 200 while traffic is welcome, 503 while the broker is starting or stopping."""
+        ready = self._broker().ready
+        health = Health("ok" if ready else "starting or stopping")
+        if (zookeeper := self._zookeeper()) is not None:
+            health.zookeeper = zookeeper
         return Answer(200 if ready else 503, _encode(health))
 
-
-# --- in the OpenAPI document --------------------------------------------------------------------------------
-
-_EXAMPLE = "# HELP sluice_ready 1 while traffic is welcome.\n# TYPE sluice_ready gauge\nsluice_ready 1.0\n"
-
-
-def paths() -> dict[str, Any]:
-    """What the document says of them."""
-    ready = "Traffic is welcome: 200; the broker is starting or stopping: 503."
-    refused = {"503": _health("Service Unavailable")}
-    alive = "The process answers: 200. A supervisor restarts it when this fails."
-    counted = (
-        "What this process counts, for Prometheus: requests, bytes, latencies, logs, lag, the state of the "
-        "process."
-    )
-    text = {
-        "text/plain": {"schema": {"type": "string"}, "example": _EXAMPLE},
-        "application/openmetrics-text": {"schema": {"type": "string"}},
-    }
-    metrics = "Every metric, in the Prometheus text format, or in OpenMetrics if `Accept` asks for it."
-    well = _health("Successful Response")
-    return {
-        "/livez": _get("Livez", "getLiveness", alive, {"200": well}),
-        "/readyz": _get("Readyz", "getReadiness", ready, {"200": well, **refused}),
-        "/healthz": _get("Readyz", "getHealth", ready, {"200": well, **refused}),
-        "/metrics": _get(
-            "Metrics", "getMetrics", counted, {"200": {"description": metrics, "content": text}}
-        ),
-    }
-
-
-def _health(description: str) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Health"}
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
-
-
-def _get(summary: str, name: str, description: str, responses: dict[str, Any]) -> dict[str, Any]:
-    operation = {"tags": ["operations"], "summary": summary, "description": description, "operationId": name}
-    return {"get": {**operation, "responses": responses}}
+    async def scrape(self, request: Request, segments: list[str]) -> Answer:
+        """What this process counts, for Prometheus: requests, bytes, latencies, logs, lag, its own state."""
+        await in_task()
+        accept = request.headers.get(b"accept", b"").decode("latin-1")
+        text, media_type = await self._scrape(accept)
+        return Answer(200, text, media_type.encode(), ((b"cache-control", b"no-store"),))

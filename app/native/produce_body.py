@@ -10,16 +10,16 @@ the general one does not do, and leaves all refusals to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NoReturn
 
 import msgspec
 from msgspec import UNSET
 
 from app.errors import Problem, field_error
-from app.formats import FormatError, to_bytes
+from app.formats import FormatError, check_ms, parse_time, to_bytes
 from app.http.json_errors import Fault, fault_of, refuse_fault
-from app.native.record_schemas import RecordsToWrite, RecordToWrite
+from app.http.record_limit import RecordLimit
+from app.native.record_schemas import RecordsOrRecord, RecordToWrite
 from core.records.record import Headers, NewRecord
 
 
@@ -38,15 +38,10 @@ class _TextRecords(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 _decode_text_list = msgspec.json.Decoder(_TextRecords).decode
 _decode_text = msgspec.json.Decoder(_TextRecord).decode
-_decode_body = msgspec.json.Decoder(RecordsToWrite).decode
+_decode_body = msgspec.json.Decoder(RecordsOrRecord).decode
 _decode_record = msgspec.json.Decoder(RecordToWrite).decode
-_decode_raw_list = msgspec.json.Decoder(dict[str, msgspec.Raw | list[msgspec.Raw]]).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Path = tuple[str | int, ...]
-_MAX_TIMESTAMP = 2**63 - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# A record in a body takes at least the three bytes of `{},`.
-_SMALLEST_RECORD = 3
 
 
 class ProduceBody:
@@ -54,11 +49,11 @@ class ProduceBody:
 
     def __init__(self, *, max_depth: int, max_records: int) -> None:
         self._max_depth = max_depth
-        self._max_records = max_records
+        self._limit = RecordLimit(max_records)
 
     def from_json(self, body: bytes) -> list[NewRecord]:
         """The records of a JSON body: `{records:[…]}` or one bare record. Raises Problem."""
-        self.check_count(body)
+        self._limit.check(body)
         try:
             if not body.isascii():
                 str(body, "utf-8")
@@ -77,11 +72,11 @@ class ProduceBody:
 
     def from_ndjson(self, body: bytes) -> list[NewRecord]:
         """The records of newline-delimited JSON, one bare record a line; empty lines count for nothing."""
-        lines = [line for line in body.split(b"\n", self._max_records + 1) if line and not line.isspace()]
+        lines = [line for line in body.split(b"\n", self._limit.most + 1) if line and not line.isspace()]
         if not lines:
             _refuse_list("The body holds no records.")
-        if len(lines) > self._max_records:
-            self._refuse_count()
+        if len(lines) > self._limit.most:
+            self._limit.refuse()
         return [self.from_line(line, index) for index, line in enumerate(lines)]
 
     def from_line(self, line: bytes, index: int) -> NewRecord:
@@ -95,34 +90,15 @@ class ProduceBody:
             refuse_fault(fault._replace(path=("records", index, *fault.path)))
         return self._convert((item,), ("records", index))[0]
 
-    def check_count(self, body: bytes) -> None:
-        """Refuse too many `records` before each of them costs memory. Raises Problem (413)."""
-        if len(body) <= _SMALLEST_RECORD * self._max_records or body.count(b"{") <= self._max_records:
-            return
-        try:
-            members = _decode_raw_list(body)
-        except _UNREADABLE:
-            return
-        records = members.get("records")
-        if isinstance(records, list) and len(records) > self._max_records:
-            self._refuse_count()
-
-    def _check_list(self, shape: RecordsToWrite) -> None:
+    def _check_list(self, shape: RecordsOrRecord) -> None:
         assert shape.records is not UNSET
         if not shape.records:
             _refuse_list("The list of records is empty.")
-        if len(shape.records) > self._max_records:
-            self._refuse_count()
+        if len(shape.records) > self._limit.most:
+            self._limit.refuse()
         for name in RecordToWrite.__struct_fields__:
             if getattr(shape, name) not in (UNSET, None):
                 refuse_fault(Fault(f"{name!r} belongs into a record, not beside 'records'.", (name,), False))
-
-    def _refuse_count(self) -> NoReturn:
-        raise Problem(
-            "payload-too-large",
-            f"A request takes at most {self._max_records} records.",
-            extra={"limit": self._max_records, "unit": "records"},
-        )
 
     def _texts(self, body: bytes) -> list[NewRecord] | None:
         """Return the records of a body whose keys and values are text or null; None for any other body."""
@@ -132,7 +108,7 @@ class ProduceBody:
             )
         except (msgspec.DecodeError, RecursionError):
             return None
-        if not 0 < len(items) <= self._max_records:
+        if not 0 < len(items) <= self._limit.most:
             return None
         return [
             NewRecord(
@@ -189,34 +165,11 @@ def _timestamp(item: RecordToWrite) -> int | None:
     given = item.timestamp if item.timestamp is not UNSET else None
     in_ms = item.timestamp_ms if item.timestamp_ms is not UNSET else None
     if given is None:
-        return None if in_ms is None else _check_ms(in_ms)
-    ms = parse_time(given) if isinstance(given, str) else _check_ms(given)
+        return None if in_ms is None else check_ms(in_ms)
+    ms = parse_time(given) if isinstance(given, str) else check_ms(given)
     if in_ms is not None and in_ms != ms:
         raise FormatError(f"timestamp and timestamp_ms differ ({ms} and {in_ms}); give one of them")
     return ms
-
-
-def _check_ms(ms: int) -> int:
-    if not 0 <= ms <= _MAX_TIMESTAMP:
-        raise FormatError(f"milliseconds since 1970 lie between 0 and {_MAX_TIMESTAMP}; this is {ms}")
-    return ms
-
-
-def parse_time(text: str) -> int:
-    """Milliseconds since 1970 from ISO 8601; UTC when no offset stands there. Raises FormatError."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise FormatError(
-            f"{text[:40]!r} is no ISO 8601 time; write it like 2025-01-31T12:00:00.000Z"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    try:
-        since = moment - _EPOCH
-    except OverflowError:
-        raise FormatError(f"{text[:40]!r} is out of range") from None
-    return _check_ms((since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000)
 
 
 def _refuse_field(error: FormatError, field: str, record: Path) -> NoReturn:

@@ -34,12 +34,12 @@ def iso_time(ms: int) -> str | None:
     return f"{_second(second)}.{ms % 1000:03d}Z"
 
 
-def record_page(address: TopicPartition, result: ReadResult, reader: Reader) -> bytes:
+def record_page(tp: TopicPartition, result: ReadResult, reader: Reader) -> bytes:
     """The answer of a read as JSON."""
     start, high_watermark, _ = result.offsets
     return _encode(
         RecordPage(
-            records=_records(address, result.records, reader),
+            records=_records(tp, result.records, reader),
             next_offset=result.next_offset,
             log_start_offset=start,
             high_watermark=high_watermark,
@@ -48,9 +48,9 @@ def record_page(address: TopicPartition, result: ReadResult, reader: Reader) -> 
     )
 
 
-def one_record(address: TopicPartition, record: Record, reader: Reader) -> bytes:
+def one_record(tp: TopicPartition, record: Record, reader: Reader) -> bytes:
     """One record as JSON."""
-    return _encode(_records(address, [record], reader)[0])
+    return _encode(_records(tp, [record], reader)[0])
 
 
 def written_record(result: ProduceResult) -> RecordWritten:
@@ -65,13 +65,13 @@ def written_record(result: ProduceResult) -> RecordWritten:
     return RecordWritten(result.partition, None, None, None, reason)
 
 
-def record_texts(address: TopicPartition, records: list[Record], reader: Reader) -> list[bytes]:
+def record_texts(tp: TopicPartition, records: list[Record], reader: Reader) -> list[bytes]:
     """Each record as JSON by itself."""
-    return [_encode(record) for record in _records(address, records, reader)]
+    return [_encode(record) for record in _records(tp, records, reader)]
 
 
-def _records(address: TopicPartition, records: list[Record], reader: Reader) -> list[RecordRead]:
-    topic, partition = address
+def _records(tp: TopicPartition, records: list[Record], reader: Reader) -> list[RecordRead]:
+    topic, partition = tp
     embed, embed_header = reader.embed, reader.embed_header
     last_ms, iso = NO_TIMESTAMP, None
     read = []

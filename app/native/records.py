@@ -1,8 +1,7 @@
 """The lean routes that write records, and read the records of one partition.
 
-They run below FastAPI, on msgspec and the broker alone; `record_openapi` describes them as fully as FastAPI
-would have done. A long poll is one coroutine that waits in the broker; it holds no thread, and it ends when
-its client goes away.
+They run below FastAPI, on msgspec and the broker alone. A long poll is one coroutine that waits in the broker;
+it holds no thread, and it ends when the client closes its connection.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ import msgspec
 from app.errors import Problem, field_error, from_broker
 from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
 from app.http.json_body import check_charset
+from app.http.parameters import MAX_OFFSET, MAX_PARTITION, parse_moment
 from app.http.request import Answer, Request, Streamed, invalid_parameter, whole_number
-from app.http.router import LeanRoute
 from app.http.waiting import check_share, while_connected
 from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
 from app.native.idempotency import KeyedWrites
-from app.native.produce_body import ProduceBody, parse_time
+from app.native.produce_body import ProduceBody
 from app.native.produce_lines import ProduceLines, wants_lines
 from app.native.record_json import iso_time, record_page, written_record
-from app.native.record_schemas import RecordsWritten
+from app.native.record_schemas import ProduceQuery, ReadQuery, RecordsWritten
 from core.config import Config
 from core.errors import BrokerError
 from core.facade import Facade
@@ -30,8 +29,6 @@ from core.records.record import NewRecord
 from core.types import TopicPartition
 from core.vocabulary.records import ProduceResult, ReadResult
 
-MAX_OFFSET = 2**63 - 1
-MAX_PARTITION = 2**31 - 1
 ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 HEADER_PREFIX = b"x-kafka-header-"
 JSON_TYPES = frozenset({b"application/json"})
@@ -51,18 +48,22 @@ class RecordRoutes:
         self._lines = ProduceLines(config, broker, self._body)
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
-    def routes(self) -> list[LeanRoute]:
-        """What the front door asks before FastAPI."""
-        topic = ("topics", None)
-        return [
-            LeanRoute("POST", (*topic, "records"), self.produce),
-            LeanRoute("GET", (*topic, "partitions", None, "records"), self.read),
-        ]
-
     # --- write ---------------------------------------------------------------------------------------------
 
     async def produce(self, request: Request, segments: list[str]) -> Answer | Streamed:
-        """POST /topics/{topic}/records."""
+        """Write records.
+
+        The body is JSON with `records` or one bare record, newline-delimited JSON with a record on each line, or of
+        any other media type: then the body is the value of one record, byte by byte, with `key`, `partition` and
+        `timestamp` from the query and a header for each `X-Kafka-Header-<name>` line. The answer names a place for
+        each record in the order given: 200 when all were taken, 207 when some were, else the refusal.
+
+        Newline-delimited JSON with `Accept: application/x-ndjson` is written and answered line by line, while the
+        body is still being sent and for as long as the client likes: each line gets its own in the answer, in order,
+        and a bad one harms no other. A client must read the answers while it sends. A line without `partition` is
+        the last and says why the stream ends: `{"problem": …}` or `{"bye": …}`; what was not answered then was not
+        written.
+        """
         topic = segments[1]
         essence, parameters = request.media_type()
         acks = -1
@@ -75,7 +76,7 @@ class RecordRoutes:
             body = await request.body()
             records = self._body.from_json(body) if essence in JSON_TYPES else self._body.from_ndjson(body)
         else:
-            query = request.query(("acks", "key", "key_encoding", "partition", "timestamp"))
+            query = request.query(ProduceQuery.__struct_encode_fields__)
             acks = _acks(query)
             body = await request.body()
             records = [self._raw_record(request, query, body)]
@@ -110,10 +111,14 @@ class RecordRoutes:
     # --- read ----------------------------------------------------------------------------------------------
 
     async def read(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}/partitions/{partition}/records."""
+        """Read records of one partition.
+
+        Stateless: nothing is remembered between two reads. Go on at `next_offset`. With `wait_ms` a read at the end
+        of the partition waits for the next record, and is answered empty when none came.
+        """
         config = self._config
-        address = _address(segments)
-        query = request.query(("offset", "timestamp", "limit", "max_bytes", "wait_ms", "encoding"))
+        tp = _tp_of(segments)
+        query = request.query(ReadQuery.__struct_encode_fields__)
         reader = self._reader(query)
         limit, max_bytes, wait_ms = config.http_default_limit, config.http_default_read_bytes, 0
         if "limit" in query:
@@ -122,9 +127,9 @@ class RecordRoutes:
             max_bytes = whole_number("max_bytes", query["max_bytes"], 1, config.http_max_read_bytes)
         if "wait_ms" in query:
             wait_ms = whole_number("wait_ms", query["wait_ms"], 0, config.max_wait_ms)
-        offset = self._start(address, query)
-        result = await self._read(request, address, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms)
-        return Answer(200, record_page(address, result, reader))
+        offset = self._start(tp, query)
+        result = await self._read(request, tp, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms)
+        return Answer(200, record_page(tp, result, reader))
 
     def _reader(self, query: Mapping[str, str]) -> Reader:
         name = query.get("encoding", "auto")
@@ -135,7 +140,7 @@ class RecordRoutes:
             )
         return reader
 
-    def _start(self, address: TopicPartition, query: Mapping[str, str]) -> int:
+    def _start(self, tp: TopicPartition, query: Mapping[str, str]) -> int:
         """The offset to read from: `offset` (a number, earliest, latest), `timestamp`, or the earliest."""
         broker = self._broker()
         text = query.get("offset", "earliest")
@@ -143,13 +148,13 @@ class RecordRoutes:
             if "offset" in query:
                 raise invalid_parameter("timestamp", "Give an offset or a timestamp, not both.")
             found = broker.partitions.offset_for_time(
-                address, parse_moment("timestamp", query["timestamp"])
+                tp, parse_moment("timestamp", query["timestamp"])
             ).offset
-            return found if found >= 0 else broker.partitions.info(address).offsets.high_watermark
+            return found if found >= 0 else broker.partitions.info(tp).offsets.high_watermark
         if text == "earliest":
-            return broker.partitions.info(address).offsets.log_start_offset
+            return broker.partitions.info(tp).offsets.log_start_offset
         if text == "latest":
-            return broker.partitions.info(address).offsets.high_watermark
+            return broker.partitions.info(tp).offsets.high_watermark
         if text[:1].isalpha():
             raise invalid_parameter(
                 "offset", f"offset must be a number, earliest or latest, not {text[:40]!r}."
@@ -159,7 +164,7 @@ class RecordRoutes:
     async def _read(
         self,
         request: Request,
-        address: TopicPartition,
+        tp: TopicPartition,
         offset: int,
         *,
         limit: int,
@@ -169,21 +174,21 @@ class RecordRoutes:
         """What is there; where nothing is, what comes within `wait_ms`, or until the client goes."""
         broker = self._broker()
         try:
-            result = broker.records.read_now(address, offset, max_bytes=max_bytes, max_records=limit)
+            result = broker.records.read_now(tp, offset, max_bytes=max_bytes, max_records=limit)
             if result.records or not wait_ms:
                 return result
             check_share(request.scope)
             return await while_connected(
                 request,
                 broker.records.read(
-                    address, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms, first=result
+                    tp, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms, first=result
                 ),
             )
         except BrokerError as error:
             raise from_broker(error, offset=offset) from None
 
 
-def _address(segments: list[str]) -> TopicPartition:
+def _tp_of(segments: list[str]) -> TopicPartition:
     return TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
 
 
@@ -192,17 +197,6 @@ def _acks(query: Mapping[str, str]) -> int:
     if text not in ACKS:
         raise invalid_parameter("acks", f"acks must be 0, 1 or all, not {text[:20]!r}.")
     return ACKS[text]
-
-
-def parse_moment(name: str, text: str) -> int:
-    """A parameter that is a time: milliseconds since 1970, or ISO 8601. Raises Problem."""
-    if text.isascii() and text.isdigit():
-        return whole_number(name, text, 0, MAX_OFFSET)
-    try:
-        # In a query, the plus sign of an offset arrives as a blank.
-        return parse_time(text.replace(" ", "+") if "T" in text else text)
-    except FormatError as error:
-        raise invalid_parameter(name, f"{name} must be milliseconds since 1970 or a time: {error}.") from None
 
 
 # --- the answer of a write ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import BaseModel, Field, StrictBool
 
 from app.native.dependencies import BrokerDep
@@ -12,8 +12,6 @@ from app.native.schemas import Shape
 from app.native.topics import TopicName
 from core.types import TopicPartition
 from core.vocabulary.partition import PartitionInfo
-
-router = APIRouter(tags=["cluster"])
 
 PartitionNumber = Annotated[int, Path(description="The partition's number, from 0.", ge=0, lt=2**31)]
 _UNCLEAN = "Also where something that was acknowledged could get lost."
@@ -78,7 +76,6 @@ def _shown(info: PartitionInfo) -> PartitionRole:
     )
 
 
-@router.get("/topics/{topic}/partitions/{partition}/role", operation_id="getPartitionRole")
 async def get_partition_role(
     broker: BrokerDep, topic: TopicName, partition: PartitionNumber
 ) -> PartitionRole:
@@ -86,16 +83,14 @@ async def get_partition_role(
     return _shown(broker.partitions.info(TopicPartition(topic, partition)))
 
 
-@router.post("/topics/{topic}/partitions/{partition}:role", operation_id="setPartitionRole")
 async def set_partition_role(
     broker: BrokerDep, topic: TopicName, partition: PartitionNumber, wanted: RoleWanted
 ) -> PartitionRole:
     """Let this broker lead the partition, or stop leading it."""
-    address = TopicPartition(topic, partition)
-    return _shown(await broker.roles.set(address, wanted.role, unclean=wanted.unclean))
+    tp = TopicPartition(topic, partition)
+    return _shown(await broker.roles.set(tp, wanted.role, unclean=wanted.unclean))
 
 
-@router.post("/cluster:lead", operation_id="leadEverything")
 async def lead_everything(broker: BrokerDep, wanted: LeadWanted) -> Led:
     """Let this broker lead all that it holds a copy of, metadata included."""
     done = await broker.roles.lead_everything(unclean=wanted.unclean)

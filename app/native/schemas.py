@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from typing_extensions import TypeAliasType
 
-# Names in paths, as JSON Schema has them: topics are strict, groups take all that has a place in a path.
-TOPIC_NAME: dict[str, Any] = {"pattern": r"^[A-Za-z0-9._-]+$", "minLength": 1, "maxLength": 249}
-PATH_NAME: dict[str, Any] = {"pattern": r"^[^/\x00-\x1f\x7f]+$", "minLength": 1}
 # A setting may be written as JSON has it; the broker keeps text.
 ConfigValue = StrictStr | StrictBool | StrictInt | StrictFloat | None
 # By name; a type of its own, so that generated clients have one.
@@ -246,22 +243,3 @@ class ProtocolVersions(BaseModel):
     """Which APIs of the Kafka protocol this server speaks."""
 
     apis: list[ProtocolApi]
-
-
-# --- operations ---------------------------------------------------------------------------------------------
-
-
-ZooKeeperState = Annotated[
-    str,
-    Field(json_schema_extra={"enum": ["away", "registering", "registered", "held by another broker"]}),
-]
-
-
-class Health(BaseModel):
-    """Whether the process does its work."""
-
-    status: Literal["ok", "starting or stopping"]
-    zookeeper: ZooKeeperState | None = Field(
-        default=None,
-        description="With --zookeeper: how the registration stands. The broker works without ZooKeeper as well.",
-    )

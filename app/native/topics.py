@@ -9,15 +9,14 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import Header, Path, Query, Response
 
 from app.errors import Problem, field_error, from_broker
+from app.http.parameters import TOPIC_NAME, parse_moment
 from app.http.request import invalid_parameter
 from app.native.dependencies import BrokerDep, GatewayDep
 from app.native.record_json import iso_time
-from app.native.records import parse_moment
 from app.native.schemas import (
-    TOPIC_NAME,
     ConfigDetail,
     ConfigValue,
     PartitionDetail,
@@ -37,8 +36,6 @@ from core.facade import Facade
 from core.types import TopicPartition
 from core.vocabulary.topic import TopicInfo
 
-router = APIRouter(prefix="/topics", tags=["topics"])
-
 TopicName = Annotated[
     str,
     Path(
@@ -57,12 +54,6 @@ _SOURCES = {"topic": "topic", "default": "default"}
 _NAMED_TIMES = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 
 
-@router.get(
-    "",
-    operation_id="listTopics",
-    response_model=TopicPage,
-    responses={304: {"description": "Not modified."}},
-)
 async def list_topics(
     broker: BrokerDep,
     gateway: GatewayDep,
@@ -96,12 +87,6 @@ async def list_topics(
     )
 
 
-@router.put(
-    "/{topic}",
-    operation_id="createTopic",
-    response_model=TopicDetail,
-    responses={200: {"description": "The topic was there with this shape"}, 201: {"model": TopicDetail}},
-)
 async def create_topic(
     broker: BrokerDep,
     gateway: GatewayDep,
@@ -141,13 +126,11 @@ async def create_topic(
     return _detail(broker, info, response)
 
 
-@router.get("/{topic}", operation_id="getTopic")
 async def get_topic(broker: BrokerDep, response: Response, topic: TopicName) -> TopicDetail:
     """A topic with the bounds and size of each partition and all settings. The ETag names its version."""
     return _detail(broker, broker.topics.get(topic), response)
 
 
-@router.patch("/{topic}", operation_id="changeTopic")
 async def change_topic(
     broker: BrokerDep,
     gateway: GatewayDep,
@@ -176,7 +159,6 @@ async def change_topic(
         return _detail(broker, broker.topics.get(topic), response)
 
 
-@router.delete("/{topic}", operation_id="deleteTopic", status_code=204)
 async def delete_topic(
     broker: BrokerDep, gateway: GatewayDep, topic: TopicName, if_match: IfMatch = None
 ) -> None:
@@ -186,7 +168,6 @@ async def delete_topic(
         await broker.topics.delete(topic)
 
 
-@router.post("/{topic}:truncate", operation_id="truncateTopic")
 async def truncate_topic(
     broker: BrokerDep,
     topic: TopicName,
@@ -237,7 +218,6 @@ async def truncate_topic(
     return Truncated(topic=topic, dry_run=dry, partitions=done)
 
 
-@router.get("/{topic}/offsets", operation_id="getTopicOffsets")
 async def get_topic_offsets(
     broker: BrokerDep,
     topic: TopicName,

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from app.errors import KINDS, Problem, field_error
-from app.http.router import method_not_allowed
+from app.http.route import method_not_allowed
 
 MAX_ERRORS = 20
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

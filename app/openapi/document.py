@@ -1,67 +1,47 @@
-"""The OpenAPI 3.1 document: FastAPI's half, the lean routes' half, and one set of errors for both."""
+"""The OpenAPI 3.1 document: both surfaces, from the rows of their route tables.
+
+Schemas come from the types that the rows name, descriptions from the docstrings of the handlers, parameters of
+FastAPI's handlers from their signatures.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 
 from app.errors import KINDS, PROBLEM_MEDIA_TYPE
-from app.fastapi_app import DESCRIPTION, NATIVE_PREFIX, make_fastapi
-from app.native import operations
-from app.native.consumer_schemas import BATCH_SCHEMA
-from app.native.schemas import Health, ProblemDocument
-from app.openapi import merged as merged_openapi
-from app.openapi import records as record_openapi
-from app.openapi import rest_v2 as proxy_openapi
-from app.openapi.names import name_enums, whole_bounds, without_null_body
-from app.shared import Gateway
+from app.http.parameters import AnsweredRequestId
+from app.http.route import Route
+from app.native import routes as native
+from app.native.fastapi_routes import add_routes
+from app.native.operations import Operations
+from app.native.schemas import ProblemDocument
+from app.openapi.names import name_enums, whole_bounds
+from app.openapi.operations import Paths, Style, header_lines
+from app.openapi.schemas import Schemas
+from app.rest_v2 import routes as v2
+from app.rest_v2.dialect import DIALECTS
+from app.rest_v2.errors import MEANINGS
+from app.rest_v2.schemas import ErrorMessage
 from app.version import VERSION
 from core.broker.broker import Broker
+from core.clock import Clock
 from core.config import Config
 
-_PROBLEM_REF = {"$ref": "#/components/schemas/ProblemDocument"}
+DESCRIPTION = (
+    "Sluice: a Kafka that you can curl. The native HTTP API of a broker that Kafka clients reach on its binary "
+    "port. Every refusal is a problem document (RFC 9457)."
+)
 _REF = "#/components/schemas/{model}"
-# What any route may answer beside its own: the front door refuses before it is asked.
-_EVERYWHERE = (400, 421, 422, 431, 500)
-_ON_WRITES = (403, 408, 413, 415, 503, 507)
-_OF_TOPIC = (404,)
-_ALSO: dict[str, tuple[int, ...]] = {
-    "createTopic": (409,),
-    "changeTopic": (409, 412),
-    "deleteTopic": (403, 409, 412),
-    "truncateTopic": (416,),
-    "produceRecords": (406, 409, 429, 504),
-    "readRecords": (410, 416, 429),
-    "readTopicRecords": (406, 410, 416, 429),
-    "getRecord": (406, 410),
-    "listGroups": (503,),
-    "getGroup": (404, 503),
-    "getGroupOffsets": (404, 503),
-    "getGroupLag": (404, 503),
-    "deleteGroup": (404, 409),
-    "takeOverGroup": (404, 409),
-    "setGroupOffsets": (404, 409),
-    "resetGroupOffsets": (404, 409),
-    "deleteGroupTopicOffsets": (404, 409),
-    "deleteGroupPartitionOffset": (404, 409),
-    "joinGroup": (404, 409, 429),
-    "syncGroup": (404, 409, 429),
-    "heartbeat": (404, 409),
-    "leaveGroup": (404, 409),
-    "createConsumer": (404, 409, 429),
-    "getConsumer": (404,),
-    "deleteConsumer": (404,),
-    "pollConsumer": (404, 409, 416, 429),
-    "ackConsumer": (404, 409),
-    "seekConsumer": (404, 409, 410, 416, 429),
-    "pauseConsumer": (404, 409),
-    "resumeConsumer": (404, 409),
-}
-_TITLES = {
+_V2_REFUSAL = "V2Refusal{}"
+# What a status means on the native surface. The titles of problems are the rest.
+_MEANINGS = {
     404: "There is no such thing: the topic, partition, group or member.",
     409: "The state of the resource is against it.",
     410: "The offset lies below the start of the partition; the bounds say where that is.",
@@ -74,81 +54,108 @@ _TITLES = {
     for name, kind in KINDS.items()
     if name not in ("topic-differs", "not-found", "idempotency-key-in-use", "idempotency-key-reused")
 }
-_HEADERS = {
-    "X-Request-Id": {
-        "description": "The id of the request: the one that it brought, or a new one.",
-        "schema": {"type": "string"},
-    }
-}
 
 
 def document() -> dict[str, Any]:
-    """The whole document, the same on every machine."""
-    config = Config()
-    app = make_fastapi(Gateway(config, Broker.__new__(Broker)))
-    whole = get_openapi(
-        title="Sluice", version=VERSION, openapi_version="3.1.0", description=DESCRIPTION, routes=app.routes
+    """Return the whole document. It is the same on every machine."""
+    config, found = Config(), Paths()
+    schemas, v2_schemas = Schemas(), Schemas("V2")
+    control, pages = native.control_routes(), native.problem_routes()
+    declared = _declared_by_fastapi((*control, *pages))
+    parameters = _parameters_of(declared)
+
+    surface = Style(native.PREFIX, schemas, native.ANYWHERE, lambda status: _problem(schemas, status))
+    elsewhere = surface._replace(prefix="", anywhere=native.ANYWHERE_ELSE)
+    found.add(surface, native.lean_routes(config, _no_broker))
+    found.add(surface, control, parameters)
+    found.add(elsewhere, native.operation_routes(Operations(_no_broker, lambda: None, _no_metrics)))
+    found.add(elsewhere, pages, parameters)
+    found.add(
+        Style("", v2_schemas, v2.ANYWHERE, _v2_reference, (v2.V2,), (v2.V2, "application/json")),
+        v2.v2_routes(config, Clock(), DIALECTS[config.v2_dialect], _no_broker),
     )
-    schemas = whole["components"]["schemas"]
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
-    problem = ProblemDocument.model_json_schema(ref_template=_REF)
-    schemas |= problem.pop("$defs", {})
-    schemas["ProblemDocument"] = problem
-    schemas["PolledBatch"] = BATCH_SCHEMA
-    schemas["Health"] = Health.model_json_schema(ref_template=_REF)
-    # What is null is left out.
-    del schemas["Health"]["properties"]["zookeeper"]["default"]
-    schemas |= record_openapi.schemas() | merged_openapi.schemas() | proxy_openapi.schemas()
-    for room in (record_openapi, merged_openapi):
-        for path, methods in room.paths(NATIVE_PREFIX, config).items():
-            whole["paths"].setdefault(path, {}).update(methods)
-    whole["paths"] |= operations.paths()
-    for path, methods in whole["paths"].items():
-        for method, operation in methods.items():
-            _add_errors(path, method, operation)
-            without_null_body(operation)
-    whole["paths"] |= proxy_openapi.paths(config, _HEADERS)
-    whole["components"]["responses"] = proxy_openapi.responses(_HEADERS)
-    whole["paths"] = dict(sorted(whole["paths"].items()))
-    whole["components"]["schemas"] = schemas
-    # A copy: the parts are constants of their rooms.
-    whole = deepcopy(whole)
+    components = declared["components"]["schemas"] | _problem_schemas()
+    responses = {_V2_REFUSAL.format(status): _v2_refusal(v2_schemas, status) for status in MEANINGS}
+    whole: dict[str, Any] = deepcopy({
+        "openapi": "3.1.0",
+        "info": {"title": "Sluice", "description": DESCRIPTION, "version": VERSION},
+        "paths": dict(sorted(found.operations.items())),
+        "components": {
+            "schemas": components | schemas.components | v2_schemas.components, "responses": responses,
+        },
+        "servers": [{"url": "http://127.0.0.1:8082"}],
+    })  # fmt: skip
     name_enums(whole)
     whole_bounds(whole)
     whole["components"]["schemas"] = dict(sorted(whole["components"]["schemas"].items()))
-    whole["servers"] = [{"url": "http://127.0.0.1:8082"}]
     return whole
 
 
-def _add_errors(path: str, method: str, operation: dict[str, Any]) -> None:
-    responses = operation["responses"]
-    if path.startswith(NATIVE_PREFIX):
-        statuses = {*_EVERYWHERE, *_ALSO.get(operation["operationId"], ())}
-        if method not in ("get", "head"):
-            statuses |= set(_ON_WRITES)
-        if "{topic}" in path:
-            statuses |= set(_OF_TOPIC)
-    else:
-        statuses = {400, 421, 431, 500} | ({404} if "{" in path else set())
-        responses.pop("422", None)
-    for status in statuses:
-        known = responses.get(str(status))
-        if known is None or status == 422:
-            responses[str(status)] = {
-                "description": _TITLES[status],
-                "content": {PROBLEM_MEDIA_TYPE: {"schema": _PROBLEM_REF}},
-            }
-    for response in responses.values():
-        response["headers"] = {**response.get("headers", {}), **_HEADERS}
-    operation["responses"] = dict(sorted(responses.items()))
-
-
 def document_text() -> str:
-    """The document as it stands in `openapi/openapi.json`."""
+    """Return the document as it is in `openapi/openapi.json`."""
     return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
 
 
 def is_current(path: Path) -> bool:
-    """Whether a file holds what the code says."""
+    """Return whether a file holds what the code says."""
     return path.is_file() and path.read_text() == document_text()
+
+
+def _no_broker() -> Broker:
+    raise AssertionError("The document is made without a broker.")
+
+
+async def _no_metrics(accept: str) -> tuple[bytes, str]:
+    raise AssertionError("The document is made without metrics.")
+
+
+# --- FastAPI's part -----------------------------------------------------------------------------------------
+
+
+def _declared_by_fastapi(routes: tuple[Route[Callable[..., Any]], ...]) -> dict[str, Any]:
+    """Return what FastAPI knows from the signatures of handlers: parameters, and the schemas of pydantic models."""
+    router = APIRouter()
+    add_routes(router, routes, "/control")
+    declared = get_openapi(title="", version="", routes=router.routes)
+    for name in ("HTTPValidationError", "ValidationError"):
+        declared["components"]["schemas"].pop(name, None)
+    return declared
+
+
+def _parameters_of(declared: dict[str, Any]) -> Callable[[Route[Any]], list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {
+        operation["operationId"]: operation.get("parameters", [])
+        for methods in declared["paths"].values()
+        for operation in methods.values()
+    }
+    return lambda route: found[route.name]
+
+
+# --- refusals -----------------------------------------------------------------------------------------------
+
+
+def _problem_schemas() -> dict[str, Any]:
+    problem = ProblemDocument.model_json_schema(ref_template=_REF)
+    return {**problem.pop("$defs", {}), "ProblemDocument": problem}
+
+
+def _problem(schemas: Schemas, status: int) -> dict[str, Any]:
+    return {
+        "description": _MEANINGS[status],
+        "content": {PROBLEM_MEDIA_TYPE: {"schema": schemas.of(ProblemDocument)}},
+        "headers": header_lines(schemas, AnsweredRequestId),
+    }
+
+
+def _v2_reference(status: int) -> dict[str, Any]:
+    return {"$ref": "#/components/responses/" + _V2_REFUSAL.format(status)}
+
+
+def _v2_refusal(schemas: Schemas, status: int) -> dict[str, Any]:
+    meaning, code, message = MEANINGS[status]
+    shown = {"schema": schemas.of(ErrorMessage), "example": {"error_code": code, "message": message}}
+    return {
+        "description": meaning,
+        "headers": header_lines(schemas, AnsweredRequestId),
+        "content": dict.fromkeys((v2.V2, "application/json"), shown),
+    }

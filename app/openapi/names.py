@@ -55,14 +55,6 @@ def whole_bounds(node: Any) -> None:
                 node[bound] = int(node.pop(name)) + step
 
 
-def without_null_body(operation: dict[str, Any]) -> None:
-    """Describe an optional body as its shape: it is `None` to pydantic, but `null` is refused."""
-    for content in operation.get("requestBody", {}).get("content", {}).values():
-        either = content["schema"].get("anyOf", ())
-        if len(either) == 2 and either[1] == {"type": "null"}:
-            content["schema"] = either[0]
-
-
 def _replace(node: Any, used: set[str]) -> None:
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     for child in children:

@@ -132,7 +132,12 @@ class ConsumerRoutes:
     # --- life ----------------------------------------------------------------------------------------------
 
     async def create(self, request: Request, segments: list[str]) -> Answer:
-        """POST /consumers/{group}."""
+        """Make a consumer instance.
+
+        It lives through restarts, and is deleted after five minutes without a request. The format is json, binary or
+        text; avro, jsonschema and protobuf are taken as well, but without a schema registry a read refuses every
+        value but null (42203).
+        """
         group = segments[1]
         if group in (".", ".."):
             raise unprocessable(
@@ -184,7 +189,7 @@ class ConsumerRoutes:
         )
 
     async def delete(self, request: Request, segments: list[str]) -> Answer:
-        """DELETE /consumers/{group}/instances/{instance}."""
+        """Delete an instance."""
         with self._instances.refusals():
             await self._instances.broker().consumers.delete(segments[1], segments[3])
         return no_content()
@@ -192,7 +197,7 @@ class ConsumerRoutes:
     # --- subscription --------------------------------------------------------------------------------------
 
     async def subscribe(self, request: Request, segments: list[str]) -> Answer:
-        """POST …/subscription."""
+        """Subscribe to topics, or to a pattern."""
         self._instances.get(segments)
         wanted = await read_json(request, _subscribe)
         if wanted.topics is not None and wanted.topic_pattern is not None:
@@ -211,19 +216,19 @@ class ConsumerRoutes:
         return no_content()
 
     async def subscription(self, request: Request, segments: list[str]) -> Answer:
-        """GET …/subscription: the topics; of a pattern, those that match now."""
+        """Return the topics of the subscription; for a pattern, the topics that match now."""
         with self._instances.refusals():
             topics = self._instances.broker().consumers.subscribed_topics(segments[1], segments[3])
         return json_answer(request, Topics(list(topics)))
 
     async def unsubscribe(self, request: Request, segments: list[str]) -> Answer:
-        """DELETE …/subscription."""
+        """Unsubscribe."""
         with self._instances.refusals():
             await self._instances.broker().consumers.unsubscribe(segments[1], segments[3])
         return no_content()
 
     async def assign(self, request: Request, segments: list[str]) -> Answer:
-        """POST …/assignments."""
+        """Read these partitions, without the group."""
         self._instances.get(segments)
         wanted = await read_json(request, _partitions)
         partitions = [TopicPartition(one.topic, one.partition) for one in wanted.partitions]
@@ -232,7 +237,7 @@ class ConsumerRoutes:
         return no_content()
 
     async def assignments(self, request: Request, segments: list[str]) -> Answer:
-        """GET …/assignments."""
+        """Return the partitions that are assigned."""
         info = self._instances.get(segments)
         return json_answer(
             request, Partitions([Partition(one.topic, one.partition) for one in info.partitions])
@@ -241,7 +246,10 @@ class ConsumerRoutes:
     # --- records -------------------------------------------------------------------------------------------
 
     async def records(self, request: Request, segments: list[str]) -> Answer:
-        """GET …/records: answered on first data; the first call waits for the group as well."""
+        """Read the next records.
+
+        Answered on first data, at the latest after `timeout`; the first call waits for the group as well.
+        """
         info = self._instances.get(segments)
         format_name = info.options.settings.get(FORMAT, DEFAULT_FORMAT)
         media_type = accept_of(request.headers.get(b"accept", b"")).records(format_name)
@@ -268,7 +276,7 @@ class ConsumerRoutes:
                 batch = await poll.again(len(shown))
 
     def _show(self, batch: Batch, format_name: str) -> tuple[list[ConsumerRecord], ProxyError | None]:
-        found = ((*address, record) for address, records in batch.records for record in records)
+        found = ((*tp, record) for tp, records in batch.records for record in records)
         return self._embedder.records(found, format_name)
 
 

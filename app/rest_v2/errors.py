@@ -46,6 +46,45 @@ _CODES: dict[ErrorCode, int] = {
     _C.THROTTLING_QUOTA_EXCEEDED: 42901,
 }
 _BY_STATUS = {401: 40101, 403: 40301, 413: 413, 422: KAFKA_BAD_REQUEST}
+# For the OpenAPI document: what each status means, with a code and a message. A dialect may have other codes.
+MEANINGS: dict[int, tuple[str, int, str]] = {
+    400: ("The request cannot be read.", 400, "The JSON is malformed at byte 7: invalid character."),
+    403: ("A page of another origin may not write.", 403, "Pages of this origin may not write here."),
+    404: (
+        "There is no such topic (40401), partition (40402) or consumer instance (40403).",
+        40401,
+        "There is no topic named 'orders'.",
+    ),
+    406: (
+        "None of the accepted media types can be answered; 40601: they name another format than the instance has.",
+        40601,
+        "The requested embedded format 'binary' is not that of this consumer instance, which is 'json'.",
+    ),
+    408: ("The request took too long to arrive.", 408, "The body was not complete after 60 s."),
+    409: (
+        "40902: an instance of that name is there. 40903: the instance is not in a state for it; topics, a pattern "
+        "and assigned partitions exclude each other.",
+        40902,
+        "There is a consumer 'reader-1' in the group 'billing'.",
+    ),
+    410: ("The offset lies below the start of the partition.", 50002, "The log begins at offset 10."),
+    413: ("The request, or a record, is too large.", 413, "The body has more than 16777216 bytes."),
+    415: ("The media type is not taken here.", 415, "The media type 'text/plain' is not taken here."),
+    416: ("The offset lies above the end of the partition.", 50002, "The log ends at offset 10."),
+    421: ("The server does not answer for that host name.", 421, "It does not answer for 'example.org'."),
+    422: (
+        "It can be read, but not accepted. 42201, 42202: a schema is missing; 42203: it does not fit the embedded "
+        "format; 42204: a bad option of a consumer; 40002: the broker refuses it.",
+        422,
+        "The list of records is empty.",
+    ),
+    429: ("Too much at once.", 42901, "There are too many consumers."),
+    431: ("The header lines are too long.", 431, "The header lines are too long."),
+    500: ("The server failed.", 500, "The server failed; its log says more."),
+    503: ("Not now; try again.", 50003, "The broker is stopping."),
+    504: ("The broker did not do it in time.", 50003, "The request timed out."),
+    507: ("The disk does not take it.", 50003, "The disk is full."),
+}  # fmt: skip
 
 
 class ProxyError(Exception):

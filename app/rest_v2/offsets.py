@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.errors import Problem
+from app.http.parameters import MAX_OFFSET, parse_moment
 from app.http.request import Answer, Request
-from app.native.records import MAX_OFFSET, parse_moment
 from app.rest_v2.bodies import (
     decoder_of,
     json_answer,
@@ -36,7 +36,11 @@ class OffsetRoutes:
     # --- committed -----------------------------------------------------------------------------------------
 
     async def commit(self, request: Request, segments: list[str]) -> Answer:
-        """POST …/offsets: the offsets of the body, or without one all that was delivered."""
+        """Commit offsets.
+
+        The body has the offset of the last record that was processed: the next one is stored. Without a body,
+        everything that was delivered is committed.
+        """
         self._instances.get(segments)
         body = await read_optional_json(request, _commit)
         given = None
@@ -60,14 +64,17 @@ class OffsetRoutes:
         return answer._replace(status=dialect.commit_status, body=dialect.commit_body)
 
     async def committed(self, request: Request, segments: list[str]) -> Answer:
-        """GET …/offsets: of the partitions in the body, or of one in the query."""
+        """Return committed offsets.
+
+        The query names one partition; a body `{partitions: [{topic, partition}]}` names several.
+        """
         self._instances.get(segments)
         wanted = await self._wanted(request)
         with self._instances.refusals():
             found = self._instances.broker().consumers.committed(segments[1], segments[3], wanted)
         offsets = [
-            Committed(address.topic, address.partition, one.offset, one.metadata or "")
-            for address, one in zip(wanted, found, strict=True)
+            Committed(tp.topic, tp.partition, one.offset, one.metadata or "")
+            for tp, one in zip(wanted, found, strict=True)
             if one is not None
         ]
         return json_answer(request, CommittedOffsets(offsets))
@@ -88,7 +95,7 @@ class OffsetRoutes:
     # --- positions -----------------------------------------------------------------------------------------
 
     async def seek(self, request: Request, segments: list[str]) -> Answer:
-        """POST …/positions: go on at offsets, or at moments."""
+        """Go on at offsets, or at times."""
         info = self._instances.get(segments)
         body = await read_json(request, _seek)
         if body.offsets is None and body.timestamps is None:
@@ -98,11 +105,11 @@ class OffsetRoutes:
         return await self._seek(info, seeks)
 
     async def to_beginning(self, request: Request, segments: list[str]) -> Answer:
-        """POST …/positions/beginning."""
+        """Go on at the beginning of partitions."""
         return await self._to_an_end(request, segments, EARLIEST)
 
     async def to_end(self, request: Request, segments: list[str]) -> Answer:
-        """POST …/positions/end."""
+        """Go on at the end of partitions."""
         return await self._to_an_end(request, segments, LATEST)
 
     async def _to_an_end(self, request: Request, segments: list[str], to: str) -> Answer:
@@ -134,8 +141,8 @@ class OffsetRoutes:
             await self._instances.broker().consumers.seek(info.group_id, info.name, seeks, wait_ms=wait_ms)
 
     def _within(self, seek: Seek, reset: int | str) -> Seek:
-        address = TopicPartition(seek.topic, seek.partition)
-        start, high_watermark, _ = self._instances.broker().partitions.info(address).offsets
+        tp = TopicPartition(seek.topic, seek.partition)
+        start, high_watermark, _ = self._instances.broker().partitions.info(tp).offsets
         if isinstance(seek.to, str) or seek.time_ms is not None or start <= seek.to <= high_watermark:
             return seek
         return seek._replace(to=reset)

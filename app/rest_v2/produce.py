@@ -21,8 +21,8 @@ from msgspec import UNSET
 from app.errors import Problem
 from app.formats import FormatError, check_depth, to_bytes
 from app.http.json_body import check_charset
+from app.http.record_limit import RecordLimit
 from app.http.request import Answer, Request
-from app.native.produce_body import ProduceBody
 from app.rest_v2.bodies import decode, decoder_of
 from app.rest_v2.dialect import Dialect
 from app.rest_v2.errors import (
@@ -56,18 +56,30 @@ class ProduceRoutes:
             name: partial(_string_to_bytes, name, max_depth) for name in FORMATS
         }
         self._ways["json"] = partial(_json_to_bytes, max_depth)
-        self._limits = ProduceBody(max_depth=max_depth, max_records=config.http_max_records)
+        self._limit = RecordLimit(config.http_max_records)
         self._dialect = dialect
         self._broker = broker
         self._creates_topics = config.auto_create_topics
 
     async def to_topic(self, request: Request, segments: list[str]) -> Answer:
-        """POST /topics/{topic}."""
+        """Write records to a topic.
+
+        The media type names the embedded format of keys and values: any JSON, `binary` for base64, or `text`;
+        `application/json` is taken for JSON, unless another dialect is set; `application/octet-stream` is JSON with
+        keys and values in base64. The answer has one entry for each record, in order; the entry of a record that was
+        refused has an `error_code`.
+        """
         media_type, records = await self._read(request, segments[1])
         return self._answer(await self._broker().records.produce(segments[1], records), media_type)
 
     async def to_partition(self, request: Request, segments: list[str]) -> Answer:
-        """POST /topics/{topic}/partitions/{partition}."""
+        """Write records to one partition.
+
+        The media type names the embedded format of keys and values: any JSON, `binary` for base64, or `text`;
+        `application/json` is taken for JSON, unless another dialect is set; `application/octet-stream` is JSON with
+        keys and values in base64. The answer has one entry for each record, in order; the entry of a record that was
+        refused has an `error_code`.
+        """
         partition = partition_number(segments[3])
         media_type, records = await self._read(request, segments[1], partition)
         if any(r.partition is not None and r.partition != partition for r in records):
@@ -96,7 +108,7 @@ class ProduceRoutes:
             # Such a request is refused in the end: it creates no topic.
             self._require(topic, partition)
         body = await request.body()
-        self._limits.check_count(body)
+        self._limit.check(body)
         shape = decode(_decoder, body, self._dialect.wrong_type_status)
         if embedded not in FORMATS:
             _refuse_schema_format(embedded, shape)

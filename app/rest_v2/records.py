@@ -142,11 +142,11 @@ class PartitionReadRoutes:
         self._embedder = Embedder(config, dialect)
 
     async def read(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}/partitions/{partition}/records?offset&timeout&max_bytes."""
-        address = TopicPartition(segments[1], partition_number(segments[3]))
+        """Read records of one partition. Stateless: nothing is remembered between two reads."""
+        tp = TopicPartition(segments[1], partition_number(segments[3]))
         broker = self._broker()
         # An unknown topic is told before what is wrong with the media type.
-        start = broker.partitions.info(address).offsets.log_start_offset
+        start = broker.partitions.info(tp).offsets.log_start_offset
         accept = accept_of(request.headers.get(b"accept", b""))
         format_name = accept.format(self._dialect.json_format)
         query = query_of(request)
@@ -156,14 +156,14 @@ class PartitionReadRoutes:
         offset = _offset(query.get("offset", ""), start)
         try:
             result = broker.records.read_now(
-                address, offset, max_bytes=max_bytes, max_records=config.http_max_limit
+                tp, offset, max_bytes=max_bytes, max_records=config.http_max_limit
             )
             if not result.records and wait_ms:
                 check_share(request.scope)
                 result = await while_connected(
                     request,
                     broker.records.read(
-                        address,
+                        tp,
                         offset,
                         max_bytes=max_bytes,
                         max_records=config.http_max_limit,
@@ -173,7 +173,7 @@ class PartitionReadRoutes:
                 )
         except BrokerError as error:
             raise from_broker(error, offset=offset) from None
-        found = ((*address, record) for record in result.records)
+        found = ((*tp, record) for record in result.records)
         shown, refusal = self._embedder.records(found, format_name)
         if refusal is not None and not shown:
             raise refusal

@@ -5,15 +5,19 @@ What comes in is read leniently: numbers and switches may be strings, as clients
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from core.config import Config
 
 PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 OffsetNumber = Annotated[int, Meta(ge=0, le=2**63 - 2)]
 _EMBEDDED = "In the embedded format of the media type; null or absent is null."
-_REF = "#/components/schemas/V2{name}"
+_LIMITS = Config()
+_PLACES = [{"topic": "orders", "partition": 0}]
+_OFFSETS = [{"topic": "orders", "partition": 0, "offset": 41}]
+_PARTITION = {"partition": 0, "leader": 1, "replicas": [{"broker": 1, "leader": True, "in_sync": True}]}
 _IGNORED = "Ignored, so that a record can be written as it was read."
 
 
@@ -42,6 +46,8 @@ class PartitionMetadata(Struct):
     leader: int
     replicas: list[Replica]
 
+    EXAMPLES: ClassVar[list[Any]] = [_PARTITION]
+
 
 class TopicMetadata(Struct):
     """A topic with its settings and partitions."""
@@ -50,9 +56,15 @@ class TopicMetadata(Struct):
     configs: dict[str, str]
     partitions: list[PartitionMetadata]
 
+    EXAMPLES: ClassVar[list[Any]] = [
+        {"name": "orders", "configs": {"retention.ms": "604800000"}, "partitions": [_PARTITION]}
+    ]
+
 
 class Root(Struct):
     """What stands at the root: nothing."""
+
+    EXAMPLES: ClassVar[list[Any]] = [{}]
 
 
 class Health(Struct):
@@ -67,12 +79,16 @@ class BrokerIds(Struct):
 
     brokers: list[int]
 
+    EXAMPLES: ClassVar[list[Any]] = [{"brokers": [1]}]
+
 
 class PartitionOffsets(Struct):
     """The first offset that is kept, and the next one to be written."""
 
     beginning_offset: int
     end_offset: int
+
+    EXAMPLES: ClassVar[list[Any]] = [{"beginning_offset": 0, "end_offset": 42}]
 
 
 # --- records ------------------------------------------------------------------------------------------------
@@ -86,18 +102,20 @@ class ProxyHeader(Struct, forbid_unknown_fields=True, gc=False):
     value: Annotated[str | None, Meta(description="base64; null or absent is null.")] = None
 
 
+_Partition = Annotated[
+    PartitionNumber | UnsetType | None, Meta(description="Without it the key decides (murmur2).")
+]
+_Timestamp = Annotated[int | UnsetType | None, Meta(description="Milliseconds since 1970; default now.")]
+
+
 class ProduceRecord(Struct, forbid_unknown_fields=True, gc=False):
     """A record to be written; a key, a value, or both."""
 
     key: Annotated[Raw | UnsetType, Meta(description=_EMBEDDED)] = UNSET
     value: Annotated[Raw | UnsetType, Meta(description=_EMBEDDED)] = UNSET
-    partition: Annotated[
-        PartitionNumber | UnsetType | None, Meta(description="Without it the key decides (murmur2).")
-    ] = UNSET
+    partition: _Partition = UNSET
     headers: list[ProxyHeader] | UnsetType | None = UNSET
-    timestamp: Annotated[
-        int | UnsetType | None, Meta(description="Milliseconds since 1970; default now.")
-    ] = UNSET
+    timestamp: _Timestamp = UNSET
     topic: Annotated[str | None, Meta(description=_IGNORED)] = None
     offset: Annotated[int | None, Meta(description=_IGNORED)] = None
 
@@ -110,6 +128,65 @@ class ProduceRequest(Struct, forbid_unknown_fields=True, gc=False):
     key_schema_id: int | None = None
     value_schema: str | None = None
     value_schema_id: int | None = None
+
+    EXAMPLES: ClassVar[list[Any]] = [
+        {"records": [{"key": "user-1", "value": {"event": "signed-up"}}, {"key": "user-2", "value": None}]}
+    ]
+
+
+# Requests of the embedded formats in which keys and values are strings. They are decoded as `ProduceRequest`, and
+# converted one by one, so that a refusal names the record; these types are for the OpenAPI document.
+
+_Headers = list[ProxyHeader] | UnsetType | None
+_Base64 = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})] | UnsetType | None
+
+
+class BinaryProduceRecord(Struct, forbid_unknown_fields=True):
+    """A record to be written, with key and value in base64."""
+
+    key: Annotated[_Base64, Meta(description=_EMBEDDED)] = UNSET
+    value: Annotated[_Base64, Meta(description=_EMBEDDED)] = UNSET
+    partition: _Partition = UNSET
+    headers: _Headers = UNSET
+    timestamp: _Timestamp = UNSET
+    topic: Annotated[str | None, Meta(description=_IGNORED)] = None
+    offset: Annotated[int | None, Meta(description=_IGNORED)] = None
+
+
+class TextProduceRecord(Struct, forbid_unknown_fields=True):
+    """A record to be written, with key and value as text."""
+
+    key: Annotated[str | UnsetType | None, Meta(description=_EMBEDDED)] = UNSET
+    value: Annotated[str | UnsetType | None, Meta(description=_EMBEDDED)] = UNSET
+    partition: _Partition = UNSET
+    headers: _Headers = UNSET
+    timestamp: _Timestamp = UNSET
+    topic: Annotated[str | None, Meta(description=_IGNORED)] = None
+    offset: Annotated[int | None, Meta(description=_IGNORED)] = None
+
+
+class BinaryProduceRequest(Struct, forbid_unknown_fields=True):
+    """Records to be written, with keys and values in base64."""
+
+    records: list[BinaryProduceRecord]
+    key_schema: str | None = None
+    key_schema_id: int | None = None
+    value_schema: str | None = None
+    value_schema_id: int | None = None
+
+    EXAMPLES: ClassVar[list[Any]] = [{"records": [{"key": "dXNlci0x", "value": "AAEC"}]}]
+
+
+class TextProduceRequest(Struct, forbid_unknown_fields=True):
+    """Records to be written, with keys and values as text."""
+
+    records: list[TextProduceRecord]
+    key_schema: str | None = None
+    key_schema_id: int | None = None
+    value_schema: str | None = None
+    value_schema_id: int | None = None
+
+    EXAMPLES: ClassVar[list[Any]] = [{"records": [{"key": "user-1", "value": "signed up"}]}]
 
 
 class PartitionOffset(Struct, gc=False):
@@ -128,6 +205,14 @@ class ProduceResponse(Struct, gc=False):
     key_schema_id: int | None = None
     value_schema_id: int | None = None
 
+    EXAMPLES: ClassVar[list[Any]] = [
+        {
+            "offsets": [{"partition": 0, "offset": 41, "error_code": None, "error": None}],
+            "key_schema_id": None,
+            "value_schema_id": None,
+        }
+    ]
+
 
 class ConsumerRecord(Struct, gc=False):
     """A record as read: key and value in the embedded format, header values in base64."""
@@ -139,6 +224,18 @@ class ConsumerRecord(Struct, gc=False):
     offset: int
     timestamp: Annotated[int | None, Meta(description="Milliseconds since 1970.")]
     headers: list[ProxyHeader] | UnsetType
+
+    EXAMPLES: ClassVar[list[Any]] = [
+        {
+            "topic": "orders",
+            "key": "user-1",
+            "value": {"event": "signed-up"},
+            "partition": 0,
+            "offset": 41,
+            "timestamp": 1738324800000,
+            "headers": [{"name": "trace", "value": "N2Y="}],
+        }
+    ]
 
 
 # --- consumers ----------------------------------------------------------------------------------------------
@@ -174,12 +271,27 @@ class CreateInstance(Struct, forbid_unknown_fields=True, rename=_DOTTED):
     isolation_level: Annotated[str | None, Meta(description="read_committed or read_uncommitted.")] = None
     topic_metadata_refresh_interval_ms: Annotated[int | None, Meta(description="Without effect here.")] = None
 
+    EXAMPLES: ClassVar[list[Any]] = [
+        {
+            "name": "reader-1",
+            "format": "json",
+            "auto.offset.reset": "earliest",
+            "auto.commit.enable": "false",
+            "fetch.min.bytes": 1,
+            "consumer.request.timeout.ms": 1000,
+        }
+    ]
+
 
 class InstanceCreated(Struct):
     """The new instance, and where it is reached."""
 
     instance_id: str
     base_uri: str
+
+    EXAMPLES: ClassVar[list[Any]] = [
+        {"instance_id": "reader-1", "base_uri": "http://127.0.0.1:8082/consumers/billing/instances/reader-1"}
+    ]
 
 
 class Subscribe(Struct, forbid_unknown_fields=True):
@@ -188,11 +300,15 @@ class Subscribe(Struct, forbid_unknown_fields=True):
     topics: list[str] | None = None
     topic_pattern: str | None = None
 
+    EXAMPLES: ClassVar[list[Any]] = [{"topics": ["orders"]}]
+
 
 class Topics(Struct):
     """The names of topics."""
 
     topics: list[str]
+
+    EXAMPLES: ClassVar[list[Any]] = [{"topics": ["orders"]}]
 
 
 class Partition(Struct, forbid_unknown_fields=True):
@@ -206,6 +322,8 @@ class Partitions(Struct, forbid_unknown_fields=True):
     """Partitions of topics."""
 
     partitions: list[Partition]
+
+    EXAMPLES: ClassVar[list[Any]] = [{"partitions": _PLACES}]
 
 
 class Offset(Struct, forbid_unknown_fields=True):
@@ -223,6 +341,8 @@ class CommitOffsets(Struct, forbid_unknown_fields=True):
     offsets: list[Offset] | None = None
     partitions: list[Offset] | None = None
 
+    EXAMPLES: ClassVar[list[Any]] = [{"offsets": _OFFSETS}]
+
 
 class Committed(Struct):
     """An offset that is committed: that of the next record."""
@@ -237,6 +357,10 @@ class CommittedOffsets(Struct):
     """Committed offsets; partitions without one are left out."""
 
     offsets: list[Committed]
+
+    EXAMPLES: ClassVar[list[Any]] = [
+        {"offsets": [{"topic": "orders", "partition": 0, "offset": 42, "metadata": ""}]}
+    ]
 
 
 class Timestamp(Struct, forbid_unknown_fields=True):
@@ -254,32 +378,44 @@ class Seek(Struct, forbid_unknown_fields=True):
     offsets: list[Offset] | None = None
     timestamps: list[Timestamp] | None = None
 
-
-BODIES = (
-    Root, TopicMetadata, BrokerIds, PartitionOffsets, ProduceRequest, ProduceResponse, ConsumerRecord, ErrorMessage,
-    PartitionMetadata, CreateInstance, InstanceCreated, Subscribe, Topics,
-    Partitions, CommitOffsets, CommittedOffsets, Seek,
-)  # fmt: skip
+    EXAMPLES: ClassVar[list[Any]] = [{"offsets": _OFFSETS}]
 
 
-def schemas() -> dict[str, Any]:
-    """The JSON schemas of these bodies by name, for the OpenAPI document; `V2` sets them apart."""
-    _, components = msgspec.json.schema_components(BODIES, ref_template=_REF)
-    components |= _of_format("Binary", {"type": ["string", "null"], "contentEncoding": "base64"}, components)
-    components |= _of_format("Text", {"type": ["string", "null"]}, components)
-    # The title as well: generators name their types by it, and some names are those of the native API.
-    return {f"V2{name}": {**schema, "title": f"V2{name}"} for name, schema in components.items()}
+# --- lists and parameters -------------------------------------------------------------------------------------
+
+TopicNames = Annotated[list[str], Meta(examples=[["orders"]])]
+NothingMore = Annotated[list[Any], Meta(max_length=0, examples=[[]], extra_json_schema={"items": {}})]
+MaxBytes = Annotated[
+    int | UnsetType,
+    Meta(
+        description=f"Bytes of records at most, up to {_LIMITS.http_max_read_bytes}; one record always comes."
+    ),
+]
 
 
-def _of_format(name: str, embedded: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    """The records and the request of an embedded format in which keys and values are strings."""
-    record, request = (
-        {**components[which], "properties": dict(components[which]["properties"])}
-        for which in ("ProduceRecord", "ProduceRequest")
+class ReadQuery(Struct):
+    """The query of a read of one partition."""
+
+    offset: Annotated[
+        int | UnsetType, Meta(description="The first offset wanted; default the first there is.")
+    ] = UNSET
+    timeout: Annotated[int | UnsetType, Meta(description="Milliseconds to wait for a record; default 0.")] = (
+        UNSET
     )
-    for member in ("key", "value"):
-        text = record["properties"][member]["description"]
-        record["properties"][member] = {**embedded, "description": text}
-    items = {"$ref": _REF.format(name=f"{name}ProduceRecord")}
-    request["properties"]["records"] = {"type": "array", "items": items}
-    return {f"{name}ProduceRecord": record, f"{name}ProduceRequest": request}
+    max_bytes: MaxBytes = UNSET
+
+
+class PollQuery(Struct):
+    """The query of a read of an instance."""
+
+    timeout: Annotated[int | UnsetType, Meta(description="Milliseconds to wait; default the instance's.")] = (
+        UNSET
+    )
+    max_bytes: MaxBytes = UNSET
+
+
+class OffsetsQuery(Struct):
+    """The query for committed offsets."""
+
+    topic: Annotated[str | UnsetType, Meta(description="The topic.")] = UNSET
+    partition: Annotated[int | UnsetType, Meta(description="The partition.")] = UNSET

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -17,9 +18,11 @@ from app.rest_v2.schemas import (
     Replica,
     TopicMetadata,
 )
-from app.shared import Gateway
 from app.version import VERSION
+from core.clock import Clock
+from core.config import Config
 from core.errors import BrokerError
+from core.facade import Facade
 from core.types import TopicPartition
 from core.vocabulary.partition import PartitionInfo
 
@@ -35,34 +38,36 @@ def partition_number(text: str) -> int:
 
 
 class TopicRoutes:
-    """The handlers, over one gateway."""
+    """The handlers, over one broker."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._started = gateway.broker.clock.monotonic()
+    def __init__(self, config: Config, clock: Clock, broker: Callable[[], Facade]) -> None:
+        self._config = config
+        self._clock = clock
+        self._broker = broker
+        self._started = clock.monotonic()
 
     async def root(self, request: Request, segments: list[str]) -> Answer:
-        """GET /: an empty object, by which clients see that a proxy is there."""
+        """Return an empty object. Clients see by it that a proxy is there."""
         return json_answer(request, {})
 
     async def health(self, request: Request, segments: list[str]) -> Answer:
-        """GET /_health: uptime in seconds and version, under Karapace's names; 503 while the broker is not ready."""
-        broker = self._gateway.broker
-        uptime = int(broker.clock.monotonic() - self._started)
+        """Return the uptime in seconds and the version, under Karapace's names; 503 while the broker is not ready."""
+        broker = self._broker()
+        uptime = int(self._clock.monotonic() - self._started)
         body = _encode(Health(process_uptime_sec=uptime, karapace_version=VERSION))
         return Answer(200 if broker.ready else 503, body)
 
     async def brokers(self, request: Request, segments: list[str]) -> Answer:
-        """GET /brokers."""
-        return json_answer(request, BrokerIds([self._gateway.config.broker_id]))
+        """Return the ids of the brokers."""
+        return json_answer(request, BrokerIds([self._config.broker_id]))
 
     async def topics(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics: the names."""
-        return json_answer(request, [topic.name for topic in self._gateway.broker.topics.list()])
+        """Return the names of the topics."""
+        return json_answer(request, [topic.name for topic in self._broker().topics.list()])
 
     async def topic(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}."""
-        broker = self._gateway.broker
+        """Return the settings and the partitions of a topic. An unknown topic is 40403 here."""
+        broker = self._broker()
         try:
             info = broker.topics.get(segments[1])
         except BrokerError:
@@ -71,26 +76,26 @@ class TopicRoutes:
         return json_answer(request, TopicMetadata(info.name, configs, self._partitions(info.partitions)))
 
     async def partitions(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}/partitions."""
-        return json_answer(request, self._partitions(self._gateway.broker.topics.get(segments[1]).partitions))
+        """Return the partitions of a topic."""
+        return json_answer(request, self._partitions(self._broker().topics.get(segments[1]).partitions))
 
     async def partition(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}/partitions/{partition}."""
+        """Return one partition."""
         number = self._existing(segments).topic_partition.partition
         return json_answer(request, self._partition(number))
 
     async def offsets(self, request: Request, segments: list[str]) -> Answer:
-        """GET /topics/{topic}/partitions/{partition}/offsets."""
+        """Return the first offset and the next offset of a partition."""
         start, high_watermark, _ = self._existing(segments).offsets
         return json_answer(request, PartitionOffsets(start, high_watermark))
 
     def _existing(self, segments: list[str]) -> PartitionInfo:
-        address = TopicPartition(segments[1], partition_number(segments[3]))
-        return self._gateway.broker.partitions.info(address)
+        tp = TopicPartition(segments[1], partition_number(segments[3]))
+        return self._broker().partitions.info(tp)
 
     def _partitions(self, count: int) -> list[PartitionMetadata]:
         return [self._partition(number) for number in range(count)]
 
     def _partition(self, number: int) -> PartitionMetadata:
-        broker_id = self._gateway.config.broker_id
+        broker_id = self._config.broker_id
         return PartitionMetadata(number, broker_id, [Replica(broker_id, leader=True, in_sync=True)])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.formats import FormatError, Reader, depth_exceeds, is_clean_json, to_bytes
+from app.formats import FormatError, Reader, depth_exceeds, is_clean_json, parse_time, to_bytes
 
 DEPTH = 20
 
@@ -181,3 +181,26 @@ def test_a_wide_value_is_measured_fast_enough() -> None:
     wide = b"[" + b"[[]]," * 200_000 + b"1]"
     assert not depth_exceeds(wide, 64)
     assert depth_exceeds(wide, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("2025-01-31T12:00:00.123456Z", 1738324800123),
+        ("2025-01-31", 1738281600000),
+        ("2025-01-31T12:00:00", 1738324800000),
+        ("2025-01-31T12:00:00-05:00", 1738342800000),
+        ("9999-12-31T23:59:59.999Z", 253402300799999),
+    ],
+)
+def test_a_time_is_milliseconds_since_1970(text: str, ms: int) -> None:
+    assert parse_time(text) == ms
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "2025-13-01", "1900-01-01", "0001-01-01T00:00:00+14:00", "12:00"]
+)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        parse_time(text)

@@ -303,15 +303,13 @@ class Fanout:
             self._ranges.put(key, found, cost)
         return found
 
-    def _make_range(self, feed: Feed, address: TopicPartition, offset: int, count: int, until: int) -> Range:
-        result = self._broker().records.read_now(
-            address, offset, max_bytes=self._range_bytes, max_records=count
-        )
+    def _make_range(self, feed: Feed, tp: TopicPartition, offset: int, count: int, until: int) -> Range:
+        result = self._broker().records.read_now(tp, offset, max_bytes=self._range_bytes, max_records=count)
         records, next_offset = _cut(result.records, result.next_offset, until, 2 * self._range_bytes)
         scanned = len(records)
         if feed.filter is not None:
             records = [record for record in records if feed.filter.takes(record)]
-        texts = record_texts(address, records, feed.reader)
+        texts = record_texts(tp, records, feed.reader)
         return Range(texts, [record.offset + 1 for record in records], next_offset, scanned)
 
 

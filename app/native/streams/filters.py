@@ -22,8 +22,6 @@ from app.http.request import invalid_parameter
 from core.records.record import Record
 
 HEADER = "header."
-# The query parameters of a filter; the star stands for any name (see `requests.parse_query`).
-PARAMETERS = ("key", "key_prefix", "key_encoding", HEADER + "*")
 
 
 class Filter(NamedTuple):

@@ -1,4 +1,4 @@
-"""GET /topics/{topic}/records: the records of all partitions, as pages, as server-sent events, as NDJSON.
+"""The records of all partitions: as pages, as server-sent events, as NDJSON.
 
 The three forms take the same parameters and give the same cursors; `Accept` chooses. A page is stateless: what
 it needs to go on stands in its `next_cursor`. Partitions are read in turn, so that a busy one starves none;
@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 
 from app.errors import Problem, field_error, slug_of
 from app.formats import Reader
+from app.http.parameters import MAX_OFFSET, parse_moment
 from app.http.request import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
-from app.http.router import LeanRoute
 from app.http.waiting import ClientWatch, check_share, counted
 from app.native.accept import choose
-from app.native.records import MAX_OFFSET, parse_moment
+from app.native.record_schemas import MergedQuery
 from app.native.streams.cursor import Cursor, CursorError, Position, read_cursor
 from app.native.streams.events import Listener, Streams, behind_fault, fault_problem, offset_at
 from app.native.streams.fanout import RANGE_RECORDS, Fanout, Feed, ReadFaultError
-from app.native.streams.filters import PARAMETERS as FILTER_PARAMETERS
-from app.native.streams.filters import read_filter
+from app.native.streams.filters import HEADER, read_filter
 from app.native.streams.forms import NDJSON, SSE, StreamForm
 from core.config import Config
 from core.errors import ErrorCode
@@ -39,9 +38,9 @@ FORMS: dict[bytes, StreamForm] = {
     **dict.fromkeys(OTHER_NAMES, NDJSON),
 }
 OFFERED = (JSON, *FORMS)
+# The names of header filters are free: the document has them as one parameter.
 PARAMETERS = (
-    "cursor", "from", "offsets", "partitions", "wait_ms", "limit", "max_bytes", "encoding", "last_event_id",
-    *FILTER_PARAMETERS,
+    *(name for name in MergedQuery.__struct_encode_fields__ if name != "header_filter"), HEADER + "*",
 )  # fmt: skip
 # What a page may say, and a stream not; what makes no sense for a stream of events that connects again by itself.
 _NOT_IN = {JSON: ("last_event_id",), SSE.media_type: ("limit", "max_bytes", "wait_ms")}
@@ -73,12 +72,28 @@ class MergedRoutes:
         self.streams = Streams(config, broker, self._fanout)
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
-    def routes(self) -> list[LeanRoute]:
-        """What the front door asks before FastAPI."""
-        return [LeanRoute("GET", ("topics", None, "records"), self.read)]
-
     async def read(self, request: Request, segments: list[str]) -> Answer | Streamed:
-        """GET /topics/{topic}/records."""
+        """Read the records of all partitions: by offset within each partition, in turn between them.
+
+        `Accept` chooses one of three forms, which share their parameters and cursors.
+
+        `application/json`: a page. Go on with `next_cursor`. `caught_up: false` on an empty page means that a filter
+        has found nothing yet.
+
+        `text/event-stream`: server-sent events for the browser's EventSource, without end. The `id` of each event is
+        the cursor after it, so that a reconnect with `Last-Event-ID` misses nothing and repeats nothing. Events:
+        `record` (data: the record), `caught_up` (all that was there has been sent), `problem` (a problem document:
+        records that are lost to retention or cannot be read; the stream goes on after them if it can), `bye` (the
+        server stops; `retry` says when to come back). A comment comes every 15 s. A slow reader loses nothing: the
+        log is its buffer.
+
+        `application/x-ndjson`: a line for each record, with its `cursor` as one more member. A line without an
+        `offset` is about the stream: `{"problem": …}` or `{"bye": …}`, each with a `cursor`. Empty lines keep the
+        connection open.
+
+        A cursor below the start of a partition is refused with 410 and a `next_cursor` to go on with, except that of
+        a reconnect, which is told by an event, because browsers hide refusals from their pages.
+        """
         media_type = choose(request.headers.get(b"accept", b""), OFFERED)
         query = request.query(PARAMETERS)
         for name in _NOT_IN.get(media_type, _NOT_IN_LINES):
@@ -96,6 +111,17 @@ class MergedRoutes:
             position = gap.behind
         if media_type == JSON:
             return await self._page(request, query, feed, position)
+        return self._stream(request, query, feed, position, media_type, gap)
+
+    def _stream(
+        self,
+        request: Request,
+        query: Mapping[str, str],
+        feed: Feed,
+        position: Position,
+        media_type: bytes,
+        gap: Gap | None,
+    ) -> Streamed:
         limit, wait_ms = None, None
         if "limit" in query:
             limit = whole_number("limit", query["limit"], 1, 2**53)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from app.native import consumer_schemas
-from app.native.consumer_schemas import BATCH_SCHEMA, Ack, ConsumerToCreate, Poll, SeekTo, SomePartitions
+from app.native.consumer_schemas import Ack, ConsumerToCreate, Poll, SeekTo, SomePartitions
 from core.config import Config
 
 
@@ -26,7 +26,3 @@ def test_the_defaults_of_a_poll_are_the_broker_s() -> None:
     assert poll.wait_ms == consumer_schemas.DEFAULT_WAIT_MS > config.group_initial_rebalance_delay_ms
     with pytest.raises(ValidationError):
         Poll(limit=config.http_max_limit + 1)
-
-
-def test_the_schema_of_a_batch_names_all_that_it_requires() -> None:
-    assert set(BATCH_SCHEMA["required"]) == set(BATCH_SCHEMA["properties"])

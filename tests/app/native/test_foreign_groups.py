@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
+from app.http.request import Request
 from app.main import Application
+from app.native.operations import Operations
 from core.vocabulary.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -81,15 +84,14 @@ async def test_health_and_metrics_tell_how_the_registration_stands(
     http: httpx.AsyncClient, app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "sluice_zookeeper" not in (await http.get("/metrics")).text
-    monkeypatch.setattr(app.gateway, "zookeeper_state", lambda: "away")
     monkeypatch.setattr(
         app.server,
         "zookeeper_numbers",
         lambda: {"registered": 0, "nodes": 3, "lost_sessions": 2, "groups": 1},
     )
-    for path in ("/healthz", "/readyz"):
-        answer = await http.get(path)
-        assert (answer.status_code, answer.json()) == (200, {"status": "ok", "zookeeper": "away"})
+    operations = Operations(app.gateway.current_broker, lambda: "away", app.metrics.scrape)
+    answer = await operations.ready(cast(Request, None), [])
+    assert (answer.status, json.loads(answer.body)) == (200, {"status": "ok", "zookeeper": "away"})
     text = (await http.get("/metrics")).text
     for line in ("registered 0.0", "nodes 3.0", "lost_sessions_total 2.0", "groups 1.0"):
         assert f"\nsluice_zookeeper_{line}\n" in text

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import Problem
-from app.formats import FormatError
-from app.native.produce_body import ProduceBody, parse_time
+from app.native.produce_body import ProduceBody
 from core.records.record import NewRecord
 
 BODY = ProduceBody(max_depth=64, max_records=1000)
@@ -248,26 +247,3 @@ def test_any_bytes_are_taken_or_refused_as_a_problem(body: bytes) -> None:
             read(body)
         except Problem as problem:
             assert problem.status in (400, 413, 422)
-
-
-@pytest.mark.parametrize(
-    ("text", "ms"),
-    [
-        ("1970-01-01T00:00:00Z", 0),
-        ("2025-01-31T12:00:00.123456Z", 1738324800123),
-        ("2025-01-31", 1738281600000),
-        ("2025-01-31T12:00:00", 1738324800000),
-        ("2025-01-31T12:00:00-05:00", 1738342800000),
-        ("9999-12-31T23:59:59.999Z", 253402300799999),
-    ],
-)
-def test_a_time_is_milliseconds_since_1970(text: str, ms: int) -> None:
-    assert parse_time(text) == ms
-
-
-@pytest.mark.parametrize(
-    "text", ["", "now", "2025-13-01", "1900-01-01", "0001-01-01T00:00:00+14:00", "12:00"]
-)
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(FormatError):
-        parse_time(text)

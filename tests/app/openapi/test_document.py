@@ -12,12 +12,11 @@ import httpx
 import msgspec
 import pytest
 
-from app.main import Application
 from app.native.produce_body import ProduceBody
 from app.openapi.document import document, document_text, is_current
-from app.openapi.rest_v2 import TAG
+from app.rest_v2.routes import TAG
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FILE = ROOT / "openapi" / "openapi.json"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -85,39 +84,6 @@ async def test_every_route_that_is_declared_is_there(api: dict[str, Any], http: 
         got = await http.request(method.upper(), url, **({} if method in ("get", "delete") else body))  # type: ignore[arg-type]
         assert got.status_code != 405
         assert got.status_code != 404 or got.json()["type"] != "/problems/not-found", (method, path)
-
-
-async def test_every_route_that_is_there_is_declared(api: dict[str, Any], app: Application) -> None:
-    declared = {(method.upper(), path) for method, path, _ in operations(api)}
-    contexts = {
-        (method, route["path"])
-        for route in _routes(app)
-        for method in route["methods"]
-        if method not in ("HEAD", "OPTIONS")
-    }
-    assert contexts - declared <= {("GET", "/api/v1")}
-    assert len(contexts) >= 15
-
-
-def _routes(app: Application) -> list[dict[str, Any]]:
-    from app.http import problem_pages
-    from app.native import cluster, topics
-    from app.native import operations as health
-    from app.native.records import RecordRoutes
-
-    found: list[dict[str, Any]] = [{"path": path, "methods": ["GET"]} for path in health.paths()]
-    assert all(health.Operations(app.gateway, app.metrics).owns(one["path"]) for one in found)
-    for prefix, router in (
-        ("", problem_pages.router), ("/api/v1", cluster.router), ("/api/v1", topics.router),
-    ):  # fmt: skip
-        for route in router.routes:
-            found.append({"path": prefix + route.path, "methods": route.methods})  # type: ignore[attr-defined]
-    lean = RecordRoutes(app.gateway.config, app.gateway.current_broker).routes()
-    names = {"topics": "{topic}", "partitions": "{partition}", "records": "{offset}"}
-    for one in lean:
-        parts = [s if s is not None else names[str(one.segments[i - 1])] for i, s in enumerate(one.segments)]
-        found.append({"path": "/api/v1/" + "/".join(parts), "methods": [one.method]})
-    return found
 
 
 async def test_the_examples_of_bodies_are_taken(api: dict[str, Any]) -> None:

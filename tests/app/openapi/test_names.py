@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.openapi.document import document
-from app.openapi.names import ENUMS, name_enums, whole_bounds, without_null_body
+from app.openapi.names import ENUMS, name_enums, whole_bounds
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +77,3 @@ def test_bounds_of_whole_numbers_are_whole_and_include_their_ends(api: dict[str,
     for _, node in _nodes(api):
         if node.get("type") == "integer":
             assert all(isinstance(node[name], int) for name in ("minimum", "maximum") if name in node)
-
-
-def test_a_body_that_may_be_left_out_is_described_by_its_shape() -> None:
-    shape = {"$ref": "#/components/schemas/Poll"}
-    operation = {
-        "requestBody": {"content": {"application/json": {"schema": {"anyOf": [shape, {"type": "null"}]}}}}
-    }
-    without_null_body(operation)
-    assert operation["requestBody"]["content"]["application/json"]["schema"] == shape
-    without_null_body({})

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.main import Application
-from app.rest_v2.surface import ProxySurface, Route
+from app.rest_v2.surface import ProxySurface
 from tests.app.rest_v2.conftest import BINARY, JSON, TEXT, V2, Refused
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -23,13 +23,6 @@ async def test_four_roots_belong_to_it(app: Application) -> None:
         assert surface.owns(path)
     for path in ("/api/v1/topics", "/topicsx", "/problems", "/readyz", "/console", "/v3/clusters"):
         assert not surface.owns(path)
-
-
-async def test_a_route_knows_its_parameters() -> None:
-    async def handle(*_: object) -> None: ...
-
-    route = Route("GET", "/topics/{topic}/partitions", handle)  # type: ignore[arg-type]
-    assert route.segments == ("topics", None, "partitions")
 
 
 async def test_the_native_surface_keeps_its_own_refusals(http: httpx.AsyncClient) -> None:

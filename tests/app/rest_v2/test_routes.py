@@ -1,4 +1,4 @@
-"""The v2 routes in the OpenAPI document: all of them, with examples that are taken and shapes that are answered."""
+"""The table of the v2 surface in the OpenAPI document: examples that are taken, shapes that are answered."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 
 from app.main import Application
 from app.openapi.document import document
-from app.openapi.rest_v2 import RECORD_TYPES, TAG
 from app.rest_v2 import schemas as shapes
-from app.rest_v2.surface import ProxySurface
+from app.rest_v2.dialect import DIALECTS
+from app.rest_v2.routes import BINARY_RECORDS, JSON_RECORDS, TAG, TEXT_RECORDS, v2_routes
+from core.clock import Clock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -35,9 +36,16 @@ def operations(api: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 async def test_the_routes_are_those_that_are_described(app: Application, operations: dict[Any, Any]) -> None:
-    routes = {(route.method, route.path) for route in ProxySurface(app.gateway).routes}
-    assert routes == set(operations)
-    assert len(routes) == 23
+    of_dialect = {
+        name: {
+            (row.method, row.path)
+            for row in v2_routes(app.gateway.config, Clock(), dialect, app.gateway.current_broker)
+        }
+        for name, dialect in DIALECTS.items()
+    }
+    assert of_dialect["confluent"] == set(operations)
+    assert len(operations) == 23
+    assert of_dialect["karapace"] - set(operations) == {("GET", "/_health")}
 
 
 async def test_every_refusal_has_the_shape_of_v2(api: dict[str, Any], operations: dict[Any, Any]) -> None:
@@ -64,7 +72,7 @@ async def test_every_reference_leads_somewhere(api: dict[str, Any], operations: 
 async def test_the_examples_of_bodies_are_of_their_shape(operations: dict[Any, Any]) -> None:
     for operation in operations.values():
         for content in operation.get("requestBody", {}).get("content", {}).values():
-            shape = getattr(shapes, re.sub(".*/V2(Binary|Text)?", "", content["schema"]["$ref"]))
+            shape = getattr(shapes, content["schema"]["$ref"].rpartition("/V2")[2])
             msgspec.json.decode(json.dumps(content["example"]), type=shape, strict=False)
 
 
@@ -82,8 +90,25 @@ async def test_the_examples_of_answers_are_of_their_shape(operations: dict[Any, 
 
 async def test_the_examples_of_records_are_taken(http: httpx.AsyncClient, operations: dict[Any, Any]) -> None:
     content = operations["POST", "/topics/{topic}"]["requestBody"]["content"]
-    assert list(content) == list(RECORD_TYPES)
+    assert list(content) == [JSON_RECORDS, BINARY_RECORDS, TEXT_RECORDS]
     for media_type, one in content.items():
         answer = await http.post("/topics/t", json=one["example"], headers={"content-type": media_type})
         assert answer.status_code == 200, media_type
         assert all(entry["error_code"] is None for entry in answer.json()["offsets"])
+
+
+async def test_names_are_set_apart_from_those_of_the_native_surface(api: dict[str, Any]) -> None:
+    found = {name: one for name, one in api["components"]["schemas"].items() if name.startswith("V2")}
+    assert {"V2ProduceRequest", "V2ProduceRecord", "V2ConsumerRecord", "V2ErrorMessage"} <= set(found)
+    references = re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(found))
+    assert set(references) <= set(found)
+    assert found["V2ProduceRequest"]["required"] == ["records"]
+    assert found["V2ProduceRecord"]["required"] == []
+
+
+async def test_options_have_the_names_of_the_wire(api: dict[str, Any]) -> None:
+    names = set(api["components"]["schemas"]["V2CreateInstance"]["properties"])
+    assert {
+        "auto.offset.reset", "auto.commit.enable", "fetch.min.bytes", "consumer.request.timeout.ms",
+    } <= names  # fmt: skip
+    assert len(names) == len(shapes.CreateInstance.__struct_fields__)

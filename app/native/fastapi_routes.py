@@ -1,0 +1,34 @@
+"""Rows of FastAPI's routes, added to one of its routers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.params import Depends
+from pydantic import BaseModel
+
+from app.http.route import Reply, Route
+
+
+def add_routes(
+    router: APIRouter,
+    routes: Iterable[Route[Callable[..., Any]]],
+    prefix: str = "",
+    dependencies: Sequence[Depends] = (),
+) -> None:
+    """Add a route for each row. A trailing slash counts for nothing: the front door has removed it."""
+    for route in routes:
+        status, answer = next(iter(route.answers.items()))
+        shape = answer.shape if isinstance(answer, Reply) else answer
+        router.add_api_route(
+            (prefix + route.path).removesuffix("/"),
+            route.handle,
+            methods=[route.method],
+            operation_id=route.name,
+            status_code=status,
+            # Handlers of other answers make their response themselves.
+            response_model=shape if isinstance(shape, type) and issubclass(shape, BaseModel) else None,
+            dependencies=dependencies,
+        )

@@ -1,0 +1,393 @@
+"""All URLs of the native surface: one row each.
+
+`lean_routes` and `operation_routes` run below FastAPI: they are hot, or supervisors ask for them every few seconds.
+`control_routes` and `problem_routes` are FastAPI's. To call these two loads FastAPI, so the first request for one of
+their routes does. Paths are relative to `PREFIX`, but for those of `operation_routes` and `problem_routes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from app.http.route import Body, Handle, Lines, Reply, Route
+from app.native.one_record import OneRecord
+from app.native.operations import Health, MetricsText, Operations
+from app.native.record_schemas import (
+    CachedHeaders,
+    Events,
+    KnownTags,
+    MergedPage,
+    MergedQuery,
+    NdjsonRecords,
+    NotStored,
+    ProduceHeaders,
+    ProduceQuery,
+    ReadQuery,
+    RecordHeaders,
+    RecordPage,
+    RecordQuery,
+    RecordRead,
+    RecordsToWrite,
+    RecordsWritten,
+    RecordToWrite,
+    RecordWritten,
+    SomeWritten,
+    StreamedRecord,
+    StreamHeaders,
+    WrittenHeaders,
+)
+from app.native.records import RecordRoutes
+from app.native.streams.merged import MergedRoutes
+from core.config import Config
+from core.facade import Facade
+
+PREFIX = "/api/v1"
+# Statuses of refusals that any route below the prefix may have, and any route that writes; and any other route.
+ANYWHERE = (400, 421, 422, 431, 500)
+ON_WRITES = (403, 408, 413, 415, 503, 507)
+ANYWHERE_ELSE = (400, 421, 431, 500)
+
+LeanRoute = Route[Handle]
+ControlRoute = Route[Callable[..., Any]]
+
+
+def lean_routes(config: Config, broker: Callable[[], Facade]) -> tuple[LeanRoute, ...]:
+    """Return the routes of records, over one broker."""
+    records = RecordRoutes(config, broker)
+    merged = MergedRoutes(config, broker)
+    one = OneRecord(config, broker)
+    return (
+        Route(
+            "POST", "/topics/{topic}/records", records.produce,
+            "produceRecords", "records", "Write records",
+            query=ProduceQuery, headers=ProduceHeaders,
+            request=Body({
+                "application/json": RecordsToWrite | RecordToWrite,
+                "application/x-ndjson": NdjsonRecords,
+                "application/octet-stream": bytes,
+                "*/*": bytes,
+            }),
+            answers={
+                200: Reply(
+                    "All records were taken; or the answers to a stream of lines.",
+                    RecordsWritten, {"application/x-ndjson": Lines(RecordWritten)}, WrittenHeaders,
+                ),
+                207: Reply(
+                    "Some records were taken; the others have an `error`.", SomeWritten, headers=WrittenHeaders
+                ),
+            },
+            refuses=(404, 406, 409, 429, 504, *ON_WRITES),
+        ),
+        Route(
+            "GET", "/topics/{topic}/records", merged.read,
+            "readTopicRecords", "records", "Read records of all partitions, as a page or a stream",
+            query=MergedQuery, headers=StreamHeaders,
+            answers={
+                200: Reply(
+                    "What there is from there on.", MergedPage,
+                    {"text/event-stream": Events, "application/x-ndjson": Lines(StreamedRecord)}, NotStored,
+                ),
+            },
+            refuses=(404, 406, 410, 416, 429),
+        ),
+        Route(
+            "GET", "/topics/{topic}/partitions/{partition}/records", records.read,
+            "readRecords", "records", "Read records of one partition",
+            query=ReadQuery,
+            answers={200: Reply("What there is from there on.", RecordPage)},
+            refuses=(404, 410, 416, 429),
+        ),
+        Route(
+            "GET", "/topics/{topic}/partitions/{partition}/records/{offset}", one.read,
+            "getRecord", "records", "Read one record",
+            query=RecordQuery, headers=KnownTags,
+            answers={
+                200: Reply("The record.", RecordRead, {"application/octet-stream": bytes}, RecordHeaders),
+                204: Reply("The value is null, and its bare bytes were asked for.", headers=RecordHeaders),
+                304: Reply("Not modified.", headers=CachedHeaders),
+            },
+            refuses=(404, 406, 410),
+        ),
+    )  # fmt: skip
+
+
+def operation_routes(parts: Operations) -> tuple[LeanRoute, ...]:
+    """Return the routes for supervisors and Prometheus. Their paths have no prefix."""
+    not_ready = Reply("The broker is starting or stopping.", Health)
+    return (
+        Route(
+            "GET", "/livez", parts.live, "getLiveness", "operations", "Ask whether the process answers",
+            answers={200: Health},
+        ),
+        Route(
+            "GET", "/readyz", parts.ready, "getReadiness", "operations", "Ask whether traffic is welcome",
+            answers={200: Health, 503: not_ready},
+        ),
+        Route(
+            "GET", "/healthz", parts.ready, "getHealth", "operations", "Ask whether traffic is welcome",
+            answers={200: Health, 503: not_ready},
+        ),
+        Route(
+            "GET", "/metrics", parts.scrape, "getMetrics", "operations", "Read the metrics",
+            answers={200: Reply(
+                "Every metric, in the Prometheus text format, or in OpenMetrics if `Accept` asks for it.",
+                media={"text/plain": MetricsText, "application/openmetrics-text": str},
+            )},
+        ),
+    )  # fmt: skip
+
+
+def problem_routes() -> tuple[ControlRoute, ...]:
+    """Return the routes of the pages about types of problems. Their paths have no prefix. Load FastAPI."""
+    from app.http import problem_pages
+
+    page = Reply("The page.", media={"text/html": str})
+    return (
+        Route(
+            "GET", "/problems", problem_pages.list_problems,
+            "listProblems", "problems", "List the types of problems",
+            answers={200: page},
+        ),
+        Route(
+            "GET", "/problems/{slug}", problem_pages.get_problem,
+            "getProblem", "problems", "Explain a type of problem",
+            answers={200: page}, refuses=(404,),
+        ),
+    )  # fmt: skip
+
+
+def control_routes() -> tuple[ControlRoute, ...]:
+    """Return the routes of topics, the cluster, groups and consumers. Load FastAPI."""
+    return (*_topics(), *_cluster(), *_groups(), *_members(), *_consumers())
+
+
+def _topics() -> tuple[ControlRoute, ...]:
+    from app.native import schemas, topics
+
+    return (
+        Route(
+            "GET", "/topics", topics.list_topics, "listTopics", "topics", "List topics",
+            answers={200: schemas.TopicPage, 304: None},
+        ),
+        Route(
+            "PUT", "/topics/{topic}", topics.create_topic, "createTopic", "topics", "Create a topic, or confirm it",
+            request=Body({"application/json": schemas.TopicToCreate}, optional=True),
+            answers={
+                200: Reply("The topic was there with this shape.", schemas.TopicDetail),
+                201: Reply("The topic is new.", schemas.TopicDetail),
+            },
+            refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "GET", "/topics/{topic}", topics.get_topic, "getTopic", "topics", "Describe a topic",
+            answers={200: schemas.TopicDetail}, refuses=(404,),
+        ),
+        Route(
+            "PATCH", "/topics/{topic}", topics.change_topic, "changeTopic", "topics", "Change a topic",
+            request=schemas.TopicChange, answers={200: schemas.TopicDetail}, refuses=(404, 409, 412, *ON_WRITES),
+        ),
+        Route(
+            "DELETE", "/topics/{topic}", topics.delete_topic, "deleteTopic", "topics", "Delete a topic",
+            answers={204: None}, refuses=(404, 409, 412, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/topics/{topic}:truncate", topics.truncate_topic,
+            "truncateTopic", "topics", "Delete the oldest records of a topic",
+            request=schemas.Truncation, answers={200: schemas.Truncated}, refuses=(404, 416, *ON_WRITES),
+        ),
+        Route(
+            "GET", "/topics/{topic}/offsets", topics.get_topic_offsets,
+            "getTopicOffsets", "topics", "Look up offsets by time",
+            answers={200: schemas.TopicOffsets}, refuses=(404,),
+        ),
+    )  # fmt: skip
+
+
+def _cluster() -> tuple[ControlRoute, ...]:
+    from app.native import cluster, roles, schemas
+
+    return (
+        Route(
+            "GET", "/", cluster.get_overview, "getOverview", "cluster", "Read versions, limits and links",
+            answers={200: schemas.Overview},
+        ),
+        Route(
+            "GET", "/cluster", cluster.get_cluster, "getCluster", "cluster", "Describe the cluster",
+            answers={200: schemas.Cluster},
+        ),
+        Route(
+            "GET", "/brokers", cluster.list_brokers, "listBrokers", "cluster", "List the brokers",
+            answers={200: schemas.Brokers},
+        ),
+        Route(
+            "GET", "/protocol-versions", cluster.get_protocol_versions,
+            "getProtocolVersions", "cluster", "List the APIs of the Kafka protocol and their versions",
+            answers={200: schemas.ProtocolVersions},
+        ),
+        Route(
+            "GET", "/topics/{topic}/partitions/{partition}/role", roles.get_partition_role,
+            "getPartitionRole", "cluster", "Describe the role of this broker for a partition",
+            answers={200: roles.PartitionRole}, refuses=(404,),
+        ),
+        Route(
+            "POST", "/topics/{topic}/partitions/{partition}:role", roles.set_partition_role,
+            "setPartitionRole", "cluster", "Lead a partition, or stop leading it",
+            request=roles.RoleWanted, answers={200: roles.PartitionRole}, refuses=(404, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/cluster:lead", roles.lead_everything,
+            "leadEverything", "cluster", "Lead every partition that this broker has a copy of",
+            request=roles.LeadWanted, answers={200: roles.Led}, refuses=ON_WRITES,
+        ),
+    )  # fmt: skip
+
+
+def _groups() -> tuple[ControlRoute, ...]:
+    from app.native import group_schemas as schemas
+    from app.native import groups
+
+    return (
+        Route(
+            "GET", "/groups", groups.list_groups, "listGroups", "groups", "List groups",
+            answers={200: schemas.GroupPage}, refuses=(503,),
+        ),
+        Route(
+            "GET", "/groups/{group}", groups.get_group, "getGroup", "groups", "Describe a group",
+            answers={200: schemas.GroupDetail}, refuses=(404, 503),
+        ),
+        Route(
+            "PUT", "/groups/{group}", groups.take_over_group,
+            "takeOverGroup", "groups", "Take over a group of another broker",
+            request=schemas.GroupToTakeOver, answers={200: schemas.GroupDetail}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "DELETE", "/groups/{group}", groups.delete_group, "deleteGroup", "groups", "Delete a group",
+            answers={204: None}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "GET", "/groups/{group}/offsets", groups.get_group_offsets,
+            "getGroupOffsets", "groups", "Read committed offsets",
+            answers={200: schemas.GroupPositionList}, refuses=(404, 503),
+        ),
+        Route(
+            "PATCH", "/groups/{group}/offsets", groups.set_group_offsets,
+            "setGroupOffsets", "groups", "Commit offsets",
+            request=schemas.PositionsToSet, answers={200: schemas.GroupPositionList},
+            refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "DELETE", "/groups/{group}/offsets/{topic}", groups.delete_topic_offsets,
+            "deleteGroupTopicOffsets", "groups", "Delete the committed offsets of a topic",
+            answers={204: None}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "DELETE", "/groups/{group}/offsets/{topic}/{partition}", groups.delete_partition_offset,
+            "deleteGroupPartitionOffset", "groups", "Delete the committed offset of a partition",
+            answers={204: None}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/groups/{group}/offsets:reset", groups.reset_group_offsets,
+            "resetGroupOffsets", "groups", "Move the committed offsets of a group without members",
+            request=schemas.ResetRequest, answers={200: schemas.ResetResult}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "GET", "/groups/{group}/lag", groups.get_group_lag, "getGroupLag", "groups", "Read the lag of a group",
+            answers={200: schemas.GroupLag}, refuses=(404, 503),
+        ),
+    )  # fmt: skip
+
+
+def _members() -> tuple[ControlRoute, ...]:
+    from app.native import group_schemas as schemas
+    from app.native import members
+
+    refuses = (404, 409, *ON_WRITES)
+    return (
+        Route(
+            "POST", "/groups/{group}/members", members.join_group, "joinGroup", "members", "Join a group",
+            request=schemas.MemberToJoin,
+            answers={
+                200: schemas.MemberJoined,
+                202: Reply("The other members have not joined yet; ask again.", schemas.MemberJoined),
+            },
+            refuses=(429, *refuses),
+        ),
+        Route(
+            "POST", "/groups/{group}/members/{member}:sync", members.sync_group,
+            "syncGroup", "members", "Get the partitions of a member",
+            request=schemas.SyncBody,
+            answers={
+                200: schemas.MemberSynced,
+                202: Reply("The leader has not assigned partitions yet; ask again.", schemas.MemberSynced),
+            },
+            refuses=(429, *refuses),
+        ),
+        Route(
+            "POST", "/groups/{group}/members/{member}:heartbeat", members.heartbeat,
+            "heartbeat", "members", "Send a heartbeat",
+            request=schemas.HeartbeatBody, answers={204: None}, refuses=refuses,
+        ),
+        Route(
+            "DELETE", "/groups/{group}/members/{member}", members.leave_group,
+            "leaveGroup", "members", "Leave a group",
+            answers={204: None}, refuses=refuses,
+        ),
+    )  # fmt: skip
+
+
+def _consumers() -> tuple[ControlRoute, ...]:
+    from app.native import consumer_schemas as schemas
+    from app.native import consumers
+
+    some = Body({"application/json": schemas.SomePartitions}, optional=True)
+    return (
+        Route(
+            "POST", "/groups/{group}/consumers", consumers.create_consumer,
+            "createConsumer", "consumers", "Create a consumer",
+            request=schemas.ConsumerToCreate, answers={201: schemas.ConsumerDetail},
+            refuses=(404, 409, 429, *ON_WRITES),
+        ),
+        Route(
+            "GET", "/groups/{group}/consumers", consumers.list_consumers,
+            "listConsumers", "consumers", "List consumers",
+            answers={200: schemas.ConsumerList},
+        ),
+        Route(
+            "GET", "/groups/{group}/consumers/{consumer}", consumers.get_consumer,
+            "getConsumer", "consumers", "Describe a consumer",
+            answers={200: schemas.ConsumerDetail}, refuses=(404,),
+        ),
+        Route(
+            "DELETE", "/groups/{group}/consumers/{consumer}", consumers.delete_consumer,
+            "deleteConsumer", "consumers", "Delete a consumer",
+            answers={204: None}, refuses=(404, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/groups/{group}/consumers/{consumer}:poll", consumers.poll_consumer,
+            "pollConsumer", "consumers", "Acknowledge the last batch and get the next one",
+            request=Body({"application/json": schemas.Poll}, optional=True), answers={200: schemas.PolledBatch},
+            refuses=(404, 409, 416, 429, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/groups/{group}/consumers/{consumer}:ack", consumers.ack_consumer,
+            "ackConsumer", "consumers", "Acknowledge a batch",
+            request=schemas.Ack, answers={200: schemas.Acked}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/groups/{group}/consumers/{consumer}:seek", consumers.seek_consumer,
+            "seekConsumer", "consumers", "Seek",
+            request=schemas.SeekTo, answers={200: schemas.ConsumerDetail},
+            refuses=(404, 409, 410, 416, 429, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/groups/{group}/consumers/{consumer}:pause", consumers.pause_consumer,
+            "pauseConsumer", "consumers", "Pause partitions",
+            request=some, answers={200: schemas.ConsumerDetail}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/groups/{group}/consumers/{consumer}:resume", consumers.resume_consumer,
+            "resumeConsumer", "consumers", "Resume partitions",
+            request=some, answers={200: schemas.ConsumerDetail}, refuses=(404, 409, *ON_WRITES),
+        ),
+    )  # fmt: skip
