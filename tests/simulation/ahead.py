@@ -11,6 +11,7 @@ leader epoch (KIP-320). The others are programs that begin again at the committe
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -40,6 +41,8 @@ FENCED_LEADER_EPOCH = 74
 # What a broker that starts, stops, or has a full disk says of groups.
 LATER = {14, 15, 16, 56}
 MAX_BYTES = 30_000
+# The refusal of an offset outside the log. In the line protocol, only its message names the log start offset.
+OUT_OF_RANGE = re.compile(r"OFFSET_OUT_OF_RANGE: .* the log holds (\d+) up to \d+\.")
 # Reading to the end in peace takes a few rounds; so many without an end are one that is never reached.
 ROUNDS = 200
 
@@ -338,11 +341,11 @@ class LineReader(AheadReader):
             self.stream.close()
             raise
 
-    async def _say(self, command: str, args: str) -> Any:
+    async def _say(self, command: str, args: str, may_refuse: str = "") -> Any:
         if self.generation >= 0 and not self.stream.connected:
             raise GoneError("the connection broke")
         answer = await self.stream.call(command, args, timeout=60)
-        if answer.code:
+        if answer.code and answer.code != may_refuse:
             self.generation = -1
             raise GoneError(f"{command}: {answer.code}")
         return answer
@@ -356,7 +359,11 @@ class LineReader(AheadReader):
                 return False
             self.position = max((await self._say("OFFSET", f"{self.name} {TOPIC} 0")).number("offset"), 0)
             self.generation = generation
-        messages = (await self._say("CONSUME", f"{TOPIC} 0 {self.position}")).messages()
+        answer = await self._say("CONSUME", f"{TOPIC} 0 {self.position}", may_refuse="BAD_REQUEST")
+        if answer.code:
+            self._move_to_log_start(answer.payload)
+            return False
+        messages = answer.messages()
         for offset, value in messages:
             if offset != self.position:
                 raise self.broken(f"{offset} follows {self.position}")
@@ -366,6 +373,13 @@ class LineReader(AheadReader):
             await self._say("COMMIT", f"{who} {self.generation} 0 {self.position}")
             self.did("line commit ahead")
         return not messages
+
+    def _move_to_log_start(self, message: str) -> None:
+        """Continue at the log start offset. A power loss may delete first segments that no fsync has covered."""
+        found = OUT_OF_RANGE.fullmatch(message)
+        if found is None or int(found[1]) <= self.position:
+            raise self.broken(f"CONSUME @{self.position}: {message}")
+        self.position = int(found[1])
 
 
 class ManagedReader(AheadReader):

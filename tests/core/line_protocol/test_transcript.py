@@ -210,3 +210,29 @@ def test_what_the_broker_refuses_has_kafkas_name_for_it(broker: BrokerProcess) -
         V1|8|ERR|BAD_REQUEST|TOPIC_ALREADY_EXISTS: Topic 'orders' already exists.
         """,
     )
+
+
+def test_the_refusal_of_an_offset_below_the_log_names_the_log_start_offset(broker: BrokerProcess) -> None:
+    transcript(
+        broker,
+        """
+        > V1|1|CREATE|cut partitions=1
+        V1|1|OK|topic=cut partitions=1 replication_factor=1
+        > V1|2|PRODUCE|cut :first
+        V1|2|OK|partition=0 offset=0 hw=1
+        > V1|3|PRODUCE|cut :second
+        V1|3|OK|partition=0 offset=1 hw=2
+        """,
+    )
+    cut = {"partitions": [{"partition": 0, "before_offset": 1}]}
+    httpx.post(f"{broker.http}/api/v1/topics/cut:truncate", json=cut).raise_for_status()
+    # A script has no other way to find the log start offset.
+    transcript(
+        broker,
+        """
+        > V1|4|CONSUME|cut 0 0
+        V1|4|ERR|BAD_REQUEST|OFFSET_OUT_OF_RANGE: Offset 0 of cut-0 is out of range: the log holds 1 up to 2.
+        > V1|5|CONSUME|cut 0 1
+        V1|5|OK|messages=1:second hw=2
+        """,
+    )
