@@ -84,6 +84,7 @@ def _decode(
 ) -> Struct:
     view = memoryview(buffer)
     size = len(view)
+    message: Struct
     try:
         message, position = compiled.run(view, position, size, left)
     except _MALFORMED as error:
@@ -92,7 +93,6 @@ def _decode(
         ) from None
     if whole and position != size:
         raise ProtocolError(f"{compiled.name}: {size - position} bytes after the end")
-    assert isinstance(message, Struct)
     return message
 
 
