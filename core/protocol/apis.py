@@ -123,11 +123,8 @@ _TABLE = (
 APIS: dict[int, Api] = {api.key: api for api in _TABLE}
 """Every API that the codec knows, by key."""
 
-PRODUCE = 0
-"""The key of Produce, whose usual shape is read and written by hand."""
-
 FETCH = 1
-"""The key of Fetch, whose usual response is written by hand."""
+"""The key of Fetch."""
 
 EXCHANGE_KEY = 20_481
 """The key under which brokers of a cluster ask each other about roles; not Kafka's, and no message of this codec."""

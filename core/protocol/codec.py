@@ -11,8 +11,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from core.protocol import by_hand
-from core.protocol.apis import APIS, FETCH, PRODUCE, Api
+from core.protocol.apis import APIS, Api
 from core.protocol.decoding import compile_decoder
 from core.protocol.encoding import compile_encoder
 from core.protocol.frame import MAX_ELEMENTS
@@ -84,6 +83,7 @@ def _decode(
 ) -> Struct:
     view = memoryview(buffer)
     size = len(view)
+    message: Struct
     try:
         message, position = compiled.run(view, position, size, left)
     except _MALFORMED as error:
@@ -92,7 +92,6 @@ def _decode(
         ) from None
     if whole and position != size:
         raise ProtocolError(f"{compiled.name}: {size - position} bytes after the end")
-    assert isinstance(message, Struct)
     return message
 
 
@@ -125,10 +124,7 @@ def _api(key: int, version: int) -> Api:
 @cache
 def _request_decoder(key: int, version: int) -> Compiled:
     api = _api(key, version)
-    compiled = compile_decoder(api.request_type, version, api.is_flexible(version))
-    if key == PRODUCE:
-        compiled.run = by_hand.produce_request_decoder(version, compiled.run)
-    return compiled
+    return compile_decoder(api.request_type, version, api.is_flexible(version))
 
 
 @cache
@@ -146,12 +142,7 @@ def _request_encoder(key: int, version: int) -> Compiled:
 @cache
 def _response_encoder(key: int, version: int) -> Compiled:
     api = _api(key, version)
-    compiled = compile_encoder(api.response_type, version, api.is_flexible(version))
-    if key == PRODUCE:
-        compiled.run = by_hand.produce_response_encoder(version, compiled.run)
-    elif key == FETCH:
-        compiled.run = by_hand.fetch_response_encoder(version, compiled.run)
-    return compiled
+    return compile_encoder(api.response_type, version, api.is_flexible(version))
 
 
 @cache

@@ -92,8 +92,11 @@ class _Encoder:
         run = [*self.run, *more]
         if not run:
             return
-        if not any(part.expression for part in run):  # nothing but empty tag sections
-            self.source.line(f"{self.out} += {bytes(len(run))!r}")
+        if all(part.constant is not None for part in run):  # empty tag sections, nulls
+            self.source.line(f"{self.out} += {b''.join(part.constant or b'' for part in run)!r}")
+            return
+        if len(run) == 1 and run[0].format == "B":  # a length below 128; `append` costs a third of a `pack`
+            self.source.line(f"{self.out}.append({run[0].expression})")
             return
         formats = ">" + "".join(part.format for part in run)
         if formats not in self.writers:
@@ -198,8 +201,9 @@ class _Encoder:
         self.source.line(f"{count} = {expression} + 1")
         for width in range(1, widest + 1):
             lower = [self.part("B", f"{count} >> {7 * n} & 127 | 128") for n in range(width - 1)]
+            last = f"{count} >> {7 * width - 7}" if width > 1 else count
             with self.source.block(f"{'if' if width == 1 else 'elif'} {count} < {1 << 7 * width}:"):
-                self.written(*lower, self.part("B", f"{count} >> {7 * width - 7}"))
+                self.written(*lower, self.part("B", last))
         with self.source.block("else:"):
             self.written()
             self.source.line(f"{self.out} += uvarint({count})")

@@ -99,11 +99,10 @@ def _lenient(
 
 
 def encode_response_header(key: int, version: int, correlation_id: int) -> bytes:
-    """The header of an answer; of an API or version that is not known, header 0."""
-    api = APIS.get(key)
-    if api is None or key == API_VERSIONS or not api.has(version) or not api.is_flexible(version):
-        return _CORRELATION.pack(correlation_id)
-    return _CORRELATION.pack(correlation_id) + b"\0"
+    """Return the header of an answer: version 0 for ApiVersions and for an unknown API or version."""
+    if _FLEXIBLE.get(key << 16 | version) and key != API_VERSIONS:
+        return _CORRELATION.pack(correlation_id) + b"\0"
+    return _CORRELATION.pack(correlation_id)
 
 
 def decode_response_header(key: int, version: int, buffer: bytes | memoryview) -> tuple[int, int]:

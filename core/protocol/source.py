@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from struct import calcsize
+from struct import calcsize, pack
 from types import FunctionType, TracebackType
 from typing import Any, NamedTuple
 
@@ -57,11 +57,23 @@ def smallest(kind: Kind, message: type[Struct] | None, version: int, flexible: b
 
 
 class Part(NamedTuple):
-    """A value of fixed size that waits to be read or written together with its neighbours."""
+    """A value of fixed size that waits to be read or written together with its neighbors.
+
+    `expression` is Python code for the value; empty for a zero byte.
+    """
 
     format: str
     expression: str
     path: str
+
+    @property
+    def constant(self) -> bytes | None:
+        """The bytes of the value if the code is a number or empty, otherwise None."""
+        if not self.expression:
+            return b"\0"
+        if self.expression.lstrip("-").isdigit():
+            return pack(f">{self.format}", int(self.expression))
+        return None
 
 
 def span(run: list[Part]) -> str:

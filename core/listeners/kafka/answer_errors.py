@@ -32,8 +32,12 @@ def _walk(places: _Places, message: Any, found: list[int]) -> None:
     if places.own and message.error_code:
         found.append(message.error_code)
     for name, inner in places.arrays:
-        for element in getattr(message, name) or ():
-            _walk(inner, element, found)
+        elements = getattr(message, name) or ()
+        if inner.arrays:
+            for element in elements:
+                _walk(inner, element, found)
+        else:
+            found += [element.error_code for element in elements if element.error_code]
 
 
 @cache

@@ -6,7 +6,7 @@ import pytest
 
 from core.protocol.messages.metadata import MetadataRequestTopic
 from core.protocol.schema import Kind
-from core.protocol.source import Compiled, Source, fixed_size, smallest
+from core.protocol.source import Compiled, Part, Source, fixed_size, smallest
 
 
 def compiled() -> Compiled:
@@ -46,3 +46,10 @@ def test_the_smallest_element_bounds_a_count() -> None:
     assert smallest(Kind.STRUCT, MetadataRequestTopic, 1, False) == 2  # a name
     assert smallest(Kind.STRUCT, MetadataRequestTopic, 9, True) == 2  # a name and a tag section
     assert smallest(Kind.STRUCT, MetadataRequestTopic, 12, True) == 18  # and a topic id
+
+
+def test_a_part_whose_code_is_a_number_is_known_as_bytes() -> None:
+    assert Part("x", "", "tags").constant == b"\0"
+    assert Part("i", "-1", "name").constant == b"\xff\xff\xff\xff"
+    assert Part("B", "0", "name").constant == b"\0"
+    assert Part("i", "m.index", "index").constant is None
