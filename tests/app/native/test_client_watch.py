@@ -20,6 +20,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.woken: list[Hashable] = []
+        self.changes = self
 
     def wake(self, token: Hashable) -> None:
         self.woken.append(token)
