@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, ValuesView
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from core.broker.broker_configs import BrokerConfigs
@@ -24,12 +25,15 @@ from core.metadata.store import CARRY_OVER, Effect, Store
 from core.metadata.topics import TopicRow, forget_deletions, note_deletion, put_topic, remove_topic
 from core.purgatory import Purgatory
 from core.records.partitioner import StickyPartitions
-from core.replication.cluster import Cluster
 from core.replication.controller import Controller
 from core.replication.replicas import Replicas
 from core.topic_config import definition, parse_topic_config
 from core.types import TopicPartition
 from core.vocabulary.topic import ConfigEntry, TopicInfo, check_topic_name
+
+if TYPE_CHECKING:
+    # Loaded by a broker with peers alone.
+    from core.replication.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +79,6 @@ class Topics:
         self._deleted: set[UUID] = set()
 
     # --- reading -------------------------------------------------------------------------------------------
-
-    def find(self, name: str) -> TopicInfo | None:
-        """Return the topic of that name; None if there is none."""
-        return self._table.find(name)
 
     def get(self, name: str) -> TopicInfo:
         """Return the topic of that name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
