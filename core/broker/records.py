@@ -1,4 +1,4 @@
-"""Records for doors that have no batches: produce builds them, read opens them."""
+"""Single records, for listeners and surfaces without batches: produce builds batches, read opens them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The verbs on topics: create, delete, grow, configure, describe.
+"""Topics: create, delete, grow, configure, describe.
 
 Order of effects. A topic exists once its row is committed; the directories of its partitions follow. So a
-crash between the two leaves a topic with empty partitions, never directories that belong to nobody. Deleting
+crash between the two leaves a topic with empty partitions, never directories without a topic. Deleting
 goes the same way: first the row, then the directories; what a crash leaves of them is swept at the next start, by
 what the row's transaction has noted. Directories of which nothing is known are never removed (`core.log.manager`).
 """
@@ -256,7 +256,7 @@ class Topics:
     async def _change(self, name: str, before: TopicInfo | None, after: TopicInfo | None) -> None:
         """Make one change durable, then visible. Changes of one topic run one after the other.
 
-        A caller that goes away does not stop a change that has begun.
+        A caller that is canceled does not stop a change that has begun.
         """
         while (running := self.changing.get(name)) is not None:
             await asyncio.wait([running])
