@@ -69,15 +69,12 @@ class Topics(Protocol):
 
     def get(self, name: str) -> TopicInfo:
         """Return the topic of that name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        ...
 
     def name_of(self, topic_id: UUID) -> str:
         """Return the name that belongs to a topic id. Raises UNKNOWN_TOPIC_ID."""
-        ...
 
     def all(self) -> Collection[TopicInfo]:
         """Return all topics, in no order. The collection changes with the topics."""
-        ...
 
     async def create(
         self,
@@ -96,44 +93,36 @@ class Topics(Protocol):
         majority. Raises TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, NOT_CONTROLLER.
         """
-        ...
 
     async def get_or_create(self, name: str) -> TopicInfo:
         """Return the topic; create it with the defaults if it is missing and auto-creation is on.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
         """
-        ...
 
     async def delete(self, name: str) -> None:
         """Delete a topic with its records and its committed offsets.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal topic, NOT_CONTROLLER.
         """
-        ...
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> TopicInfo:
         """Grow a topic to `count` partitions. Raises INVALID_PARTITIONS unless that is more than it has."""
-        ...
 
     async def alter_configs(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> TopicInfo:
         """Change settings of a topic; None puts one back to its default. Raises INVALID_CONFIG."""
-        ...
 
     def describe_configs(self, name: str) -> list[ConfigEntry]:
         """Return all settings of a topic, by name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        ...
 
     def effective_configs(self, info: TopicInfo) -> list[ConfigEntry]:
         """Return all settings of a topic, by name; also of one that is not created yet."""
-        ...
 
     # Last, because annotations after it would mean this method.
     def list(self, prefix: str = "", include_internal: bool = False) -> list[TopicInfo]:
         """Return the topics whose name begins with `prefix`, sorted by name."""
-        ...
 
 
 class Partitions(Protocol):
@@ -157,11 +146,9 @@ class Partitions(Protocol):
         NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
         KAFKA_STORAGE_ERROR, TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
         """
-        ...
 
     def append_checked(self, tp: TopicPartition, checked: ProduceBatches) -> AppendResult:
         """Append batches that `core.records` has checked against the topic's rules; see `append`."""
-        ...
 
     def durable(
         self, tp: TopicPartition, acks: int, timeout_ms: int | None = None
@@ -173,7 +160,6 @@ class Partitions(Protocol):
         KAFKA_STORAGE_ERROR; of a replicated partition also with REQUEST_TIMED_OUT,
         NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER.
         """
-        ...
 
     def fetch_now(
         self, reads: Sequence[FetchRead], *, max_bytes: int, min_one_each: bool = False
@@ -184,7 +170,6 @@ class Partitions(Protocol):
         also if it alone is larger (KIP-74), and with `min_one_each` that of every read, until `max_bytes` are used
         up.
         """
-        ...
 
     async def fetch(
         self,
@@ -201,23 +186,18 @@ class Partitions(Protocol):
         `first` is what `fetch_now` has returned for these reads; the wait begins with it instead of another read.
         Raises THROTTLING_QUOTA_EXCEEDED when too many requests wait already.
         """
-        ...
 
     def check_leader_epoch(self, current: int, epoch: int) -> None:
         """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH for a client with another epoch (KIP-320); −1 is none."""
-        ...
 
     def info(self, tp: TopicPartition) -> PartitionInfo:
         """Return the offsets, the size and the replicas of a partition. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        ...
 
     def offsets(self, tp: TopicPartition) -> LogOffsets:
         """Return the offsets of a partition. Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
-        ...
 
     def bounds(self, topic: str, partitions: Iterable[int]) -> list[LogOffsets]:
         """Return the offsets of some partitions of a topic, in their order. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        ...
 
     def offset_for_time(self, tp: TopicPartition, timestamp: int, leader_epoch: int = -1) -> TimestampOffset:
         """Return the first offset at or after `timestamp`; −1 latest, −2 and −4 earliest, −3 the largest timestamp.
@@ -226,21 +206,17 @@ class Partitions(Protocol):
         UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         OFFSET_NOT_AVAILABLE (KIP-207).
         """
-        ...
 
     def end_offset_for_epoch(
         self, tp: TopicPartition, epoch: int, current_epoch: int = -1
     ) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest leader epoch up to `epoch`; (−1, −1) if there is none."""
-        ...
 
     def segment_offsets(self, tp: TopicPartition, timestamp: int, limit: int) -> list[int]:
         """Return base offsets of segments, newest first, as ListOffsets v0 does; at most `limit`."""
-        ...
 
     def active_producers(self, tp: TopicPartition) -> Iterator[ProducerState]:
         """Return the idempotent producers that the partition remembers."""
-        ...
 
     async def delete_records(self, asked: Sequence[tuple[TopicPartition, int]]) -> list[int | BrokerError]:
         """Delete the records before an offset of each partition (−1: the high watermark); return the log starts.
@@ -249,11 +225,9 @@ class Partitions(Protocol):
         POLICY_VIOLATION for a topic that is compacted alone, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
         KAFKA_STORAGE_ERROR. Durable when it returns.
         """
-        ...
 
     def disk_space(self) -> tuple[int, int]:
         """Return the (total, usable) bytes of the file system that holds the data directory."""
-        ...
 
 
 class Records(Protocol):
@@ -275,7 +249,6 @@ class Records(Protocol):
         allow it. `timeout_ms` is for acks=all, as in `Partitions.durable`. Raises UNKNOWN_TOPIC_OR_PARTITION if the
         topic may not be created.
         """
-        ...
 
     def by_partition(
         self,
@@ -289,11 +262,9 @@ class Records(Protocol):
 
         `sticky` is the partition of the records that have no other; below 0 it is the next in turn.
         """
-        ...
 
     def next_in_turn(self, topic: str, partitions: int) -> int:
         """Return the partition for the next records without a key."""
-        ...
 
     def batches_below(
         self, limit: int, records: Sequence[NewRecord], indexes: Sequence[int], now: int
@@ -302,7 +273,6 @@ class Records(Protocol):
 
         A larger record is alone in its batch.
         """
-        ...
 
     async def read(
         self,
@@ -321,11 +291,9 @@ class Records(Protocol):
         another read. Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION,
         NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE.
         """
-        ...
 
     def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
         """Return the records of `read` that are at hand, without waiting."""
-        ...
 
 
 class Roles(Protocol):
@@ -334,12 +302,10 @@ class Roles(Protocol):
     @property
     def metadata_leader(self) -> int:
         """The id of the broker that keeps topics, groups and offsets; −1 if none is known."""
-        ...
 
     @property
     def alone(self) -> Placement | None:
         """The placement of every partition, as long as this broker leads all of them without replicas; else None."""
-        ...
 
     async def set(self, tp: TopicPartition, role: Role, *, unclean: bool = False) -> PartitionInfo:
         """Let this broker lead a partition, or stop leading it.
@@ -348,31 +314,24 @@ class Roles(Protocol):
         ELIGIBLE_LEADERS_NOT_AVAILABLE if an acknowledged record could get lost, unless `unclean`;
         KAFKA_STORAGE_ERROR.
         """
-        ...
 
     def placed(self, topic: TopicInfo, partition: int) -> Placement:
         """Return the leader and the replicas of a partition, without opening its log."""
-        ...
 
     def peers(self) -> list[tuple[int, Endpoint]]:
         """Return (id, address for Kafka clients) of the other brokers of the cluster, by id."""
-        ...
 
     def is_peer(self, broker_id: int) -> bool:
         """Whether this is the id of another broker of the cluster."""
-        ...
 
     def replicated(self) -> list[TopicPartition]:
         """Return the replicated partitions, with the one of metadata."""
-        ...
 
     def leads(self) -> int:
         """Return the number of replicated partitions that this broker leads."""
-        ...
 
     def quorum(self) -> Quorum | None:
         """Return the brokers that hold the metadata; None unless this broker leads them."""
-        ...
 
     async def ask_metadata_leader(self, client_id: str | None, key: int, version: int, request: Any) -> Any:
         """Forward a client's request of the Kafka protocol to the broker that keeps topics, groups and offsets.
@@ -380,11 +339,9 @@ class Roles(Protocol):
         Raises NOT_LEADER_OR_FOLLOWER if no other broker is known to keep them, if it does not answer, and for a
         request that was forwarded to this broker already.
         """
-        ...
 
     async def lead_everything(self, *, unclean: bool = False) -> dict[TopicPartition, BrokerError | None]:
         """Let this broker lead all partitions of which it holds a replica; return the error of each, or None."""
-        ...
 
     def report_progress(self, tp: TopicPartition, replica: int, offset: int) -> PartitionInfo:
         """Note that the follower on the broker `replica` has everything below `offset`.
@@ -392,7 +349,6 @@ class Roles(Protocol):
         Raises NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST if that broker is no follower,
         OFFSET_OUT_OF_RANGE beyond the end of the log.
         """
-        ...
 
     async def follower_fetch(
         self, replica: int, reads: Sequence[FollowerRead], *, max_bytes: int, wait_ms: int
@@ -401,11 +357,9 @@ class Roles(Protocol):
 
         Waits up to `wait_ms` until there are any, or a newer high watermark than the follower knows.
         """
-        ...
 
     async def exchange(self, data: bytes) -> bytes:
         """Answer another broker's question about roles. Raises ValueError; also if this broker has no peers."""
-        ...
 
 
 class Logs(Protocol):
@@ -414,42 +368,34 @@ class Logs(Protocol):
     @property
     def config(self) -> Config:
         """The settings of the process."""
-        ...
 
     @property
     def clock(self) -> Clock:
         """The source of time and randomness."""
-        ...
 
     @property
     def counters(self) -> Counters:
         """The counters that metrics show."""
-        ...
 
     @property
     def purgatory(self) -> Purgatory:
         """The requests that wait."""
-        ...
 
     @property
     def changes(self) -> TopicChanges:
         """The events on topics: the version for caches, and waits for all partitions of a topic."""
-        ...
 
     @property
     def topics(self) -> Topics:
         """The topics."""
-        ...
 
     @property
     def partitions(self) -> Partitions:
         """The partitions and their batches."""
-        ...
 
     @property
     def records(self) -> Records:
         """Single records."""
-        ...
 
 
 class GroupPositions(Protocol):
@@ -460,7 +406,6 @@ class GroupPositions(Protocol):
 
         Raises GROUP_ID_NOT_FOUND.
         """
-        ...
 
     async def set(
         self,
@@ -476,7 +421,6 @@ class GroupPositions(Protocol):
         Raises UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, NON_EMPTY_GROUP for a group with members if the
         call names no member, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
         """
-        ...
 
     async def reset(
         self, group_id: str, target: Target, topics: Iterable[str] = (), *, dry_run: bool = False
@@ -486,14 +430,12 @@ class GroupPositions(Protocol):
         Moves all partitions of `topics`, or the partitions in which the group has positions. A target outside of the
         bounds becomes the nearest bound. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION.
         """
-        ...
 
     async def forget(self, group_id: str, topic: str, partition: int | None = None) -> None:
         """Delete the positions of a topic, or of one partition of it.
 
         Raises GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC while members read the topic.
         """
-        ...
 
 
 class HttpMembers(Protocol):
@@ -506,7 +448,6 @@ class HttpMembers(Protocol):
 
         With `leads` the broker assigns if this member is elected leader.
         """
-        ...
 
     async def join_topics(
         self, group_id: str, request: JoinRequest, topics: Sequence[str], *, wait_ms: int, assignor: str = ""
@@ -515,21 +456,17 @@ class HttpMembers(Protocol):
 
         Raises UNSUPPORTED_ASSIGNOR.
         """
-        ...
 
     async def sync(self, group_id: str, request: SyncRequest, *, wait_ms: int) -> SyncReply | None:
         """Return the member's assignment; None if the leader has not sent it within `wait_ms`."""
-        ...
 
     def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> None:
         """Extend the session of a member. Raises REBALANCE_IN_PROGRESS if it has to join again."""
-        ...
 
     async def leave(self, group_id: str, member_id: str, group_instance_id: str | None = None) -> None:
         """Leave the group. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        ...
 
 
 class LineMembers(Protocol):
@@ -539,19 +476,15 @@ class LineMembers(Protocol):
         self, group_id: str, topic: str, member_id: str, assignor: str = "", host: str = ""
     ) -> LineAssignment:
         """Join to read a topic, or wait for the end of a round that began meanwhile; return the assignment."""
-        ...
 
     async def sync(self, group_id: str, topic: str, member_id: str, generation: int) -> LineAssignment:
         """Return the assignment in this generation."""
-        ...
 
     def heartbeat(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
         """Extend the session of a member."""
-        ...
 
     async def leave(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
         """Leave the group."""
-        ...
 
     async def commit(
         self, group_id: str, topic: str, member_id: str, generation: int, partition: int, offset: int
@@ -561,11 +494,9 @@ class LineMembers(Protocol):
         Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (also for a partition that the member does not own),
         REBALANCE_IN_PROGRESS, INVALID_REQUEST for an offset below 0.
         """
-        ...
 
     def committed(self, group_id: str, topic: str, partition: int) -> int:
         """Return the committed offset, −1 if there is none."""
-        ...
 
     async def take_over(
         self, group_id: str, topic: str, generation: int, assignor: str, members: Mapping[str, Sequence[int]]
@@ -575,7 +506,6 @@ class LineMembers(Protocol):
         Return False if the group is here already in this generation or a later one. Durable when it returns. Raises
         NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_ASSIGNOR, INVALID_REQUEST.
         """
-        ...
 
 
 class Groups(Protocol):
@@ -584,52 +514,41 @@ class Groups(Protocol):
     @property
     def positions(self) -> GroupPositions:
         """Positions and lag, for people and tools."""
-        ...
 
     @property
     def members(self) -> HttpMembers:
         """Members that speak HTTP."""
-        ...
 
     @property
     def lines(self) -> LineMembers:
         """Members of the line protocol."""
-        ...
 
     @property
     def closed(self) -> ErrorCode:
         """The error of all requests before the groups are loaded and after the stop; NONE in between."""
-        ...
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinReply:
         """JoinGroup: return at the end of the round."""
-        ...
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
         """SyncGroup: return once the leader has sent the assignments."""
-        ...
 
     def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> ErrorCode:
         """Heartbeat: extend the session of a member."""
-        ...
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
         """LeaveGroup of one or more members. Raises INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE."""
-        ...
 
     def describe(self, group_id: str) -> GroupView | None:
         """Return the group; None if there is none."""
-        ...
 
     async def delete(self, group_id: str) -> None:
         """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-        ...
 
     def refusal(self, error: ErrorCode, group_id: str, member_id: str = NO_MEMBER) -> BrokerError:
         """Return the error of a member as a BrokerError with a sentence for people."""
-        ...
 
     async def commit(
         self,
@@ -648,26 +567,21 @@ class Groups(Protocol):
         With `any_partition` (v0–2) only the topic must exist. With `register` (v0) the offsets are kept for
         OffsetFetch v0 too, without metadata.
         """
-        ...
 
     def committed(
         self, group_id: str, topic: str, partition: int, *, register: bool = False
     ) -> CommittedOffset | None:
         """Return the committed offset of a partition; None if there is none."""
-        ...
 
     def all_committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         """Return (topic, partition, committed offset) of a group; nothing for a missing group."""
-        ...
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         """OffsetDelete: return an error for each of `partitions`, in their order."""
-        ...
 
     # Last, because annotations after it would mean this method.
     def list(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """Return all groups, or those in one of `states` and of one of `types`, ignoring case."""
-        ...
 
 
 class Consumers(Protocol):
@@ -690,19 +604,15 @@ class Consumers(Protocol):
         Raises DUPLICATE_RESOURCE, INVALID_GROUP_ID, INVALID_REQUEST, INVALID_SESSION_TIMEOUT, UNSUPPORTED_ASSIGNOR,
         THROTTLING_QUOTA_EXCEEDED, and what `subscribe` and `assign` raise.
         """
-        ...
 
     def get(self, group_id: str, name: str) -> ConsumerInfo:
         """Return the consumer as it is."""
-        ...
 
     def of_group(self, group_id: str) -> list[ConsumerInfo]:
         """Return the consumers of a group, by name. This does not extend their time to live."""
-        ...
 
     async def delete(self, group_id: str, name: str) -> None:
         """Leave the group and forget the consumer. With `auto_commit`, delivered records are committed before."""
-        ...
 
     async def subscribe(
         self, group_id: str, name: str, *, topics: Sequence[str] = (), pattern: str | None = None
@@ -711,15 +621,12 @@ class Consumers(Protocol):
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REGULAR_EXPRESSION.
         """
-        ...
 
     async def assign(self, group_id: str, name: str, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions without membership. Raises UNKNOWN_TOPIC_OR_PARTITION, NON_EMPTY_GROUP."""
-        ...
 
     async def unsubscribe(self, group_id: str, name: str) -> None:
         """Read nothing any more, and leave the group."""
-        ...
 
     def subscribed_topics(self, group_id: str, name: str) -> tuple[str, ...]:
         """Return the topics of the subscription; of a pattern, those that match now."""
@@ -738,23 +645,18 @@ class Consumers(Protocol):
         advance: bool = False,
     ) -> Batch:
         """Return the next batch: at most `limit` records and about `max_bytes`, but at least one record."""
-        ...
 
     def take_back(self, group_id: str, name: str, token: str | None) -> None:
         """Deliver the batch of this token again at the next poll with `advance`: its client has not got it."""
-        ...
 
     async def ack(self, group_id: str, name: str, token: str) -> Acknowledged:
         """Acknowledge the batch of this token without a poll. A repetition changes nothing."""
-        ...
 
     def positions(self, group_id: str, name: str) -> list[PartitionPosition]:
         """Return the partitions that are assigned now, with the position of each."""
-        ...
 
     async def seek(self, group_id: str, name: str, seeks: Sequence[Seek], *, wait_ms: int = 0) -> None:
         """Move positions, all or none; forget what is outstanding of these partitions. Durable when it returns."""
-        ...
 
     async def seek_everywhere(
         self,
@@ -766,31 +668,26 @@ class Consumers(Protocol):
         wait_ms: int = 0,
     ) -> None:
         """Like `seek`, in all partitions that are assigned."""
-        ...
 
     async def pause(
         self, group_id: str, name: str, partitions: Sequence[TopicPartition] | None = None
     ) -> None:
         """Deliver nothing of these partitions (None: of all, and of those that are assigned later)."""
-        ...
 
     async def resume(
         self, group_id: str, name: str, partitions: Sequence[TopicPartition] | None = None
     ) -> None:
         """Deliver these partitions (None: all) again."""
-        ...
 
     async def commit(
         self, group_id: str, name: str, offsets: Sequence[PartitionCommit] | None = None
     ) -> list[PartitionCommit]:
         """Commit these offsets, or (None) all that polls have delivered; return the commits once they are durable."""
-        ...
 
     def committed(
         self, group_id: str, name: str, partitions: Sequence[TopicPartition]
     ) -> list[CommittedOffset | None]:
         """Return the committed offset of each of `partitions` in the consumer's group; None if there is none."""
-        ...
 
 
 class Idempotency(Protocol):
@@ -811,7 +708,6 @@ class Idempotency(Protocol):
         "key-reused") if the key belongs to another request, THROTTLING_QUOTA_EXCEEDED, KAFKA_STORAGE_ERROR if the key
         cannot be stored (nothing is appended then), and what `Records.produce` raises.
         """
-        ...
 
 
 class Facade(Logs, Protocol):
@@ -820,43 +716,34 @@ class Facade(Logs, Protocol):
     @property
     def ready(self) -> bool:
         """Whether the broker serves: it is open and not stopping."""
-        ...
 
     @property
     def cluster_id(self) -> str:
         """The id of the cluster; empty if it is not known yet."""
-        ...
 
     @property
     def endpoints(self) -> list[Endpoint]:
         """The addresses that TCP listeners are bound to."""
-        ...
 
     @property
     def roles(self) -> Roles:
         """Leaders, followers, peers."""
-        ...
 
     @property
     def groups(self) -> Groups:
         """Consumer groups. The object may be replaced when another broker takes them over: do not keep it."""
-        ...
 
     @property
     def foreign_groups(self) -> ForeignGroups:
         """Consumer groups that ZooKeeper keeps (Kafka 0.7)."""
-        ...
 
     @property
     def consumers(self) -> Consumers:
         """Managed consumers. The object may be replaced, like `groups`."""
-        ...
 
     @property
     def idempotency(self) -> Idempotency:
         """Idempotency keys. The object may be replaced, like `groups`."""
-        ...
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """Count topics, partitions and groups, with sizes and lags, up to these limits; the oldest topics first."""
-        ...

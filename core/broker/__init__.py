@@ -1,1 +1,1 @@
-"""The one facade that every door calls."""
+"""The embedded implementation of the facade: one broker over one data directory."""

@@ -13,6 +13,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
@@ -42,9 +43,7 @@ from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.purgatory import Purgatory
 from core.records.partitioner import StickyPartitions
-from core.replication.cluster import Cluster
 from core.replication.controller import Controller
-from core.replication.metadata_log import MetadataLog
 from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
 from core.replication.replicas import Replicas
 from core.topic_config import parse_topic_config
@@ -52,6 +51,11 @@ from core.types import TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.replicas import METADATA, METADATA_ID
+
+if TYPE_CHECKING:
+    # Loaded by a broker with peers alone.
+    from core.replication.cluster import Cluster
+    from core.replication.metadata_log import MetadataLog
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +115,10 @@ class Broker:
         self.metadata: MetadataLog | None = None
         self.cluster: Cluster | None = None
         if config.peers:
+            # Imported here: a broker without peers does not pay for it.
+            from core.replication.cluster import Cluster
+            from core.replication.metadata_log import MetadataLog
+
             self.metadata = MetadataLog(
                 config, clock, self.store, self.replicas, self._flusher, self.purgatory, changes,
                 begin=self._serve_metadata, end=self._leave_metadata, topics_changed=self._topics_changed,
@@ -138,7 +146,7 @@ class Broker:
             purgatory, self.changes,
         )  # fmt: skip
         open_batches = OpenedBatches(config.max_decompressed_bytes, config.max_opened_bytes)
-        self.records = Records(clock, self.topics, self.partitions, open_batches, sticky)
+        self.records = Records(clock, self.topics, table, self.partitions, open_batches, sticky)
         self.roles = Roles(
             config, clock, table, self.partitions, self.replicas, self.cluster, self.controller, self.leader_epochs,
             purgatory, self.changes,

@@ -1,4 +1,4 @@
-"""The verbs on batches: append, fetch, search by time, delete. Record bytes pass through as they are."""
+"""Partitions: append, fetch, search by time, delete. Record batches pass through as they are."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ class Partitions:
     ) -> AppendResult:
         """Append the record batches of one produce request to one partition; the offsets they got.
 
-        `records` may lie in a receive buffer: offsets are written into it, and nothing keeps it; `built` says that
-        they are a batch that this process has just built. `converted` is what a message set of old has become, and
-        is appended in their place. The result is in the page cache (it survives the death of the process);
+        `records` may be a receive buffer: offsets are written into it, and no reference to it is kept. `built`: this
+        process has just built the batch. `converted` is a message set (Kafka 0.8 to 0.10) as batches; they are
+        appended in place of `records`. The result is in the page cache and survives the death of the process;
         `durable` says when it is on disk.
         Raises CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, NOT_ENOUGH_REPLICAS,
         NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR,
@@ -133,7 +133,7 @@ class Partitions:
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"min.insync.replicas of {tp.topic!r} is {log.config.min_insync_replicas}; 1 is in sync.",
                 )
-        if not checked.headers:  # an empty message set of old: Kafka answers offset −1 and no error
+        if not checked.headers:  # an empty message set: Kafka answers offset −1 and no error
             return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
         result = log.append(checked.buffer, checked.headers, leader_epoch=epoch)
         if not result.duplicate:

@@ -69,7 +69,7 @@ class ReservedIds:
 class ProducerIds:
     """Hands out producer ids, each once for ever.
 
-    `reserve(count)` durably sets aside `count` ids that nobody has had and answers the first of them; it may
+    `reserve(count)` durably reserves `count` ids that were never given and returns the first of them; it may
     raise, and then the callers of `next` see that error and a later call tries again.
     """
 

@@ -1,4 +1,4 @@
-"""Records for doors that have no batches: produce builds them, read opens them."""
+"""Single records, for listeners and surfaces without batches: produce builds batches, read opens them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from core.broker.open_batches import OpenedBatches
 from core.broker.partitions import Partitions
+from core.broker.topic_table import TopicTable
 from core.broker.topics import Topics
 from core.clock import Clock
 from core.errors import BrokerError, ErrorCode
@@ -40,12 +41,14 @@ class Records:
         self,
         clock: Clock,
         topics: Topics,
+        table: TopicTable,
         partitions: Partitions,
         open_batches: OpenedBatches,
         sticky: StickyPartitions,
     ) -> None:
         self._clock = clock
         self._topics = topics
+        self._table = table
         self._partitions = partitions
         self._open_batches = open_batches
         self._sticky = sticky
@@ -68,7 +71,7 @@ class Records:
         is created where the settings allow it. `timeout_ms` is for acks=all, as in `durable`. Raises
         UNKNOWN_TOPIC_OR_PARTITION when the topic may not be created.
         """
-        info = self._topics.find(topic) or await self._topics.get_or_create(topic)
+        info = self._table.find(topic) or await self._topics.get_or_create(topic)
         if partition is not None:
             self._partitions.log(TopicPartition(topic, partition))
         results: list[ProduceResult] = [UNDONE] * len(records)
@@ -248,7 +251,7 @@ class Records:
         tp: TopicPartition,
     ) -> list[Record] | None:
         """The first `limit` records of one batch from `offset` on; None if the batch is broken inside."""
-        whose = self._topics.get(tp.topic).topic_id.int, tp.partition
+        whose = self._table.get(tp.topic).topic_id.int, tp.partition
         try:
             return self._open_batches.read(whose, data, position, header, offset, limit)
         except BrokerError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.broker.partitions import Partitions
 from core.broker.topic_table import TopicTable
@@ -13,7 +13,6 @@ from core.clock import Clock
 from core.config import Config, Endpoint
 from core.errors import BrokerError, ErrorCode
 from core.purgatory import Purgatory
-from core.replication.cluster import Cluster
 from core.replication.controller import Controller
 from core.replication.copies import Copy
 from core.replication.epochs import next_epoch
@@ -32,6 +31,10 @@ from core.vocabulary.replicas import (
     Voter,
 )
 from core.vocabulary.topic import TopicInfo
+
+if TYPE_CHECKING:
+    # Loaded by a broker with peers alone.
+    from core.replication.cluster import Cluster
 
 # Seconds for which a newer high watermark waits for records to go with it. Without it each record that is written
 # alone would cost its follower two fetches, and the next record would find it between them.

@@ -1,7 +1,7 @@
-"""The verbs on topics: create, delete, grow, configure, describe.
+"""Topics: create, delete, grow, configure, describe.
 
 Order of effects. A topic exists once its row is committed; the directories of its partitions follow. So a
-crash between the two leaves a topic with empty partitions, never directories that belong to nobody. Deleting
+crash between the two leaves a topic with empty partitions, never directories without a topic. Deleting
 goes the same way: first the row, then the directories; what a crash leaves of them is swept at the next start, by
 what the row's transaction has noted. Directories of which nothing is known are never removed (`core.log.manager`).
 """
@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, ValuesView
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from core.broker.broker_configs import BrokerConfigs
@@ -24,12 +25,15 @@ from core.metadata.store import CARRY_OVER, Effect, Store
 from core.metadata.topics import TopicRow, forget_deletions, note_deletion, put_topic, remove_topic
 from core.purgatory import Purgatory
 from core.records.partitioner import StickyPartitions
-from core.replication.cluster import Cluster
 from core.replication.controller import Controller
 from core.replication.replicas import Replicas
 from core.topic_config import definition, parse_topic_config
 from core.types import TopicPartition
 from core.vocabulary.topic import ConfigEntry, TopicInfo, check_topic_name
+
+if TYPE_CHECKING:
+    # Loaded by a broker with peers alone.
+    from core.replication.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +79,6 @@ class Topics:
         self._deleted: set[UUID] = set()
 
     # --- reading -------------------------------------------------------------------------------------------
-
-    def find(self, name: str) -> TopicInfo | None:
-        """Return the topic of that name; None if there is none."""
-        return self._table.find(name)
 
     def get(self, name: str) -> TopicInfo:
         """Return the topic of that name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
@@ -256,7 +256,7 @@ class Topics:
     async def _change(self, name: str, before: TopicInfo | None, after: TopicInfo | None) -> None:
         """Make one change durable, then visible. Changes of one topic run one after the other.
 
-        A caller that goes away does not stop a change that has begun.
+        A caller that is canceled does not stop a change that has begun.
         """
         while (running := self.changing.get(name)) is not None:
             await asyncio.wait([running])

@@ -28,6 +28,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING
 
 from core.changes import TopicChanges
 from core.config import Config
@@ -41,11 +42,14 @@ from core.log.manager import LogManager
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import put_setting
 from core.replication.epochs import leader_of, next_epoch
-from core.replication.metadata_log import MetadataLog
 from core.replication.replicas import Replicas
 from core.types import TopicPartition
 from core.vocabulary.groups import Cut
 from core.vocabulary.replicas import METADATA
+
+if TYPE_CHECKING:
+    # Loaded by a broker with peers alone.
+    from core.replication.metadata_log import MetadataLog
 
 logger = logging.getLogger(__name__)
 

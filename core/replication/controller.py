@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from core.errors import BrokerError, ErrorCode
-from core.replication.metadata_log import MetadataLog
+
+if TYPE_CHECKING:
+    # Loaded by a broker with peers alone.
+    from core.replication.metadata_log import MetadataLog
 
 
 class Controller:

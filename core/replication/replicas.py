@@ -161,7 +161,7 @@ class Replicas:
             )
 
     def not_leader(self, copy: Copy) -> BrokerError:
-        """The refusal of everything that only a leader may do; `leader` in its details is −1 if nobody leads."""
+        """Return the error of a call that only a leader serves; `leader` in its details is −1 if none is known."""
         leader = copy.replica.leader
         where = f"broker {leader} does" if leader not in (-1, copy.replica.broker_id) else "nobody does now"
         return BrokerError(
@@ -288,7 +288,7 @@ class Replicas:
             self._done(waiting, ack, BrokerError(code, message))
 
     def deposed(self, copy: Copy) -> None:
-        """The role of this broker has changed: nobody is answered for the epoch that is over."""
+        """Refuse the acknowledgements that wait: the role of this broker has changed, their epoch is over."""
         error = self.not_leader(copy)
         self._fail(copy.topic_partition, error.code, error.message)
         self._changes.answers_changed()
