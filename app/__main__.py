@@ -83,7 +83,8 @@ def serve(
 ) -> None:
     """Run the broker: HTTP on 127.0.0.1:8082, Kafka on 127.0.0.1:9092, unless told otherwise.
 
-    Every setting can come from the environment or a configuration file as well; the README lists them.
+    Every setting can come from the environment or a configuration file as well:
+    docs/reference/settings.md lists them.
     """
     for warning in unknown_variables(os.environ):
         print(f"sluice: {warning}", file=sys.stderr)

@@ -17,7 +17,7 @@ MAX_FUNCTION_LINES = 60
 # A room with such a name has no reason to be open, and so everything ends up in it.
 NO_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 TOP = {
-    ".ci", ".dockerignore", ".gitignore", "Dockerfile", "README.md", "app", "bench", "core", "migrations",
+    ".ci", ".dockerignore", ".gitignore", "Dockerfile", "README.md", "app", "bench", "core", "docs", "migrations",
     "openapi", "pipeline", "pyproject.toml", "pyspark_sluice.py", "pytest_sluice.py", "tests",
 }  # fmt: skip
 
