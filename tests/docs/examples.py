@@ -256,7 +256,7 @@ class Reader:
         line = self.replaced(text)
         environment = {**os.environ, **self.environment, "PATH": f"{self.bin}:{os.environ['PATH']}"}
         done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", line],
+            ["bash", "-c", line],
             cwd=self.home,
             env=environment,
             capture_output=True,
