@@ -78,7 +78,7 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_ALLOWED_HOSTS",
         "--allowed-host",
         "none",
-        "Host names by which browsers may reach the HTTP listener, in addition to IP addresses, localhost and listeners.",
+        "Host names for browsers, in addition to IP addresses, localhost and the names of the listeners.",
     ),
     Setting(
         "SLUICE_ALLOWED_ORIGINS",

@@ -15,7 +15,7 @@ NOT = (
     r"nobody", r"somebody", r"everybody", r"anybody", r"whoever", r"anew", r"behind", r"goes", r"(?:is|are) gone",
     r"hears?", r"of old", r"stands? for", r"doors?", r"rooms?", r"so many", r"be it",
 )  # fmt: skip
-# Pages with words of the code's own texts (help, error messages, OpenAPI), and the number of such words that are left.
+# Pages with words of the code's own texts (help, errors, OpenAPI), and the number of such words that are left.
 # The numbers may only shrink: mend the text in the code, then `sluice docs`.
 LEFT = {
     "docs/reference/cli.md": 11, "docs/reference/errors.md": 1, "docs/reference/http-api.md": 4,
