@@ -1,7 +1,7 @@
 """The examples of README.md and docs/: found, sorted by scenario, and run as a reader would type them.
 
-A fence names its scenario: ```` ```sh {run=tour} ````. Blocks of one scenario run in the order of their page, against
-one broker and in one empty directory.
+A fence names its scenario: ```` ```sh {run=tour} ````. Blocks of one scenario are on one page and run in its
+order, against one broker and in one empty directory.
 
 - A line is a command; a line that ends in `\\` goes on with the next one. Lines after it that begin with `# ` are
   what it prints: `…` matches any text, and a line of `…` alone matches any lines. Without such lines the command must
@@ -41,6 +41,7 @@ COMMAND_SECONDS = 60
 # The first words of commands that a reader may not have, and the clients of tests/conftest.py that they are.
 CLIENTS = {"curl": "curl", "kcat": "kcat", "nc": "netcat"}
 _FENCE = re.compile(r"^```(\w*)[ \t]*(?:\{([^}]*)\})?[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_SHOWN = re.compile(r"^````.*?^````[ \t]*$", re.MULTILINE | re.DOTALL)
 _PORT = re.compile(r"127\.0\.0\.1([: ])(\d{4,5})\b")
 
 
@@ -71,6 +72,8 @@ class Command:
 def blocks_of(page: Path) -> list[Block]:
     """Return the fences of a page in their order."""
     text = page.read_text()
+    # A fence of four backticks shows a fence of three. Its lines are kept for the numbers of the others.
+    text = _SHOWN.sub(lambda match: "\n" * match[0].count("\n"), text)
     found = []
     for match in _FENCE.finditer(text):
         options = dict(one.split("=", 1) for one in (match[2] or "").split())

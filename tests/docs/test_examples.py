@@ -14,7 +14,7 @@ from tests.docs.examples import BLOCKS, SCENARIOS, commands_of, needs, reader
 
 HERE = sorted(name for name in SCENARIOS if not name.startswith("spark"))
 # Commands and Python blocks that run; the number may only rise.
-EXAMPLES_THAT_RUN = 52
+EXAMPLES_THAT_RUN = 157
 
 
 def scenario(name: str) -> object:
@@ -37,6 +37,11 @@ def test_every_example_says_what_runs_it() -> None:
         by = block.options.get("by", "hand")
         assert "run" in block.options or "by" in block.options, f"{block.place} has neither run= nor by="
         assert by == "hand" or (ROOT / by).is_file(), f"{block.place}: there is no {by}"
+
+
+def test_a_scenario_is_on_one_page() -> None:
+    for name, blocks in SCENARIOS.items():
+        assert len({block.page for block in blocks}) == 1, name
 
 
 def test_no_example_stops_to_run_unnoticed() -> None:

@@ -18,7 +18,7 @@ from tests.docs.examples import PAGES, SCENARIOS
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 README_BYTES = 12_000
-_FENCE = re.compile(r"^```.*?^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(`{3,4})[^`].*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 
 

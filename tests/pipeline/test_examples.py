@@ -33,7 +33,7 @@ PAGES = ROOT / "docs" / "spark"
 ON_A_CLUSTER = {"spark-tour"}
 
 
-def _source(home: Path, topics: Topics) -> None:
+def _sink(home: Path, topics: Topics) -> None:
     written = [record for partition in range(3) for record in topics.records("users", partition)]
     assert sorted(record.value or b"" for record in written) == [b"Hello", b"one more", b'{"city":"Oslo"}']
     assert all(HEADER in dict(record.headers) for record in written)
@@ -54,7 +54,7 @@ def _snapshot(home: Path, topics: Topics) -> None:
 
 # What holds after a scenario, beside what its page says.
 AFTERWARDS: dict[str, Callable[[Path, Topics], None]] = {
-    "spark-source": _source,
+    "spark-sink": _sink,
     "spark-export": _export,
     "spark-replay": _replay,
     "spark-snapshot": _snapshot,
@@ -63,6 +63,10 @@ AFTERWARDS: dict[str, Callable[[Path, Topics], None]] = {
 
 class SparkReader(Reader):
     """A reader whose `sluice spark` runs in this process, in the shared session."""
+
+    def replaced(self, text: str) -> str:
+        """Put real ports, and a directory that Spark's own process takes for ours, into a text."""
+        return super().replaced(text).replace('"checkpoints/', f'"{self.home}/checkpoints/')
 
     def type(self, text: str, place: str) -> str:
         """Return what a command prints."""
