@@ -14,6 +14,7 @@ from app.version import VERSION
 from core.errors import StartupError
 
 OPENAPI_FILE = Path("openapi/openapi.json")
+REFERENCE = Path("docs/reference")
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -82,7 +83,8 @@ def serve(
 ) -> None:
     """Run the broker: HTTP on 127.0.0.1:8082, Kafka on 127.0.0.1:9092, unless told otherwise.
 
-    Every setting can come from the environment or a configuration file as well; the README lists them.
+    Every setting can come from the environment or a configuration file as well:
+    docs/reference/settings.md lists them.
     """
     for warning in unknown_variables(os.environ):
         print(f"sluice: {warning}", file=sys.stderr)
@@ -179,6 +181,21 @@ def openapi(check: bool, to_stdout: bool, output: Path) -> None:
             print(f"sluice: cannot write {output}: {error.strerror}.", file=sys.stderr)
             sys.exit(1)
         print(f"{output} written")
+
+
+@main.command(hidden=True)
+@click.option("--check", is_flag=True, help="Only compare; exit 1 when a page is not what the code says.")
+def docs(check: bool) -> None:
+    """Write the reference pages of the documentation, docs/reference."""
+    from app.reference.pages import differing, write
+
+    if check:
+        files = differing(REFERENCE, main)
+        for file in files:
+            print(f"sluice: {file} is not what the code says; run `sluice docs`.", file=sys.stderr)
+        sys.exit(1 if files else 0)
+    for file in write(REFERENCE, main):
+        print(f"{file} written")
 
 
 if __name__ == "__main__":

@@ -40,9 +40,7 @@ KINDS: dict[str, Kind] = {
         "The request carries the Origin of a web page that is not served from here. Allow that origin with "
         "--allowed-origin if it is yours.",
     ),
-    "not-found": Kind(
-        404, "Nothing is here", "No route has this path. `/openapi.json` and the README list all."
-    ),
+    "not-found": Kind(404, "Nothing is here", "No route has this path. `/openapi.json` lists all."),
     "method-not-allowed": Kind(
         405, "This path does not take that method", "The Allow header lists the methods that it takes."
     ),

@@ -19,12 +19,9 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from logging.handlers import QueueListener
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from core.config import Config
-
-if TYPE_CHECKING:
-    from app.http.metrics import Visit
 
 FORMATS = ("console", "json")
 LEVELS = ("debug", "info", "warning", "error")
@@ -33,6 +30,21 @@ REQUEST_ID: ContextVar[bytes] = ContextVar("request_id", default=b"")
 _ACCESS = "access"
 # Characters of one field in an access line; a path may have 64 KiB.
 _MAX_FIELD = 500
+
+
+class Visit(NamedTuple):
+    """One answered request, as the access log shows it. Sizes are those of the bodies, in bytes."""
+
+    time_ms: int
+    request_id: bytes
+    client: str
+    method: str
+    path: str
+    status: int
+    seconds: float
+    bytes_in: int
+    bytes_out: int
+    user_agent: bytes
 
 
 def escaped(text: str) -> str:

@@ -47,13 +47,13 @@ _MAY_BE_ZERO = frozenset(
 _API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
-# Variables that are no settings: the path of the configuration file, and the URL for commands other than `serve`.
-_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_URL"})
+# Variables that are no settings: the path of the configuration file, and what commands other than `serve` read.
+_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_URL", "SLUICE_BOOTSTRAP"})
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as the README's table shows it."""
+    """One setting as docs/reference/settings.md shows it."""
 
     variable: str
     flag: str
@@ -67,7 +67,7 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_LISTENERS",
         "--listener",
         "http://127.0.0.1:8082,kafka://127.0.0.1:9092",
-        "What listens where; repeat the flag, or separate by commas. Port 0 lets the system choose.",
+        "The addresses to listen on; repeat the flag, or separate by commas. Port 0 lets the system choose.",
     ),
     Setting(
         "SLUICE_ADVERTISED",
@@ -85,7 +85,7 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_ALLOWED_HOSTS",
         "--allowed-host",
         "none",
-        "Names by which browsers may reach the HTTP door, beside IP addresses, localhost and listeners.",
+        "Host names for browsers, in addition to IP addresses, localhost and the names of the listeners.",
     ),
     Setting(
         "SLUICE_ALLOWED_ORIGINS",
@@ -104,7 +104,7 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_V2_DIALECT",
         "--v2-dialect",
         "confluent",
-        "Whose REST Proxy v2 clients are used to: `confluent`, `karapace`, `strimzi` or `redpanda`.",
+        "The REST proxy that v2 clients expect: `confluent`, `karapace`, `strimzi` or `redpanda`.",
     ),
     Setting(
         "SLUICE_ZOOKEEPER",

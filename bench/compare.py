@@ -3,7 +3,7 @@
 One server runs at a time, each run over an empty directory: ours, Kafka, Kafka that flushes before each answer, ours
 again and so on. Each load runs once before it is measured: a JVM compiles what it does often. The figures are
 medians of the runs with their spread, and so are the ratios, which are taken within each run.
-`--markdown README.md` writes the table into the documentation, between the marks of its chapter.
+`--markdown docs/proof/benchmarks.md` writes the table into the documentation, between the marks of its chapter.
 Needs a JDK and what `python -m tests.peers.fetch kafka-4.1` fetches.
 """
 
@@ -28,7 +28,10 @@ from bench.compare_loads import LOADS, RELEASE, SERVERS, SHORT, WHOLE, Line, Siz
 from tests.peers.fetch import SETS, is_fetched
 
 OURS, KAFKA = "sluice", "kafka"
-BEGIN, END = "<!-- compare: python -m bench compare --markdown README.md -->\n", "<!-- /compare -->"
+BEGIN, END = (
+    "<!-- compare: python -m bench compare --markdown docs/proof/benchmarks.md -->\n",
+    "<!-- /compare -->",
+)
 # Above this share of the machine, what others did meanwhile is in the figures.
 QUIET = 0.1
 

@@ -388,6 +388,7 @@ def checks() -> list[str]:
         "mypy": (BIN / "mypy",),
         "lint-imports": (BIN / "lint-imports",),
         "openapi": (BIN / "python", "-m", "app", "openapi", "--check"),
+        "docs": (BIN / "python", "-m", "app", "docs", "--check"),
     }
     failed = []
     for name, command in table.items():

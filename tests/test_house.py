@@ -27,7 +27,7 @@ MAX_FUNCTION_LINES = 60
 # A package or file with such a name has no subject, so it collects everything.
 NO_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 TOP = {
-    ".ci", ".dockerignore", ".gitignore", "Dockerfile", "README.md", "app", "bench", "core", "migrations",
+    ".ci", ".dockerignore", ".gitignore", "Dockerfile", "README.md", "app", "bench", "core", "docs", "migrations",
     "openapi", "pipeline", "pyproject.toml", "pyspark_sluice.py", "pytest_sluice.py", "tests",
 }  # fmt: skip
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from app.http.request import InFlight, Request
 from app.http.waiting import Waiting
+from app.logs import Visit
 from core.clock import Clock
 from core.config import Config
 from core.counters import Meter, Meters
@@ -21,21 +22,6 @@ OTHER_METHOD = "other"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # The status of a request whose client disconnected before the answer (nginx's number).
 CLIENT_GONE = 499
-
-
-class Visit(NamedTuple):
-    """One answered request, as the access log shows it. Sizes are those of the bodies, in bytes."""
-
-    time_ms: int
-    request_id: bytes
-    client: str
-    method: str
-    path: str
-    status: int
-    seconds: float
-    bytes_in: int
-    bytes_out: int
-    user_agent: bytes
 
 
 class Visits(Protocol):

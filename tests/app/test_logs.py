@@ -13,8 +13,16 @@ from typing import Any
 
 import pytest
 
-from app.http.metrics import Visit
-from app.logs import REQUEST_ID, AccessLog, ConsoleFormatter, JsonFormatter, access_log, configured, escaped
+from app.logs import (
+    REQUEST_ID,
+    AccessLog,
+    ConsoleFormatter,
+    JsonFormatter,
+    Visit,
+    access_log,
+    configured,
+    escaped,
+)
 from core.config import Config
 
 EVIL = "a\nERROR root forged\r\x1b[2J\x00\u2028\u202e\x85\x7f\ud800"

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from app.settings import (
-    SETTINGS,
     is_loopback,
     load,
     parse_listener,
     plain_fields,
     unknown_variables,
-    variable_of,
 )
 from core.config import Config, Endpoint, Peer
 from core.errors import StartupError
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_without_settings_everything_is_as_config_says() -> None:
@@ -187,20 +182,6 @@ def test_every_field_of_config_can_be_set() -> None:
         "v2_dialect", "log_format", "log_level", "zookeeper", "peers",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
-
-
-def test_the_readme_lists_every_setting_with_its_default() -> None:
-    readme = (ROOT / "README.md").read_text()
-    rows = dict(re.findall(r"^\| `(SLUICE_[A-Z0-9_]+)` \|(.*)\|$", readme, re.MULTILINE))
-    for setting in SETTINGS:
-        row = rows.pop(setting.variable)
-        assert setting.default in row, setting.variable
-        assert setting.meaning in row, setting.variable
-        assert not setting.flag or f"`{setting.flag}`" in row, setting.variable
-    for name, default in plain_fields().items():
-        shown = str(default).lower() if isinstance(default, bool) else f"{default:,}"
-        assert f" {shown} " in rows.pop(variable_of(name)), name
-    assert rows == {}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """One topic, written in turn by clients of every age and client; each reads all of it, in order, values equal.
 
-What a reader sees of keys, timestamps and headers is `Driver.sees`; the README has it as a table.
+What a reader sees of keys, timestamps and headers is `Driver.sees`; docs/guides/kafka-clients.md has it as a table.
 """
 
 from __future__ import annotations

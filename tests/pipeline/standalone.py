@@ -1,4 +1,4 @@
-"""A standalone Spark cluster as the README says how to start one: a master and a worker out of the pip install."""
+"""A standalone Spark cluster as docs/spark/where-it-runs.md starts one: a master and a worker of the pip install."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where the pipeline runs: on a standalone cluster of the pip install, as the README says, with the real command and
-curl; with the package sent along to executors that do not have it; behind a Spark Connect server.
+"""Where the pipeline runs: on a standalone cluster of the pip install, as docs/spark/where-it-runs.md says, with the
+real command and curl; with the package sent along to executors that do not have it; behind a Spark Connect server.
 
 Each Spark application here is a JVM or two of its own; there are as few as show it.
 """
@@ -7,7 +7,6 @@ Each Spark application here is a JVM or two of its own; there are as few as show
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import socket
@@ -24,10 +23,10 @@ import pytest
 
 from tests.broker_process import ROOT, BrokerProcess
 from tests.conftest import java_path
+from tests.docs.examples import SCENARIOS, commands_of
 from tests.pipeline.standalone import JAVA, SPARK_HOME, Standalone
 from tests.pipeline.topics import Topics
 
-README = (ROOT / "README.md").read_text()
 JOB_SECONDS = 400
 pytestmark = pytest.mark.timeout(2 * JOB_SECONDS)
 SMALL = {
@@ -82,10 +81,8 @@ def _pairs(settings: dict[str, str], flag: str) -> list[str]:
 
 
 def _tour() -> list[str]:
-    """The lines of the README's tour."""
-    section = README[README.index("## Jobs\n") :]
-    (block,) = re.findall(r"```sh\n(.*?)```", section[: section.index("\n## ")], re.DOTALL)
-    return [line.split("  # ")[0].rstrip() for line in block.splitlines()]
+    """The lines of the tour of docs/spark/jobs/README.md."""
+    return [command.text for block in SCENARIOS["spark-tour"] for command in commands_of(block)]
 
 
 @pytest.mark.client("curl")

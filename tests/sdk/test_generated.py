@@ -1,4 +1,4 @@
-"""Clients that are generated from openapi.json, as the README says, compiled strictly, drive a running gateway.
+"""Clients that are generated as docs/guides/sdk.md says, compiled strictly, drive a running gateway.
 
 Two programs, `program.py` and `program.ts`, do the same with them and must tell the same. What a generator warns of
 stands here with its reason, or fails.
@@ -82,11 +82,13 @@ def run(directory: Path, *command: str | Path) -> str:
 
 
 def command_of(tool: str, broker: BrokerProcess) -> list[str]:
-    """The README's line that runs a generator, for this gateway."""
+    """The line of docs/guides/sdk.md that runs a generator, for this gateway."""
     lines = [
-        line for line in (ROOT / "README.md").read_text().splitlines() if re.match(f"(npx )?{tool} ", line)
+        line
+        for line in (ROOT / "docs" / "guides" / "sdk.md").read_text().splitlines()
+        if re.match(f"(npx )?{tool} ", line)
     ]
-    assert len(lines) == 1, f"the README has one line with {tool}"
+    assert len(lines) == 1, f"the page has one line with {tool}"
     return lines[0].replace("http://127.0.0.1:8082", broker.http).split()
 
 

@@ -1,7 +1,7 @@
 """What the broker has promised so far, and whether it keeps it.
 
-Every check raises `BrokenPromiseError` with one line. The promises are those of the README: acknowledged is kept,
-offsets are dense, once means once, commits stay, one owner per generation.
+Every check raises `BrokenPromiseError` with one line. The promises are those of docs/operations/durability.md:
+acknowledged is kept, offsets are dense, once means once, commits stay, one owner per generation.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ import asyncio
 import time
 from typing import Any
 
-from app.http.metrics import CLIENT_GONE, LoopDelay, Traffic, Visit
+from app.http.metrics import CLIENT_GONE, LoopDelay, Traffic
 from app.http.request import InFlight, Request
+from app.logs import Visit
 from core.clock import Clock, ManualClock
 from core.config import Config
 
