@@ -1,19 +1,19 @@
-"""Assignment of partitions on behalf of a leader that cannot compute one, such as a shell script.
+"""Assign partitions for a leader that cannot do it, such as a shell script.
 
-A member of this broker's own may be elected leader of a group in which Java, librdkafka and Node clients sit. It
-must then do what any client would: read the members' subscriptions, assign by the elected strategy, write
-assignments that every client understands. The names are those of Kafka's own assignors, so that members of both
-kinds agree on one:
+A member that the broker hosts may be elected leader of a group of Java, librdkafka and Node clients. Then the broker
+does what any client would: it reads the members' subscriptions, assigns by the elected strategy, and writes
+assignments that every client can read. The names are those of Kafka's own assignors, so that members of both kinds
+can agree on one:
 
-- `range`: topic by topic, the members in order get neighbouring partitions;
-- `roundrobin`: all partitions of all topics, dealt out like cards to the members in order;
-- `sticky`: as even as can be, and whoever has a partition keeps it;
-- `cooperative-sticky`: the same, but a partition that moves is first taken from its owner and given to the new
-  one in the next round, which the owner starts when it has let go (KIP-429).
+- `range`: topic by topic, each member in order gets neighboring partitions;
+- `roundrobin`: all partitions of all topics, one by one to the members in order;
+- `sticky`: as even as possible, and a member keeps the partitions that it has;
+- `cooperative-sticky`: the same, but a partition that moves is first revoked from its owner and assigned to the new
+  owner in the next round, which the old owner starts after that (KIP-429).
 
-Members are in order of their instance id where they have one, else of their member id. Where the numbers do not
-come out even the extra partitions go to the earlier members: never 4-5, always 5-4 (Kafka 0.7 notes,
-"Rebalancing"). Only partitions of topics that exist are assigned; a member gets only topics that it asks for.
+Members are in order of their instance id if they have one, else of their member id. If the numbers are not even, the
+earlier members get one partition more: never 4-5, always 5-4 (Kafka 0.7 notes, "Rebalancing"). Only partitions of
+topics that exist are assigned; a member gets only topics that it subscribes to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from core.vocabulary.member_metadata import assigned_partitions, assignment_of
 
 @dataclass(slots=True)
 class Subscriber:
-    """A member as an assignor sees it: what it wants, what it says it owns, what it had before."""
+    """A member as an assignor sees it: its topics, the partitions that it claims, and those that it had before."""
 
     member_id: str
     topics: frozenset[str]
@@ -42,7 +42,7 @@ class Subscriber:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Where the member stands among the others: static ones first, each kind by its id."""
+        """Return the sort key: static members first, each kind by its id."""
         if self.group_instance_id is not None:
             return (False, self.group_instance_id)
         return (True, self.member_id)
@@ -57,11 +57,11 @@ def assign(
     partitions: Callable[[str], int],
     previous: Mapping[str, bytes],
 ) -> list[tuple[str, bytes]]:
-    """(member id, assignment) of every member, for a SyncGroup.
+    """Return (member id, assignment) of every member, for a SyncGroup.
 
-    `members` are what the leader was told; `partitions` says how many partitions a topic has, 0 if there is no
-    such topic; `previous` are the assignments of the generation before, by member id. A protocol that is not
-    known is assigned as `range`; a member whose subscription cannot be read gets nothing.
+    `members` are those of the leader's JoinGroup answer; `partitions` returns the partition count of a topic, 0 if it
+    does not exist; `previous` are the assignments of the previous generation, by member id. An unknown protocol is
+    assigned as `range`; a member whose subscription is unreadable gets no partitions.
     """
     subscribers = sorted((_subscriber(member, previous) for member in members), key=lambda s: s.order)
     topics = sorted({topic for subscriber in subscribers for topic in subscriber.topics})
@@ -90,11 +90,11 @@ def _subscriber(member: JoinedMember, previous: Mapping[str, bytes]) -> Subscrib
     )
 
 
-# --- strategies: each fills `assigned` of the subscribers, which come in order ----------------------------------
+# --- strategies: each fills `assigned` of the subscribers, which are in order -----------------------------------
 
 
 def assign_range(subscribers: Sequence[Subscriber], partitions: Sequence[TopicPartition]) -> None:
-    """Topic by topic, neighbouring partitions for each member that wants the topic."""
+    """Assign topic by topic, neighboring partitions to each member that subscribes to the topic."""
     for topic in dict.fromkeys(partition.topic for partition in partitions):
         wanting = [subscriber for subscriber in subscribers if topic in subscriber.topics]
         mine = [partition for partition in partitions if partition.topic == topic]
@@ -107,7 +107,7 @@ def assign_range(subscribers: Sequence[Subscriber], partitions: Sequence[TopicPa
 
 
 def assign_roundrobin(subscribers: Sequence[Subscriber], partitions: Sequence[TopicPartition]) -> None:
-    """Partition by partition to the next member that wants its topic."""
+    """Assign partition by partition to the next member that subscribes to its topic."""
     turn = 0
     for partition in partitions:
         while partition.topic not in subscribers[turn % len(subscribers)].topics:
@@ -117,7 +117,7 @@ def assign_roundrobin(subscribers: Sequence[Subscriber], partitions: Sequence[To
 
 
 def assign_sticky(subscribers: Sequence[Subscriber], partitions: Sequence[TopicPartition]) -> None:
-    """As even as the subscriptions allow; of all even ways one that leaves most partitions where they are."""
+    """Assign as evenly as the subscriptions allow, with as few moves as possible."""
     _keep(subscribers, partitions)
     if len({subscriber.topics for subscriber in subscribers}) == 1:
         _share_equally(subscribers, partitions)
@@ -128,7 +128,7 @@ def assign_sticky(subscribers: Sequence[Subscriber], partitions: Sequence[TopicP
 def assign_cooperative_sticky(
     subscribers: Sequence[Subscriber], partitions: Sequence[TopicPartition]
 ) -> None:
-    """Sticky, but what another member still owns is given out only when that one has let go of it."""
+    """Assign as `sticky`, but leave out partitions that another member still owns."""
     assign_sticky(subscribers, partitions)
     owners = {partition: s.member_id for s in subscribers for partition in s.owned}
     for subscriber in subscribers:
@@ -144,14 +144,14 @@ STRATEGIES: dict[str, Strategy] = {
     "roundrobin": assign_roundrobin,
     "sticky": assign_sticky,
     "cooperative-sticky": assign_cooperative_sticky,
-    # What kafkajs calls its own; the blobs are the same.
+    # The name in kafkajs; the encoding is the same.
     "RoundRobinAssigner": assign_roundrobin,
 }
 
 
 def _keep(subscribers: Sequence[Subscriber], partitions: Sequence[TopicPartition]) -> None:
-    """Everybody keeps what it had. What a member says that it owns counts before what the broker remembers;
-    of two that say so the one that speaks of the newer generation is believed (KIP-792)."""
+    """Let each member keep what it had. A member's claim counts before its previous assignment; of two claims the one
+    of the newer generation counts (KIP-792)."""
     exist = set(partitions)
     taken: set[TopicPartition] = set()
     newest = max((subscriber.generation for subscriber in subscribers), default=-1)
@@ -165,7 +165,10 @@ def _keep(subscribers: Sequence[Subscriber], partitions: Sequence[TopicPartition
 
 
 def _share_equally(subscribers: Sequence[Subscriber], partitions: Sequence[TopicPartition]) -> None:
-    """All want the same: everybody gets the share, some one more, first those that have it, then the earlier."""
+    """Give each member the same share if all subscribe to the same topics.
+
+    Extra partitions stay where they are, or go to the earlier members.
+    """
     share, extra = divmod(len(partitions), len(subscribers))
     for subscriber in subscribers:
         keep = share
@@ -181,9 +184,10 @@ def _share_equally(subscribers: Sequence[Subscriber], partitions: Sequence[Topic
 
 
 def _share_fairly(subscribers: Sequence[Subscriber], partitions: Sequence[TopicPartition]) -> None:
-    """Members want different topics: what is free goes to whom has least, then the rich give to the poor.
+    """Share evenly if members subscribe to different topics: free partitions go to the member that has fewest, then
+    members that have more give to those that have fewer.
 
-    Every gift makes the sum of the squares of the shares smaller, so there is an end to it.
+    Every move makes the sum of the squares of the shares smaller, so the loop ends.
     """
     wanting = {
         topic: [subscriber for subscriber in subscribers if topic in subscriber.topics]

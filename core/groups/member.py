@@ -7,11 +7,11 @@ from core.vocabulary.groups import JoinedMember, JoinRequest, MemberView
 
 
 class Member:
-    """A member: who it is, what it offers, what it owns, and the requests of it that wait.
+    """A member: its ids, its protocols, its assignment, and its waiting requests.
 
-    `deadline` (monotonic seconds) is when the member expires unless it is heard of; it is not looked at while
-    an older member waits for an answer, for then the broker keeps the member and not the reverse. `is_new`
-    holds until the first join is answered. `id_told` says whether anybody outside knows the member's id.
+    `deadline` (monotonic seconds) is when the session expires. It does not count while a member that is not new waits
+    for an answer, because then the broker makes it wait. `is_new` holds until the first join is answered. `id_told`
+    says whether the client has been told the member id.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Member:
         self.update(request)
 
     def update(self, request: JoinRequest) -> None:
-        """Take over what a join says anew: protocols and timeouts."""
+        """Set protocols and timeouts to those of a join."""
         self.protocols = request.protocols
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
@@ -54,27 +54,27 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of this member waits for its answer."""
+        """Return whether a request of this member waits for its answer."""
         return self.join_waiter is not None or self.sync_waiter is not None
 
     @property
     def can_expire(self) -> bool:
-        """Whether the deadline counts now."""
+        """Return whether the deadline counts now."""
         return self.is_new or not self.is_waiting
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member says for `protocol`; empty if it does not support it."""
+        """Return the member's metadata for `protocol`; empty if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         return b""
 
     def joined(self, protocol: str | None) -> JoinedMember:
-        """The member as the leader sees it."""
+        """Return the member as the leader sees it."""
         return JoinedMember(self.member_id, self.group_instance_id, self.metadata(protocol))
 
     def view(self, protocol: str | None) -> MemberView:
-        """The member as DescribeGroups shows it; without metadata and assignment when `protocol` is None."""
+        """Return the member as DescribeGroups shows it; without metadata and assignment if `protocol` is None."""
         shown = protocol is not None
         return MemberView(
             self.member_id,
@@ -86,7 +86,7 @@ class Member:
         )
 
     def stored(self, group_id: str) -> StoredMember:
-        """The member as it is kept."""
+        """Return the member's row."""
         return StoredMember(
             group_id,
             self.member_id,
@@ -101,7 +101,7 @@ class Member:
 
     @classmethod
     def restored(cls, stored: StoredMember, protocol_type: str, now: float) -> Member:
-        """A member as it was kept, with a whole session ahead of it."""
+        """Restore a member from its row, with a whole session."""
         request = JoinRequest(
             stored.member_id,
             protocol_type,

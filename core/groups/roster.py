@@ -1,7 +1,7 @@
-"""Who is in a classic group: members, static members, pending members, the leader, what all support.
+"""The members of a classic group: members, static members, pending members, the leader, the common protocols.
 
-The roster keeps these consistent with each other and remembers what has changed since it was last stored. It
-knows no states and no time; the rules are in `group.py`.
+The roster keeps these consistent with each other and records what has changed since it was last stored. It has no
+states and no time; the rules are in `group.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from core.vocabulary.groups import NO_MEMBER, JoinRequest
 
 
 class ProtocolCount:
-    """How many members support each protocol; one named twice by a member counts once."""
+    """The number of members that support each protocol. A protocol that a member names repeatedly counts once."""
 
     __slots__ = ("_counts",)
 
@@ -28,7 +28,7 @@ class ProtocolCount:
             self._counts[name] = self._counts.get(name, 0) + 1
 
     def remove(self, member: Member) -> None:
-        """Take the protocols of a member out again."""
+        """Remove the protocols of a member."""
         for name in dict.fromkeys(name for name, _ in member.protocols):
             left = self._counts[name] - 1
             if left:
@@ -37,14 +37,14 @@ class ProtocolCount:
                 del self._counts[name]
 
     def supports_any(self, protocols: Iterable[tuple[str, bytes]], members: int) -> bool:
-        """Whether all `members` members support one of `protocols`."""
+        """Return whether all `members` members support one of `protocols`."""
         return any(self._counts.get(name, 0) == members for name, _ in protocols)
 
     def elect(self, members: Iterable[Member], count: int) -> str | None:
-        """The protocol with the most votes: each member votes for the first of its list that all support.
+        """Return the protocol with the most votes. Each member votes for the first of its list that all support.
 
-        A tie goes to the candidate that the earliest member voted for, so that the choice is repeatable.
-        None when the members have nothing in common, which `supports_any` at each join rules out.
+        A tie goes to the candidate of the earliest member, so that the choice is repeatable. Return None if the
+        members have no protocol in common, which `supports_any` prevents at each join.
         """
         votes: dict[str, int] = {}
         for member in members:
@@ -56,7 +56,7 @@ class ProtocolCount:
 
 
 class Roster:
-    """The members of one group, in the order in which they came."""
+    """The members of one group, in the order in which they joined."""
 
     __slots__ = ("_counts", "_removed", "_unsaved", "joining", "leader_id", "members", "pending", "static")
 
@@ -64,10 +64,10 @@ class Roster:
         self.members: dict[str, Member] = {}
         # Instance id → member id, of static members.
         self.static: dict[str, str] = {}
-        # Ids that were given out (MEMBER_ID_REQUIRED) and have not joined yet → when they are forgotten.
+        # Member ids that were assigned (MEMBER_ID_REQUIRED) and have not joined yet → their deadline.
         self.pending: dict[str, float] = {}
         self.leader_id: str | None = None
-        # How many members wait for the end of the join round.
+        # The number of members that wait for the end of the join round.
         self.joining = 0
         self._counts = ProtocolCount()
         self._unsaved: dict[str, None] = {}
@@ -78,16 +78,16 @@ class Roster:
 
     @property
     def all_joined(self) -> bool:
-        """Whether the join round need not wait for anybody."""
+        """Return whether the join round waits for no member."""
         return self.joining == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout(self) -> float:
-        """How long a round may take, in seconds: as long as the most patient member asks for."""
+        """Return the longest rebalance timeout of all members, in seconds."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0) / 1000
 
     def validate(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE if this member may speak; else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID (KIP-345)."""
+        """Return NONE for a member of the group, else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID (KIP-345)."""
         if group_instance_id is not None:
             holder = self.static.get(group_instance_id)
             if holder is None:
@@ -97,15 +97,15 @@ class Roster:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, request: JoinRequest) -> bool:
-        """Whether all members support one of the protocols of a join."""
+        """Return whether all members support one of the protocols of a join."""
         return self._counts.supports_any(request.protocols, len(self.members))
 
     def elect_protocol(self) -> str | None:
-        """The protocol that the members vote for; None without members."""
+        """Return the protocol that the members vote for; None without members."""
         return self._counts.elect(self.members.values(), len(self.members))
 
     def add(self, member: Member) -> None:
-        """A member comes. The first one leads."""
+        """Add a member. The first one leads."""
         self.pending.pop(member.member_id, None)
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
@@ -116,14 +116,14 @@ class Roster:
         self.mark(member)
 
     def update(self, member: Member, request: JoinRequest) -> None:
-        """A member offers other protocols or timeouts."""
+        """Replace the protocols and timeouts of a member."""
         self._counts.remove(member)
         member.update(request)
         self._counts.add(member)
         self.mark(member)
 
     def remove(self, member_id: str) -> Member:
-        """A member goes. If it led, the one that came first of the others leads; those who wait first."""
+        """Remove a member. If it led, the earliest of the other members leads."""
         member = self.members.pop(member_id)
         self._counts.remove(member)
         if member.join_waiter is not None:
@@ -136,7 +136,7 @@ class Roster:
         return member
 
     def replace(self, old: Member, new: Member) -> None:
-        """A static member goes on under another id, and leads if it led. Nobody of `old` may wait any more."""
+        """Give a static member another id; it leads if it led. `old` must have no waiting requests."""
         led = self.leader_id == old.member_id
         self.remove(old.member_id)
         self.add(new)
@@ -144,7 +144,7 @@ class Roster:
             self.leader_id = new.member_id
 
     def elect_joined_leader(self) -> bool:
-        """See that the leader is one who has joined this round; False if nobody has."""
+        """Make a member lead that has joined this round; return False if there is none."""
         leader = self.members.get(self.leader_id or NO_MEMBER)
         if leader is None or leader.join_waiter is None:
             joined = next((m for m in self.members.values() if m.join_waiter is not None), None)
@@ -156,18 +156,18 @@ class Roster:
     # --- what has to be stored -------------------------------------------------------------------------------
 
     def mark(self, member: Member) -> None:
-        """The member has changed and must be stored with the group's next change."""
+        """Store the member with the group's next change."""
         self._unsaved[member.member_id] = None
 
     def mark_all(self) -> None:
-        """Nothing that was handed out is known to be stored."""
+        """Store all members with the group's next change."""
         for member in self.members.values():
             self.mark(member)
 
     def take_changes(self, group_id: str) -> tuple[tuple[StoredMember, ...], tuple[str, ...]]:
-        """Members to store and member ids to remove since the last call.
+        """Return the members to store and the member ids to delete since the last call.
 
-        A member whose first join has not been answered is held back: after a restart nobody would speak for it.
+        A member whose first join has not been answered is held back: after a restart no client would know its id.
         """
         saved = []
         held_back: dict[str, None] = {}

@@ -1,7 +1,4 @@
-"""Groups on disk: the coordinator's changes as effects of the metadata store.
-
-The coordinator does not know the database and the database does not know groups; here the two meet.
-"""
+"""Groups in the metadata store: changes of groups as SQL effects, and rows as data of groups."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _protocols_decoder = msgspec.msgpack.Decoder(tuple[tuple[str, bytes], ...])
 
 
 class MetadataGroupStore:
-    """The coordinator's `GroupStore` over the broker's metadata store."""
+    """A `GroupStore` over the broker's metadata store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
