@@ -100,7 +100,6 @@ class Consumers:
     async def open(self) -> None:
         """Take over the consumers of the last run. Call it after the groups are open."""
         await self._registry.load(self._rebalances.membership_of)
-        self._groups.watch(self._group_moved)
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
@@ -497,14 +496,6 @@ class Consumers:
         await self._store.remove(consumer)
 
     # --- time ----------------------------------------------------------------------------------------------
-
-    def _group_moved(self, group_id: str) -> None:
-        """A group begins a rebalance: its consumers check their membership in the next turn of the event loop."""
-        loop: asyncio.AbstractEventLoop | None = None
-        for consumer in self._registry.of_group(group_id):
-            if not consumer.membership.joining:
-                loop = loop or asyncio.get_running_loop()
-                loop.call_soon(consumer.membership.check)
 
     async def _watch(self) -> None:
         """Check all consumers at a steady rhythm: expiry, heartbeats, changed topics, deadlines to be stored."""

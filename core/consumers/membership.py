@@ -1,9 +1,8 @@
 """Keep one managed consumer in its group: join, assign, heartbeat, join again.
 
-Theory. A managed consumer is a member like any other, but the broker runs it beside the coordinator. It learns of a
-rebalance from the coordinator (`watchers`) at once. It cannot be slow: a rebalance waits for it no longer than the
-grace in which its client may acknowledge the current batch. One task per consumer runs while it joins, none while it
-is stable; one loop over all consumers sends the heartbeats.
+Theory. A managed consumer is a member like any other, but the broker hosts it (`core/groups/hosted.py` has the join
+loop; this is its policy). It cannot be slow: a rebalance waits for it no longer than the grace in which its client
+may acknowledge the current batch. One loop over all consumers sends the heartbeats.
 
 What a rebalance does to a member:
 
@@ -18,7 +17,6 @@ What a rebalance does to a member:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -26,33 +24,31 @@ from contextlib import suppress
 from core.clock import Clock
 from core.errors import BrokerError, ErrorCode
 from core.groups.groups import Groups
-from core.groups.hosted import offers
+from core.groups.hosted import JOIN_AGAIN, Then, offers
 from core.types import TopicPartition
 from core.vocabulary.consumers import ConsumerOptions, Subscription
-from core.vocabulary.groups import NO_MEMBER, Commit, JoinRequest, Leaver, State, SyncRequest
+from core.vocabulary.groups import NO_MEMBER, Commit, JoinReply, JoinRequest, Leaver, State
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 
 log = logging.getLogger(__name__)
 
 # DescribeGroups shows this where other members have an address.
 CLIENT_HOST = "managed"
-# Seconds before a join that the coordinator could not serve is tried again.
-RETRY_DELAY = 0.1
 # Heartbeats per session timeout: as many as Kafka's clients send by default.
 HEARTBEATS_PER_SESSION = 3
-_JOIN_AGAIN = frozenset(
-    {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.MEMBER_ID_REQUIRED}
-)
 
 
 class Membership:
-    """The membership of one managed consumer. Use it on the event loop only.
+    """The membership of one managed consumer, a `HostedMember`. Use it on the event loop only.
 
     `subscription` and `topics_of` return what the member wants to read now. The other callbacks report what happens:
     `before_rejoin` is awaited before partitions are given up; `assigned(partitions, follows, new_generation)` brings
     an assignment; `revoked` takes all partitions away; `lost` does so too, and the group has forgotten the member;
     `changed` says that waiting polls should look again.
     """
+
+    leads = True
+    syncs = True
 
     __slots__ = (
         "_assigned",
@@ -118,7 +114,8 @@ class Membership:
         # The topics of the last join, and the partition counts of the group's topics if this member led.
         self._joined_topics: tuple[str, ...] = ()
         self._led: dict[str, int] | None = None
-        self._joining: asyncio.Task[None] | None = None
+        # Whether the join loop runs.
+        self._joining = False
         self._heartbeat_at = 0.0
         # Why the last attempt to join failed; the next poll raises it.
         self._failure: BrokerError | None = None
@@ -137,7 +134,7 @@ class Membership:
     @property
     def joining(self) -> bool:
         """Whether a join is under way."""
-        return self._joining is not None
+        return self._joining
 
     @property
     def heartbeat_due(self) -> bool:
@@ -159,12 +156,14 @@ class Membership:
 
     def start(self) -> None:
         """Join, or join again, unless a join is under way."""
-        if self._joining is None and not self._closed and not self._removed:
-            self._joining = asyncio.get_running_loop().create_task(self._join())
+        if not self._closed and not self._removed:
+            self._joining = True
+            self._groups.hosted.add(self)
+            self._groups.hosted.start(self)
 
     def check(self) -> None:
         """Send a heartbeat, and join again if the group asks for it."""
-        if self._joining is not None or self.fenced or not self._subscription().joins:
+        if self.joining or self.fenced or not self._subscription().joins:
             return
         if not self.joined:
             if self._failure is None:
@@ -188,7 +187,7 @@ class Membership:
     def review(self) -> None:
         """Join again if topics that concern the member were created, deleted or got more partitions."""
         subscription = self._subscription()
-        if not subscription.joins or self._joining is not None or not self.joined:
+        if not subscription.joins or self.joining or not self.joined:
             return
         leads = self._leads()
         if self._topics_of(subscription) != self._joined_topics or (
@@ -198,7 +197,7 @@ class Membership:
 
     def resubscribe(self) -> None:
         """Join for a subscription that is new or has changed. A fenced or failed member tries again."""
-        if self._failure is None and not self.fenced and (self.joined or self._joining is not None):
+        if self._failure is None and not self.fenced and (self.joined or self.joining):
             self.review()
         else:
             self._failure, self.fenced = None, False
@@ -233,6 +232,7 @@ class Membership:
         if group.state is State.STABLE:
             self._joined_topics = self._topics_of(self._subscription())
             self._led = self._partitions_of_group() if self._leads() else None
+            self._groups.hosted.add(self)
             self._adopt(group.generation, member.assignment)
         else:
             self.start()
@@ -243,37 +243,31 @@ class Membership:
 
     async def stop(self) -> None:
         """Cancel a join that is under way, and wait for its end."""
-        if self._joining is not None:
-            self._joining.cancel()
-            await asyncio.gather(self._joining, return_exceptions=True)
+        await self._groups.hosted.stop(self)
 
     # --- joining -------------------------------------------------------------------------------------------
 
-    async def _join(self) -> None:
-        try:
-            await self._before_rejoin()
-            while not (self._closed or await self._round()):
-                pass
-        except BrokerError as error:
-            self._failure = error
-            await self._quit()
-        finally:
-            self._joining = None
-            self._changed()
-        # The next rebalance may have begun while this one ended; the coordinator tells only members that are stable.
-        self.check()
+    @property
+    def group_id(self) -> str:
+        """See `HostedMember`."""
+        return self._group_id
 
-    async def _round(self) -> bool:
-        """Take part in one rebalance; return whether the member is stable after it.
+    async def before_join(self) -> None:
+        """See `HostedMember`."""
+        await self._before_rejoin()
 
-        Raises the error that ends the membership.
-        """
+    def request(self) -> JoinRequest | None:
+        """See `HostedMember`. The broker joins no more while it stops."""
+        if self._closed:
+            return None
         options = self._options
-        topics = self._topics_of(self._subscription())
-        request = JoinRequest(
-            self.member_id if self._known else NO_MEMBER,
+        self._joined_topics = self._topics_of(self._subscription())
+        member_id = self.member_id if self._known else NO_MEMBER
+        self._known = True
+        return JoinRequest(
+            member_id,
             CONSUMER_PROTOCOL_TYPE,
-            offers(topics, options.assignor),
+            offers(self._joined_topics, options.assignor),
             options.session_timeout_ms,
             options.rebalance_timeout_ms,
             self._name,
@@ -282,40 +276,41 @@ class Membership:
             new_member_id=self.member_id,
             can_skip_assignment=True,
         )
-        self._known = True
-        joined = await self._groups.join(self._group_id, request)
-        if joined.error:
-            return await self._refused(joined.error)
-        leads = joined.leader_id == joined.member_id
-        if leads and not joined.skip_assignment:
-            await self._groups.hosted.lead(self._group_id, joined.member_id, joined.generation)
-        synced = await self._groups.sync(
-            self._group_id,
-            SyncRequest(joined.member_id, joined.generation, (), options.group_instance_id),
-        )
-        if synced.error:
-            return await self._refused(synced.error)
-        self._joined_topics = topics
-        self._led = self._partitions_of_group() if leads else None
-        self._adopt(joined.generation, synced.assignment)
-        # The subscription may have changed during the rebalance.
-        return topics == self._topics_of(self._subscription())
 
-    async def _refused(self, error: ErrorCode) -> bool:
+    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+        """See `HostedMember`. Join again if the subscription has changed during the rebalance."""
+        self._led = self._partitions_of_group() if joined.leader_id == joined.member_id else None
+        self._adopt(joined.generation, assignment)
+        unchanged = self._joined_topics == self._topics_of(self._subscription())
+        return Then.DONE if unchanged else Then.AGAIN
+
+    def refused(self, error: ErrorCode) -> Then:
+        """See `HostedMember`. An error that another join does not heal ends the membership."""
         if self._closed:
-            return True
+            return Then.DONE
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self._fence()
-            return True
+            return Then.DONE
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
             self._forget()
-            return False
-        if error in _JOIN_AGAIN:
-            return False
-        if error.retriable:
-            await asyncio.sleep(RETRY_DELAY)
-            return False
-        raise self._groups.refusal(error, self._group_id, self.member_id)
+            return Then.AGAIN
+        if error in JOIN_AGAIN:
+            return Then.AGAIN
+        return Then.LATER if error.retriable else Then.FAIL
+
+    async def failed(self, error: BrokerError) -> None:
+        """See `HostedMember`. The next poll raises the error."""
+        self._failure = error
+        await self._quit()
+
+    def ended(self) -> None:
+        """See `HostedMember`."""
+        self._joining = False
+        self._changed()
+
+    def group_moved(self) -> None:
+        """See `HostedMember`. The answer to a heartbeat tells whether to rejoin."""
+        self.check()
 
     def _adopt(self, generation: int, assignment: bytes) -> None:
         """Put the assignment of a generation in force."""
@@ -330,6 +325,7 @@ class Membership:
             leaver = Leaver(self.member_id, self._options.group_instance_id)
             with suppress(BrokerError):
                 await self._groups.leave(self._group_id, [leaver])
+        self._groups.hosted.remove(self)
         self._forget()
 
     # --- small steps ---------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import asyncio
 from core.clock import Clock
 from core.consumers.commits import Commits
 from core.consumers.consumer import Consumer
-from core.consumers.membership import RETRY_DELAY
 from core.consumers.reading import Found, Reading
 from core.consumers.registry import Registry
 from core.consumers.store import ConsumerStore
 from core.errors import BrokerError, ErrorCode
 from core.groups.groups import Groups
+from core.groups.hosted import RETRY_DELAY
 from core.purgatory import Purgatory
 from core.vocabulary.consumers import UNKNOWN_TOKEN, Batch, illegal_state
 from core.vocabulary.groups import Commit

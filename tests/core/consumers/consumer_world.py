@@ -16,11 +16,12 @@ from core.consumers.consumer import Consumer
 from core.consumers.membership import Membership
 from core.consumers.registry import Registry
 from core.errors import ErrorCode
-from core.groups.groups import Commit, Groups, JoinRequest, Leaver, SyncRequest
-from core.groups.http_members import offers
+from core.groups.groups import Groups
+from core.groups.hosted import offers
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from core.vocabulary.consumers import Batch, ConsumerInfo, ConsumerOptions, Subscription
+from core.vocabulary.groups import Commit, JoinRequest, Leaver, SyncRequest
 from core.vocabulary.member_metadata import assigned_partitions
 from tests.virtual_time import LoopClock, VirtualLoop, run
 

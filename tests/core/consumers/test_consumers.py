@@ -112,7 +112,6 @@ def test_a_subscription_that_cannot_be_is_refused_and_leaves_no_consumer(play: R
         await w.topic(partitions=2)
         for subscription, code in [
             (Subscription(("no such",)), ErrorCode.INVALID_TOPIC_EXCEPTION),
-            (Subscription(("missing",)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             (Subscription(pattern="(a"), ErrorCode.INVALID_REGULAR_EXPRESSION),
             (Subscription(assignments=(Tp("t", 2),)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             (Subscription(tuple(f"t{i}" for i in range(11))), ErrorCode.INVALID_REQUEST),
@@ -120,7 +119,13 @@ def test_a_subscription_that_cannot_be_is_refused_and_leaves_no_consumer(play: R
             await refused(w.consumers.create(G, "c", subscription=subscription), code)
         assert w.consumers.of_group(G) == []
 
-    play(scenario, max_subscription=10, auto_create_topics=False)
+    async def without_creation(w: World) -> None:
+        missing = Subscription(("missing",))
+        await refused(w.consumers.create(G, "c", subscription=missing), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert w.consumers.of_group(G) == []
+
+    play(scenario, max_subscription=10)
+    play(without_creation, auto_create_topics=False)
 
 
 def test_a_topic_that_is_missing_is_created_as_for_any_consumer(play: Run) -> None:

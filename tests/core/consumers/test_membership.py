@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import JoinRequest, Leaver
-from core.groups.http_members import offers
+from core.groups.coordinator import GroupCoordinator
+from core.groups.hosted import offers
 from core.vocabulary.consumers import Batch, Subscription
+from core.vocabulary.groups import JoinRequest, Leaver
 from tests.core.consumers.consumer_world import G, World, in_virtual_time, offsets, owned, settled
 
 Run = Callable[..., None]
@@ -113,22 +114,23 @@ def test_heartbeats_keep_a_consumer_that_nobody_polls_in_its_group(play: Run) ->
     play(scenario)
 
 
-def test_a_round_that_begins_while_the_one_before_ends_is_not_overlooked(play: Run) -> None:
+def test_a_round_that_begins_while_the_one_before_ends_is_not_overlooked(
+    play: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=2)
         other = await w.other_member()
         joining: list[asyncio.Task[None]] = []
-        groups = w.broker.groups
-        sync = groups.sync
+        sync = GroupCoordinator.sync
 
-        async def sync_and_join(group_id: str, request: Any) -> Any:
-            reply = await sync(group_id, request)
+        async def sync_and_join(coordinator: GroupCoordinator, group_id: str, request: Any) -> Any:
+            reply = await sync(coordinator, group_id, request)
             if not request.assignments and not joining:
                 joining.append(asyncio.create_task(other.join()))
                 await asyncio.sleep(0)
             return reply
 
-        groups.sync = sync_and_join  # type: ignore[method-assign]
+        monkeypatch.setattr(GroupCoordinator, "sync", sync_and_join)
         await w.create("a")
         await settled(w, "a")
         await asyncio.sleep(0.5)

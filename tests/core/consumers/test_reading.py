@@ -14,11 +14,11 @@ from core.config import Config
 from core.consumers.consumer import Consumer
 from core.consumers.reading import Found, Reading, size_of
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Commit
 from core.records.batch import build_batch
 from core.records.record import NewRecord, Record
 from core.types import TopicPartition as Tp
 from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
+from core.vocabulary.groups import Commit
 from tests.core.consumers.consumer_world import detached
 
 P0, P1 = Tp("t", 0), Tp("t", 1)
