@@ -147,6 +147,17 @@ class LogMachine(RuleBasedStateMachine):
             if path.name.endswith(tuple(spoil)):
                 path.unlink()
         self.log = self.shelf.open(recovery_point=self.recovery_point, log_start=self.start)
+        first = self.log.segments.all[0].base_offset
+        if ".snapshot" in spoil and any(
+            base < first for _, known in self.producers.values() for _, base, _ in known
+        ):
+            # Their batches were deleted with their segments, and only a snapshot that may be lost had them still.
+            self._begin_producers_again()
+
+    def _begin_producers_again(self) -> None:
+        """The producers take new ids: the log may have lost what it knew of the old ones."""
+        self.producers.clear()
+        self.generation += 1
 
     @precondition(lambda self: self.flushed < len(self.written))
     @rule(share=st.floats(0, 1))
@@ -169,9 +180,8 @@ class LogMachine(RuleBasedStateMachine):
         del self.written[end:]
         self.written += [(b"", 0)] * (end - len(self.written))
         self.batch_starts = [start for start in self.batch_starts if start < end]
-        # The producers think that what is lost is there; each begins anew with another id.
-        self.producers.clear()
-        self.generation += 1
+        # The producers believe that the lost batches are there.
+        self._begin_producers_again()
 
     # --- what must hold ------------------------------------------------------------------------------------
 
