@@ -1,4 +1,4 @@
-"""docs/design: each link to a Python file names what is there.
+"""docs/design: each link to a Python file names what is there, and the layers are those that `lint-imports` checks.
 
 A link to a Python file has one name as its text, between backticks: `function`, `Class`, `Class.member`, `CONSTANT`,
 or the file itself, by its path from the top of the tree.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -57,3 +58,14 @@ def test_a_link_to_a_file_names_what_is_in_it(page: Path) -> None:
         elif name[1] != str(path.relative_to(ROOT)) and name[1] not in names(path):
             wrong.append(f"{name[1]} in {target}")
     assert wrong == []
+
+
+def test_the_layers_are_those_of_the_import_rules() -> None:
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(rule["layers"] for rule in rules if rule["type"] == "layers")
+    page = (ROOT / "docs" / "design" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.+?) \|", page, re.MULTILINE)
+    shown: dict[int, set[str]] = {}
+    for number, cell in rows:
+        shown.setdefault(int(number), set()).update(re.findall(r"`(?:core/)?([a-z0-9_]+)(?:/|\.py)`", cell))
+    assert [shown[number] for number in sorted(shown)] == [set(layer.split(" | ")) for layer in layers]
