@@ -84,7 +84,7 @@ async def create_consumer(
         settings={_ENCODING: wanted.encoding},
     )
     subscription = Subscription(
-        tuple(dict.fromkeys(wanted.topics or ())), wanted.pattern, tuple(_addresses(wanted.assignments or ()))
+        tuple(dict.fromkeys(wanted.topics or ())), wanted.pattern, tuple(_tps(wanted.assignments or ()))
     )
     made = await broker.consumers.create(group, wanted.name, subscription=subscription, options=options)
     response.headers["location"] = (
@@ -214,12 +214,12 @@ def _place(name: str, text: str) -> tuple[str, int | None]:
     return EARLIEST, parse_moment(name, text)
 
 
-def _addresses(partitions: Iterable[PartitionOf]) -> list[TopicPartition]:
+def _tps(partitions: Iterable[PartitionOf]) -> list[TopicPartition]:
     return sorted({TopicPartition(one.topic, one.partition) for one in partitions})
 
 
 def _some(wanted: SomePartitions | None) -> list[TopicPartition] | None:
-    return None if wanted is None or wanted.partitions is None else _addresses(wanted.partitions)
+    return None if wanted is None or wanted.partitions is None else _tps(wanted.partitions)
 
 
 def _ranges(ranges: Iterable[Range]) -> list[RangeDetail]:

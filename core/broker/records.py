@@ -216,7 +216,7 @@ class Records:
         if one.error is not None:
             raise one.error
         assert one.read is not None
-        tp = one.topic_partition
+        tp = one.tp
         records: list[Record] = []
         next_offset = offset
         if one.read.slice is not None:

@@ -196,9 +196,9 @@ class UncleanStart:
         if at_once:
             ends = {tp: end for tp, end in self._recovered.items() if self._replicas.get(tp) is None}
         for copy in self._replicas:
-            if copy.replica.leads and copy.topic_partition != METADATA:
+            if copy.replica.leads and copy.tp != METADATA:
                 end = copy.log.offsets.log_end_offset
-                ends[copy.topic_partition] = copy.replica.start if at_once else end
+                ends[copy.tp] = copy.replica.start if at_once else end
         self._recovered = {}
         return ends
 

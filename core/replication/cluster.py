@@ -139,7 +139,7 @@ class Cluster:
         self._replicas.note(copy)
         self._changes.answers_changed()
         self._heard.pop(copy, None)
-        if copy.topic_partition == METADATA:
+        if copy.tp == METADATA:
             self._role_changed()
         self.wake()
 
@@ -185,7 +185,7 @@ class Cluster:
 
     async def cut(self, copy: Copy, offset: int) -> None:
         """See `Keeper.cut`."""
-        if copy.topic_partition == METADATA:
+        if copy.tp == METADATA:
             await self._before_cut(offset)
         log = copy.log
         log.begin_cut(offset)
@@ -246,7 +246,7 @@ class Cluster:
             replica.paused_until = self._clock.monotonic() + PAUSE_SECONDS
         elif kind is Kind.VOTE:
             if replica.promise(item.epoch):
-                logger.info("%s: epoch %d is promised", copy.topic_partition, item.epoch)
+                logger.info("%s: epoch %d is promised", copy.tp, item.epoch)
                 self._replicas.deposed(copy)
                 self.changed(copy)
             return replica.epoch == item.epoch and not replica.active
@@ -271,7 +271,7 @@ class Cluster:
         if copy.replica.promise(epoch):
             logger.warning(
                 "%s: broker %d has epoch %d; this broker steps back",
-                copy.topic_partition, leader_of(epoch), epoch,
+                copy.tp, leader_of(epoch), epoch,
             )  # fmt: skip
             self._replicas.deposed(copy)
             self.changed(copy)
@@ -283,7 +283,7 @@ class Cluster:
         question = Question(
             kind,
             self._config.broker_id,
-            [Item(c.topic_id.bytes, c.topic_partition.partition, epoch, start) for c, epoch, start in items],
+            [Item(c.topic_id.bytes, c.tp.partition, epoch, start) for c, epoch, start in items],
             *self._own_address(),
         )
         answer = await self._connections[peer].exchange(question)
@@ -375,7 +375,7 @@ class Cluster:
         try:
             await self.promote(copy, again=True)
         except BrokerError as error:
-            logger.warning("%s: %s", copy.topic_partition, error.message)
+            logger.warning("%s: %s", copy.tp, error.message)
 
     async def _rhythm(self) -> None:
         while True:
@@ -408,7 +408,7 @@ class Cluster:
         if copy in self._promoting:
             raise BrokerError(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-                f"A promotion of {copy.topic_partition} is under way.",
+                f"A promotion of {copy.tp} is under way.",
             )
         replica = copy.replica
         if replica.leads:
@@ -420,7 +420,7 @@ class Cluster:
             self._promoting.discard(copy)
         logger.warning(
             "%s: this broker leads in epoch %d from offset %d on",
-            copy.topic_partition, replica.epoch, replica.start,
+            copy.tp, replica.epoch, replica.start,
         )  # fmt: skip
 
     async def _promote(self, copy: Copy, unclean: bool, again: bool) -> None:
@@ -443,9 +443,9 @@ class Cluster:
         granted = {p: s for p, s in votes.items() if s.granted}
         self._check(copy, granted, granted, unclean)
         end = copy.log.offsets.log_end_offset
-        await self._before_lead(copy.topic_partition, end)
+        await self._before_lead(copy.tp, end)
         assert self._replicas.promises is not None
-        self._replicas.promises.note(copy.topic_partition, copy.topic_id, Remembered(epoch, epoch, end))
+        self._replicas.promises.note(copy.tp, copy.topic_id, Remembered(epoch, epoch, end))
         await self._save()
         if replica.epoch != epoch:
             raise self._refused(copy, f"epoch {replica.epoch} was taken meanwhile")
@@ -461,7 +461,7 @@ class Cluster:
             try:
                 return (await self._ask(peer, kind, [(copy, epoch, -1)])).get(copy)
             except PeerError as error:
-                logger.info("%s: %s", copy.topic_partition, error)
+                logger.info("%s: %s", copy.tp, error)
                 return None
 
         answers = await asyncio.gather(*map(one, others))
@@ -502,5 +502,5 @@ class Cluster:
     def _refused(self, copy: Copy, why: str) -> BrokerError:
         return BrokerError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"This broker may not lead {copy.topic_partition}: {why}.",
+            f"This broker may not lead {copy.tp}: {why}.",
         )

@@ -202,12 +202,12 @@ class Follower:
             try:
                 await self._keeper.cut(copy, offset)
             except BrokerError as error:
-                logger.error("%s: %s", copy.topic_partition, error.message)
+                logger.error("%s: %s", copy.tp, error.message)
                 self._later(copy, self._retry)
                 return None
             logger.warning(
                 "%s: cut at %d in leader epoch %d; it ended at %d, committed up to %d",
-                copy.topic_partition, log.offsets.log_end_offset, epoch, before.log_end_offset, before.high_watermark,
+                copy.tp, log.offsets.log_end_offset, epoch, before.log_end_offset, before.high_watermark,
             )  # fmt: skip
         if earlier is not None:
             return earlier
@@ -218,7 +218,7 @@ class Follower:
     async def _ask_ends(self, asked: Sequence[tuple[Copy, int, int]]) -> dict[Copy, EpochEndOffset]:
         topics: dict[str, OffsetForLeaderTopic] = {}
         for copy, epoch, newest in asked:
-            tp = copy.topic_partition
+            tp = copy.tp
             topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(tp.topic, []))
             topic.partitions.append(OffsetForLeaderPartition(tp.partition, epoch, newest))
         response: OffsetForLeaderEpochResponse = await self._connection.request(
@@ -231,7 +231,7 @@ class Follower:
             for topic in response.topics
             for end in topic.partitions
         }
-        return {c: found[c.topic_partition] for c, _, _ in asked if c.topic_partition in found}
+        return {c: found[c.tp] for c, _, _ in asked if c.tp in found}
 
     # --- fetching ------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Follower:
             topic = topics.setdefault(copy.topic_id, FetchTopic("", copy.topic_id, []))
             topic.partitions.append(
                 FetchPartition(
-                    copy.topic_partition.partition,
+                    copy.tp.partition,
                     copy.replica.epoch,
                     copy.log.offsets.log_end_offset,
                     copy.log.leader_epoch,
@@ -265,7 +265,7 @@ class Follower:
             return
         if response.error_code:
             raise PeerError(f"broker {self._peer.broker_id} refused a fetch: error {response.error_code}")
-        by_id = {(c.topic_id, c.topic_partition.partition): c for c in copies}
+        by_id = {(c.topic_id, c.tp.partition): c for c in copies}
         fetched = []
         for answered in response.responses:
             for data in answered.partitions:
@@ -299,7 +299,7 @@ class Follower:
                     self._take(copy, data)
                     taken.append((copy, data))
             except BrokerError as error:
-                logger.error("%s: %s", copy.topic_partition, error.message)
+                logger.error("%s: %s", copy.tp, error.message)
                 self._later(copy, self._retry)
         completed = []
         for copy, data in taken:
@@ -344,7 +344,7 @@ class Follower:
             if data.log_start_offset > log.offsets.log_end_offset:
                 logger.warning(
                     "%s: the leader has nothing before offset %d; the copy begins there anew",
-                    copy.topic_partition, data.log_start_offset,
+                    copy.tp, data.log_start_offset,
                 )  # fmt: skip
                 log.start_at(data.log_start_offset)
                 return
@@ -360,7 +360,7 @@ class Follower:
             return
         self._later(copy, self._retry)
         self._keeper.disowned(copy, self._peer.broker_id)
-        logger.info("%s: broker %d answers %s", copy.topic_partition, self._peer.broker_id, code.name)
+        logger.info("%s: broker %d answers %s", copy.tp, self._peer.broker_id, code.name)
 
     def _later(self, copy: Copy, seconds: float) -> None:
         copy.resting = copy.replica.epoch

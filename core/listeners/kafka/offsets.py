@@ -62,18 +62,14 @@ async def _list_many(session: KafkaSession, request: ListOffsetsRequest) -> List
 
 
 def _list_one(session: KafkaSession, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    address = TopicPartition(topic, asked.partition_index)
+    tp = TopicPartition(topic, asked.partition_index)
     try:
         if list_offsets_old_style(session.version):
-            offsets = session.broker.partitions.segment_offsets(
-                address, asked.timestamp, asked.max_num_offsets
-            )
+            offsets = session.broker.partitions.segment_offsets(tp, asked.timestamp, asked.max_num_offsets)
             return ListOffsetsPartitionResponse(asked.partition_index, old_style_offsets=offsets)
         if not list_offsets_knows(session.version, asked.timestamp):
             return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
-        found = session.broker.partitions.offset_for_time(
-            address, asked.timestamp, asked.current_leader_epoch
-        )
+        found = session.broker.partitions.offset_for_time(tp, asked.timestamp, asked.current_leader_epoch)
         return ListOffsetsPartitionResponse(
             asked.partition_index,
             timestamp=found.timestamp,

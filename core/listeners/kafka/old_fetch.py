@@ -53,7 +53,7 @@ class OldFormat:
             converted, next_offset = await self._slice(got.read.slice, read.offset, wanted)
             if converted:
                 return converted if self.magic == MAGIC else self._cut(converted, wanted)
-            read_on = FetchRead(read.topic_partition, next_offset, max(wanted, 1))
+            read_on = FetchRead(read.tp, next_offset, max(wanted, 1))
             (got,), _, _, _ = self.broker.partitions.fetch_now(
                 [read_on], max_bytes=self.broker.config.fetch_max_bytes
             )

@@ -101,13 +101,13 @@ def _append(
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7; compress otherwise."
             )
-        address = TopicPartition(name, data.index)
+        tp = TopicPartition(name, data.index)
         converted = None if sets is None else sets.of(data)
-        done = broker.partitions.append(address, data.records, acks=request.acks, converted=converted)
+        done = broker.partitions.append(tp, data.records, acks=request.acks, converted=converted)
         answer = PartitionProduceResponse(
             data.index, 0, done.base_offset, done.log_append_time, done.log_start_offset
         )
-        durable = broker.partitions.durable(address, request.acks, request.timeout_ms)
+        durable = broker.partitions.durable(tp, request.acks, request.timeout_ms)
         if durable is not None:
             waiting.append((durable, answer))
         return answer
