@@ -1,4 +1,4 @@
-"""The v2 surface as the front door sees it: which paths are its own, and an answer for each request to them.
+"""The v2 surface as the router sees it: which paths are its own, and an answer for each request to them.
 
 It routes by itself, below FastAPI, as the native record routes do: the paths are few, every one is a hot path of
 some client, and each refusal must have v2's shape under the media type that the client takes.

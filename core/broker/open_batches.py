@@ -1,11 +1,11 @@
-"""Batches that are read in several goes: opened once, and kept open for whoever goes on.
+"""Cache large batches that are read in several steps, so that each is decompressed once.
 
-A batch may hold half a million records in a megabyte, and a door takes some hundred of them at a time. Checking,
-decompressing and passing by all that were read before would cost more with every go: forty times the price of the
-records themselves in batches as usual producers write them. So the rest of a large batch is kept as an iterator,
-under the offset where it goes on. Whoever reads there takes it; two readers side by side open it twice.
+A batch may hold half a million records in a megabyte, and one read returns some hundred of them. To check the
+batch, decompress it and skip the records read before would cost more with every step: forty times the cost of the
+records themselves, in batches as usual producers write them. So the rest of a large batch is kept as an iterator,
+under its next offset. The reader of that offset takes it; two readers at the same offset open the batch twice.
 
-What is kept is bounded in bytes; the oldest goes first, and a batch beyond the limit is not kept at all.
+The cache is bounded in bytes. The oldest batch is dropped first; a batch above the limit is not kept at all.
 """
 
 from __future__ import annotations

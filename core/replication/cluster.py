@@ -1,14 +1,14 @@
-"""This broker among its peers: it follows, is followed, promises, and takes over when a person says so.
+"""This broker among its peers: it follows, leads, promises epochs, and becomes leader when an operator asks.
 
-What runs here, beside the requests of the doors:
+Three kinds of tasks run here, next to the requests of the listeners:
 
     a follower per peer        copies the partitions that the peer leads (`core.replication.follower`)
-    a conversation per peer    tells it which partitions this broker has begun to lead, until it follows; asks it
-                               about partitions of which nobody knows who leads them
+    a conversation per peer    tells the peer which partitions this broker has begun to lead, until the peer follows;
+                               asks it about partitions whose leader this broker does not know
     a rhythm                   takes slow followers out of the in-sync sets
 
-With every question and answer a broker says which address its clients use; it is stored, so that it is known of a
-broker that is away.
+With every question and answer a broker sends the address that its clients use. The peers store it, so that they
+know it while that broker is away.
 
 A promotion (`promote`) asks all replicas how they stand and lets the present leader pause until this broker has
 caught up; takes an epoch; lets the others promise it; and begins. It refuses where it cannot be sure that nothing
