@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.fetch_conversion import FetchConversion
 from core.listeners.kafka.fetch_session import FetchSession, SessionPartition, TopicKey
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
-from core.listeners.kafka.old_fetch import OldFormat
 from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
 from core.types import TopicPartition
@@ -27,7 +27,7 @@ class _Fetch:
         self.request = request
         self.fetch_session = fetch_session
         self.by_id = names_topics_by_id(1, session.version)
-        self.old_format = OldFormat(session.broker, session.listener.conversions, session.version)
+        self.conversion = FetchConversion(session.broker, session.listener.conversions, session.version)
         # They are cut after conversion, so the first batch of every partition must come.
         self.min_one_each = fetch_cuts_every_partition(session.version)
         self.partitions: list[SessionPartition] = list(fetch_session.partitions.values())
@@ -57,7 +57,7 @@ class _Fetch:
         enough = first.size >= self.request.min_bytes or first.refused or self.errors
         if not enough and self.request.max_wait_ms > 0:
             return self._later(first)
-        return self.converted(first.answers) if self.old_format.needed else self.answer(first.answers, None)
+        return self.converted(first.answers) if self.conversion.needed else self.answer(first.answers, None)
 
     async def _later(self, first: FetchedAll) -> FetchResponse:
         """Return the response once there is enough or the client's time is over."""
@@ -76,11 +76,11 @@ class _Fetch:
             fetched = self.session.broker.partitions.fetch_now(
                 self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
             ).answers
-        return await self.converted(fetched) if self.old_format.needed else self.answer(fetched, None)
+        return await self.converted(fetched) if self.conversion.needed else self.answer(fetched, None)
 
     async def converted(self, fetched: list[Fetched]) -> FetchResponse:
         """The response message in a format that the client's version knows."""
-        return self.answer(fetched, await self.old_format.convert(self.reads, fetched))
+        return self.answer(fetched, await self.conversion.convert(self.reads, fetched))
 
     def answer(
         self, fetched: Sequence[Fetched], converted: Sequence[bytes | BrokerError] | None

@@ -22,7 +22,7 @@ from core.listeners.connection import Answer, Deferred, Piece, RefusedError
 from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer, WhenDurable, protocol_versions
-from core.listeners.kafka.old_produce import Conversions
+from core.listeners.kafka.produce_conversion import Conversions
 from core.protocol.apis import API_VERSIONS, EXCHANGE_KEY
 from core.protocol.codec import decode_request, encode_response
 from core.protocol.header import RequestHeader, decode_request_header, encode_response_header

@@ -9,7 +9,7 @@ from core.errors import BrokerError, ErrorCode
 from core.listeners.connection import RefusedError
 from core.listeners.kafka.handler import Handler, NoAnswer, Waiting, WhenDurable, table
 from core.listeners.kafka.listener import KafkaSession
-from core.listeners.kafka.old_produce import OldSets
+from core.listeners.kafka.produce_conversion import MessageSets
 from core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from core.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -36,13 +36,13 @@ def produce(session: KafkaSession, request: ProduceRequest) -> Any:
     """
     if produce_magic(session.version) == MAGIC:
         return _append_all(session, request, None)
-    sets = OldSets(session.broker, request)
+    sets = MessageSets(session.broker, request)
     if not sets.slow:
         return _append_all(session, request, sets)
     return _after_conversion(session, request, sets)
 
 
-async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets: OldSets) -> Any:
+async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets: MessageSets) -> Any:
     """What has been read from the socket is written, also when its client has gone meanwhile (acks=0)."""
 
     async def work() -> Any:
@@ -59,7 +59,7 @@ async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets
     return await asyncio.shield(task)
 
 
-def _append_all(session: KafkaSession, request: ProduceRequest, sets: OldSets | None) -> Any:
+def _append_all(session: KafkaSession, request: ProduceRequest, sets: MessageSets | None) -> Any:
     """The answer, complete or `WhenDurable`. `sets` has what is to be appended in place of the
     request's own bytes, which are gone by now if it was slow."""
     waiting: list[Waiting] = []
@@ -86,7 +86,7 @@ def _append(
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
-    sets: OldSets | None,
+    sets: MessageSets | None,
     waiting: list[Waiting],
 ) -> PartitionProduceResponse:
     broker = session.broker

@@ -11,7 +11,7 @@ from struct import Struct
 
 from core.broker.broker import Broker
 from core.errors import BrokerError
-from core.listeners.kafka.old_produce import Conversions
+from core.listeners.kafka.produce_conversion import Conversions
 from core.protocol.traits import fetch_cuts_every_partition, fetch_magic, knows_zstd
 from core.records.batch import batches
 from core.records.conversion import down_convert, without_zstd
@@ -24,7 +24,7 @@ from core.vocabulary.records import Fetched, FetchRead
 _ENTRY = Struct(">qi")
 
 
-class OldFormat:
+class FetchConversion:
     """The format of one Fetch request, and how much of its answer has been converted so far."""
 
     def __init__(self, broker: Broker, conversions: Conversions, version: int) -> None:

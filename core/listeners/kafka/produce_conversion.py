@@ -38,7 +38,7 @@ class Conversions:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-class OldSets:
+class MessageSets:
     """The sets of one request. `of` gives what each has become, once `finish` has returned where it is `slow`."""
 
     def __init__(self, broker: Broker, request: ProduceRequest) -> None:
