@@ -35,7 +35,7 @@ from app.native.consumer_schemas import (
     SeekTo,
     SomePartitions,
 )
-from app.native.dependencies import BrokerDep, GatewayDep
+from app.native.dependencies import BrokerDep, SharedDep
 from app.native.groups import GroupId
 from app.native.record_json import iso_time, record_texts
 from core.errors import BrokerError
@@ -114,7 +114,7 @@ async def delete_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerN
 
 async def poll_consumer(
     broker: BrokerDep,
-    gateway: GatewayDep,
+    shared: SharedDep,
     request: Request,
     group: GroupId,
     consumer: ConsumerName,
@@ -139,7 +139,7 @@ async def poll_consumer(
             ack=wanted.ack,
         ),
     )
-    reader = Reader(options.settings.get(_ENCODING, "auto"), gateway.config.http_max_json_depth)
+    reader = Reader(options.settings.get(_ENCODING, "auto"), shared.config.http_max_json_depth)
     return Response(_batch_json(batch, reader), media_type="application/json")
 
 
