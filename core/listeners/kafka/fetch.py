@@ -1,4 +1,4 @@
-"""Fetch: record batches from an offset on, as slices of files, at once or when there are enough."""
+"""Fetch: return record batches from an offset, as slices of files, now or when there are enough bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONSUMERS = (-1, -2)  # replica ids of ordinary consumers, and of debugging one
 
 
 class _Fetch:
-    """One request under way: which partitions, how many bytes, in which record format."""
+    """One request in progress: which partitions, how many bytes, in which record format."""
 
     def __init__(self, session: KafkaSession, request: FetchRequest, fetch_session: FetchSession) -> None:
         self.session = session
@@ -28,7 +28,7 @@ class _Fetch:
         self.fetch_session = fetch_session
         self.by_id = names_topics_by_id(1, session.version)
         self.conversion = FetchConversion(session.broker, session.listener.conversions, session.version)
-        # They are cut after conversion, so the first batch of every partition must come.
+        # The sets are cut after conversion, so the read must return the first batch of every partition.
         self.min_one_each = fetch_cuts_every_partition(session.version)
         self.partitions: list[SessionPartition] = list(fetch_session.partitions.values())
         self.reads: list[FetchRead] = []
@@ -70,7 +70,7 @@ class _Fetch:
                 min_one_each=self.min_one_each,
                 first=first,
             )
-        except BrokerError as error:  # too many wait: an empty answer, the client comes again
+        except BrokerError as error:  # too many long polls: an empty answer, the client retries
             if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
                 raise
             fetched = self.session.broker.partitions.fetch_now(
@@ -85,8 +85,10 @@ class _Fetch:
     def answer(
         self, fetched: Sequence[Fetched], converted: Sequence[bytes | BrokerError] | None
     ) -> FetchResponse:
-        """The response message; of an incremental session, only what is news. `converted` has the records, or
-        an error, for each read, where an old format is wanted; else the stored batches go out as they are."""
+        """Return the response message; in an incremental session, only the partitions that have news.
+
+        `converted` has the records or an error for each read. None: the stored batches are sent as they are.
+        """
         responses: dict[TopicKey, FetchableTopicResponse] = {}
         with_records: list[tuple[TopicKey, int]] = []
         as_stored: Sequence[None] = [None] * len(fetched)

@@ -1,4 +1,4 @@
-"""Produce and InitProducerId: batches in, offsets out, when they are as durable as the acks ask."""
+"""Produce and InitProducerId: append batches, answer with offsets once they are as durable as acks asks."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _ACKS = (-1, 0, 1)
 def produce(session: KafkaSession, request: ProduceRequest) -> Any:
     """Append each partition's batches; wait for the disk where acks=all or the topic asks for it.
 
-    Errors stand per partition. acks=0 has no answer; where it fails the connection closes, which is the only
-    way to tell such a client.
+    Each partition has its own error. acks=0 has no answer: if the append fails, the connection is closed, because
+    that is the only signal to such a client.
     """
     if produce_magic(session.version) == MAGIC:
         return _append_all(session, request, None)
@@ -43,7 +43,7 @@ def produce(session: KafkaSession, request: ProduceRequest) -> Any:
 
 
 async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets: MessageSets) -> Any:
-    """What has been read from the socket is written, also when its client has gone meanwhile (acks=0)."""
+    """Convert, then append; also if the client disconnects meanwhile (acks=0 gets no answer)."""
 
     async def work() -> Any:
         await sets.finish(session.listener.conversions)
@@ -54,14 +54,17 @@ async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets
     tasks = session.listener.tasks
     tasks.add(task)
     task.add_done_callback(tasks.discard)
-    # If nobody is left to be told of a failure, it is no failure of ours.
+    # Without a client there is no answer for the error: take it, so that asyncio does not log it.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)
 
 
 def _append_all(session: KafkaSession, request: ProduceRequest, sets: MessageSets | None) -> Any:
-    """The answer, complete or `WhenDurable`. `sets` has what is to be appended in place of the
-    request's own bytes, which are gone by now if it was slow."""
+    """Return the answer, complete or `WhenDurable`.
+
+    `sets` has the batches to append in place of the request's own bytes. After a slow conversion those bytes are no
+    longer valid.
+    """
     waiting: list[Waiting] = []
     responses = []
     failed: PartitionProduceResponse | None = None
@@ -99,7 +102,8 @@ def _append(
             raise BrokerError(ErrorCode.INVALID_RECORD, "There are no records for this partition.")
         if sets is None and not knows_zstd(0, session.version) and carries_zstd(data.records):
             raise BrokerError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7; compress otherwise."
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                "zstd requires Produce version 7 or later. Use gzip, snappy or lz4.",
             )
         tp = TopicPartition(name, data.index)
         converted = None if sets is None else sets.of(data)
@@ -141,7 +145,7 @@ def _refusal(index: int, error: BrokerError) -> PartitionProduceResponse:
 
 
 async def init_producer_id(session: KafkaSession, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A producer id for an idempotent producer; transactional ids come with transactions."""
+    """Return a producer id for an idempotent producer; a transactional id is refused."""
     try:
         if request.transactional_id is not None:
             raise BrokerError(
