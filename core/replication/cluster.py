@@ -5,17 +5,17 @@ Three kinds of tasks run here, next to the requests of the listeners:
     a follower per peer        copies the partitions that the peer leads (`core.replication.follower`)
     a conversation per peer    tells the peer which partitions this broker has begun to lead, until the peer follows;
                                asks it about partitions whose leader this broker does not know
-    a rhythm                   takes slow followers out of the in-sync sets
+    a timer                    takes slow followers out of the in-sync sets
 
 With every question and answer a broker sends the address that its clients use. The peers store it, so that they
 know it while that broker is away.
 
-A promotion (`promote`) asks all replicas how they stand and lets the present leader pause until this broker has
-caught up; takes an epoch; lets the others promise it; and begins. It refuses where it cannot be sure that nothing
-committed gets lost, unless it is told to be unclean.
+A promotion (`promote`) has five steps. It asks all replicas for their state. It asks the leader to pause until
+this broker has caught up. It takes a new epoch. It asks the other replicas to promise the epoch. Then this broker
+leads. It is refused if a committed record could get lost, unless the operator asks for an unclean one.
 
-There is no automatic election. One thing happens by itself: a leader that was restarted leads again, in a new
-epoch, when a majority of the replicas has answered and none of them knows of another leader.
+There is no automatic election, with one exception: a leader that was restarted leads again, in a new epoch, when a
+majority of the replicas has answered and none of them knows of another leader.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Cluster:
         task.add_done_callback(self._tasks.discard)
 
     def changed(self, copy: Copy) -> None:
-        """The role of a partition has changed here: tell everybody whom it concerns."""
+        """Tell the other parts of this broker that its role for a partition has changed."""
         self._replicas.note(copy)
         self._changes.answers_changed()
         self._heard.pop(copy, None)
@@ -267,7 +267,7 @@ class Cluster:
         return State(True, replica.epoch, replica.complete, end, replica.start, replica.source, granted)
 
     def heard_of(self, copy: Copy, epoch: int) -> None:
-        """Somebody knows a newer epoch: whoever leads it, this broker does not."""
+        """Note a newer epoch that another broker knows: this broker does not lead in it."""
         if copy.replica.promise(epoch):
             logger.warning(
                 "%s: broker %d has epoch %d; this broker steps back",
@@ -332,7 +332,7 @@ class Cluster:
                     self.heard_of(copy, state.epoch)
 
     async def _find_leaders(self, peer: int) -> None:
-        """Ask about partitions of which nobody is known to lead them."""
+        """Ask the peers about partitions whose leader is unknown."""
         open_ = [
             (copy, -1, -1)
             for copy in self._replicas
@@ -359,7 +359,7 @@ class Cluster:
                 await self._save()
 
     def _lead_again(self, copy: Copy, now: float) -> None:
-        """This broker led before it was restarted; if nobody knows of another leader, it goes on in a new epoch."""
+        """Lead again after a restart, in a new epoch, if no replica knows of another leader."""
         fresh = {
             peer: state
             for peer, (at, state) in self._heard.get(copy, {}).items()
@@ -402,8 +402,8 @@ class Cluster:
     async def promote(self, copy: Copy, *, unclean: bool = False, again: bool = False) -> None:
         """Let this broker lead the partition, in a new epoch. Nothing changes if it leads already.
 
-        Raises ELIGIBLE_LEADERS_NOT_AVAILABLE where something committed could get lost, KAFKA_STORAGE_ERROR.
-        `again`: the broker goes on by itself, after a restart; nobody is asked to pause.
+        Raises ELIGIBLE_LEADERS_NOT_AVAILABLE if a committed record could get lost, KAFKA_STORAGE_ERROR.
+        `again`: the broker leads again after a restart; no leader is asked to pause.
         """
         if copy in self._promoting:
             raise BrokerError(
@@ -426,7 +426,7 @@ class Cluster:
     async def _promote(self, copy: Copy, unclean: bool, again: bool) -> None:
         replica, broker_id = copy.replica, self._config.broker_id
         if replica.resigned and leader_of(replica.epoch) == broker_id:
-            again = True  # nobody has taken over
+            again = True  # no other broker leads
         states = await self._ask_all(copy, Kind.ASK if again else Kind.PAUSE)
         await self._catch_up(copy, states)
         end = copy.log.offsets.log_end_offset

@@ -163,7 +163,9 @@ class Replicas:
     def not_leader(self, copy: Copy) -> BrokerError:
         """Return the error of a call that only a leader serves; `leader` in its details is −1 if none is known."""
         leader = copy.replica.leader
-        where = f"broker {leader} does" if leader not in (-1, copy.replica.broker_id) else "nobody does now"
+        where = (
+            f"broker {leader} does" if leader not in (-1, copy.replica.broker_id) else "no broker does now"
+        )
         return BrokerError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"This broker does not lead {copy.tp}; {where}.",
