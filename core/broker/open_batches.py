@@ -21,7 +21,7 @@ from core.records.header import BatchHeader
 from core.records.record import Record
 from core.records.record_codec import decode_records
 
-# Batches with fewer records are opened anew: that costs less than what the records themselves do.
+# Batches with fewer records are opened again: that costs less than their records.
 MANY_RECORDS = 500
 _NO_LIMIT = 2**31
 
@@ -63,7 +63,7 @@ class OpenedBatches:
         if not check_crc(data, position, header):
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, "its checksum is wrong, the disk has changed it")
         body = record_bytes(data, position, header, max_bytes=self._max_bytes)
-        # The reader of records holds a copy of them; not compressed, they keep the bytes alive they lie in.
+        # The reader holds a copy of decompressed records; uncompressed ones keep the bytes of their batch alive.
         size = len(body) + (len(body) if header.codec else len(data))
         return _Opened(decode_records(header, body, offset, _NO_LIMIT), size)
 
@@ -73,5 +73,5 @@ class OpenedBatches:
         self._kept[key] = opened
         self.size += opened.size
         while self.size > self._limit:
-            _, gone = self._kept.popitem(last=False)
-            self.size -= gone.size
+            _, dropped = self._kept.popitem(last=False)
+            self.size -= dropped.size
