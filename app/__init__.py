@@ -1,1 +1,1 @@
-"""HTTP: the only room that knows routes, JSON bodies and status codes."""
+"""HTTP: the only package that knows routes, JSON bodies and status codes."""

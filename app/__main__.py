@@ -44,7 +44,7 @@ def main(context: click.Context) -> None:
 @click.option("--insecure", is_flag=True, help="Allow listeners that other machines can reach.")
 @click.option(
     "--allowed-host", "allowed_hosts", metavar="NAME", multiple=True,
-    help="A name by which browsers may reach the HTTP door.",
+    help="A name by which browsers may reach the HTTP listener.",
 )  # fmt: skip
 @click.option(
     "--allowed-origin", "allowed_origins", metavar="ORIGIN", multiple=True,

@@ -21,12 +21,12 @@ from app.native.dependencies import known_parameters_only
 from app.native.fastapi_routes import add_routes
 from app.native.routes import PREFIX, control_routes, problem_routes
 from app.native.validation_errors import problem_of_http_error, problem_of_validation
-from app.shared import Gateway
+from app.shared import Shared
 from app.version import VERSION
 from core.errors import BrokerError
 
 
-def make_fastapi(gateway: Gateway) -> FastAPI:
+def make_fastapi(shared: Shared) -> FastAPI:
     """The FastAPI application with all routes that are not lean."""
     app = FastAPI(
         title="Sluice",
@@ -35,9 +35,9 @@ def make_fastapi(gateway: Gateway) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        exception_handlers=_exception_handlers(gateway.refusals),
+        exception_handlers=_exception_handlers(shared.refusals),
     )
-    app.state.gateway = gateway
+    app.state.shared = shared
     add_routes(app.router, problem_routes())
     app.include_router(console.router)
     app.include_router(docs.router)

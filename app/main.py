@@ -21,14 +21,14 @@ from app.native.routes import PREFIX, lean_routes, operation_routes
 from app.rest_v2.surface import RENDERERS as V2_RENDERERS
 from app.rest_v2.surface import ProxySurface
 from app.settings import load_with_file
-from app.shared import Gateway
+from app.shared import Shared
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.server import Server
 
 
 class Application:
-    """The ASGI application, and the life of the broker that it serves.
+    """The whole program as an ASGI application: `HttpApplication`, and the life of the broker that it serves.
 
     An ASGI server that knows lifespans may run it as it is. `app.serve` runs `lifespan` itself, so that a start that
     fails is one line and not a traceback, and gives the server `http`.
@@ -47,7 +47,7 @@ class Application:
         self.traffic = traffic = Traffic(config, clock, visits)
         # A refusal before a surface is asked has the shape of the surface that the path belongs to.
         refusals = Refusals(V2_RENDERERS, traffic.refusals)
-        self.gateway = gateway = Gateway(
+        self.shared = shared = Shared(
             config,
             server.broker,
             refusals,
@@ -59,16 +59,16 @@ class Application:
         self._when_loaded = when_loaded
         self.metrics = Metrics(server, traffic, self._delay)
         self.fastapi = LazyApp(self._load_fastapi)
-        find = gateway.current_broker
+        find = shared.current_broker
         operations = Operations(find, server.zookeeper_state, self.metrics.scrape)
         lean = RouteTable((PREFIX, lean_routes(config, find)), ("", operation_routes(operations)))
-        router = Router(lean, [ProxySurface(gateway)], self.fastapi)
+        router = Router(lean, [ProxySurface(shared)], self.fastapi)
         self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
 
     def _load_fastapi(self) -> ASGIApp:
         from app.fastapi_app import make_fastapi
 
-        app = make_fastapi(self.gateway)
+        app = make_fastapi(self.shared)
         self._when_loaded()
         return app
 

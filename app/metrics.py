@@ -72,7 +72,7 @@ class Metrics:
         config = self._broker.config
         families = [
             *self._kafka(),
-            *self._text(),
+            *self._line_commands(),
             *self._kafka07(),
             *self._http(),
             *self._storage(),
@@ -106,7 +106,7 @@ class Metrics:
                 kind, f"sluice_tcp_{name}", meaning, ("door",), [((s,), v) for s, v in by_scheme.items()]
             )
 
-    def _text(self) -> Iterator[Family | Timing]:
+    def _line_commands(self) -> Iterator[Family | Timing]:
         counters = self._broker.counters
         if not counters.lines:
             return  # most brokers have no such listener

@@ -11,7 +11,7 @@ from core.facade import Facade
 from core.types import ApiSupport
 
 
-class Gateway:
+class Shared:
     """What the HTTP surfaces share: the settings, the broker, refusals, and what the server knows.
 
     `protocol_versions` are the APIs of the Kafka listener. `endpoints` are the TCP listeners, a list that the server

@@ -14,11 +14,11 @@ from bench import floors
 from bench.case import Figure, case, least_of
 from bench.load import Connection, batch_of, produce_frame
 from bench.server import CORES, measured_cpu, resident_bytes
+from core.vocabulary.partition import LATEST
 from tests.broker_process import BrokerProcess
 
 MICRO = 1e6
 MIB = 1024 * 1024
-LATEST = -1
 
 
 class OldClient:

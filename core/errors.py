@@ -1,7 +1,7 @@
 """Kafka's error codes and the one exception by which the broker refuses.
 
 Numbers, names and the retriable flag are those of the Kafka protocol guide, section "Error Codes". Every
-door translates from here: the binary door sends the number, HTTP maps it to a status in `app.errors`.
+listener translates from here: the Kafka listener sends the number, HTTP maps it to a status in `app.errors`.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ _RETRIABLE = frozenset(
 class BrokerError(Exception):
     """A request that the broker refuses: a code, a sentence for people, and facts for machines.
 
-    `message` says what was wrong and what would be right. `details` carries what a door may want to show by
-    itself (the field, the limit, the bounds), as plain JSON values.
+    `message` says what is wrong and what to do. `details` has what a listener or a surface may show by itself
+    (the field, the limit, the bounds), as plain JSON values.
     """
 
     def __init__(self, code: ErrorCode, message: str, **details: object) -> None:

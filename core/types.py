@@ -1,4 +1,4 @@
-"""The words that all rooms share: where records are, and what a read or an append gives back."""
+"""What all packages share: where records are, and what a read or an append returns."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from app.native.dependencies import BrokerDep, GatewayDep
+from app.native.dependencies import BrokerDep, SharedDep
 from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview, ProtocolApi, ProtocolVersions
-from app.shared import Gateway
+from app.shared import Shared
 from app.version import VERSION
 from core.config import Endpoint
 from core.facade import Facade
@@ -14,9 +14,9 @@ from core.facade import Facade
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 
-async def get_overview(gateway: GatewayDep, broker: BrokerDep) -> Overview:
+async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
     """Versions, limits, links."""
-    config = gateway.config
+    config = shared.config
     return Overview(
         name="sluice",
         version=VERSION,
@@ -44,24 +44,24 @@ async def get_overview(gateway: GatewayDep, broker: BrokerDep) -> Overview:
     )
 
 
-async def get_cluster(request: Request, gateway: GatewayDep, broker: BrokerDep) -> Cluster:
+async def get_cluster(request: Request, shared: SharedDep, broker: BrokerDep) -> Cluster:
     """The cluster's id, its brokers, how much it holds."""
     topics = broker.topics.list(include_internal=True)
     return Cluster(
         cluster_id=broker.cluster_id,
         controller_id=broker.roles.metadata_leader,
-        brokers=_brokers(gateway, broker, request),
+        brokers=_brokers(shared, broker, request),
         topics=len(topics),
         partitions=sum(topic.partitions for topic in topics),
     )
 
 
-async def list_brokers(request: Request, gateway: GatewayDep, broker: BrokerDep) -> Brokers:
+async def list_brokers(request: Request, shared: SharedDep, broker: BrokerDep) -> Brokers:
     """The brokers, with the address for Kafka clients."""
-    return Brokers(items=_brokers(gateway, broker, request))
+    return Brokers(items=_brokers(shared, broker, request))
 
 
-async def get_protocol_versions(gateway: GatewayDep) -> ProtocolVersions:
+async def get_protocol_versions(shared: SharedDep) -> ProtocolVersions:
     """Which APIs of the Kafka protocol are served, and in which versions.
 
     The answer of KIP-35's draft, over HTTP. Versions stand in reverse order of preference, the best last;
@@ -75,12 +75,12 @@ async def get_protocol_versions(gateway: GatewayDep) -> ProtocolVersions:
                 versions=list(api.versions),
                 deprecated_versions=list(api.deprecated_versions),
             )
-            for api in gateway.protocol_versions()
+            for api in shared.protocol_versions()
         ]
     )
 
 
-def _brokers(gateway: Gateway, broker: Facade, request: Request) -> list[BrokerDetail]:
+def _brokers(shared: Shared, broker: Facade, request: Request) -> list[BrokerDetail]:
     """This broker and its peers, of which only the Kafka port is known."""
     peers = [
         BrokerDetail(
@@ -90,17 +90,17 @@ def _brokers(gateway: Gateway, broker: Facade, request: Request) -> list[BrokerD
         )
         for peer, endpoint in broker.roles.peers()
     ]
-    return sorted([_this_broker(gateway, request), *peers], key=lambda one: one.broker_id)
+    return sorted([_this_broker(shared, request), *peers], key=lambda one: one.broker_id)
 
 
-def _this_broker(gateway: Gateway, request: Request) -> BrokerDetail:
-    config = gateway.config
-    kafka = config.advertised or next((e for e in gateway.endpoints if e.scheme == "kafka"), None)
+def _this_broker(shared: Shared, request: Request) -> BrokerDetail:
+    config = shared.config
+    kafka = config.advertised or next((e for e in shared.endpoints if e.scheme == "kafka"), None)
     if kafka is not None and kafka.host in WILDCARDS:
         # Nobody can connect to a wildcard; the address by which this request came leads to the same machine.
         kafka = Endpoint(kafka.scheme, request.scope["server"][0], kafka.port)
     return BrokerDetail(
         broker_id=config.broker_id,
         kafka=None if kafka is None else str(kafka).partition("://")[2],
-        listeners=[str(endpoint) for endpoint in (*gateway.http_endpoints, *gateway.endpoints)],
+        listeners=[str(endpoint) for endpoint in (*shared.http_endpoints, *shared.endpoints)],
     )

@@ -35,7 +35,7 @@ from app.native.consumer_schemas import (
     SeekTo,
     SomePartitions,
 )
-from app.native.dependencies import BrokerDep, GatewayDep
+from app.native.dependencies import BrokerDep, SharedDep
 from app.native.groups import GroupId
 from app.native.record_json import iso_time, record_texts
 from core.errors import BrokerError
@@ -84,7 +84,7 @@ async def create_consumer(
         settings={_ENCODING: wanted.encoding},
     )
     subscription = Subscription(
-        tuple(dict.fromkeys(wanted.topics or ())), wanted.pattern, tuple(_addresses(wanted.assignments or ()))
+        tuple(dict.fromkeys(wanted.topics or ())), wanted.pattern, tuple(_tps(wanted.assignments or ()))
     )
     made = await broker.consumers.create(group, wanted.name, subscription=subscription, options=options)
     response.headers["location"] = (
@@ -114,7 +114,7 @@ async def delete_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerN
 
 async def poll_consumer(
     broker: BrokerDep,
-    gateway: GatewayDep,
+    shared: SharedDep,
     request: Request,
     group: GroupId,
     consumer: ConsumerName,
@@ -139,7 +139,7 @@ async def poll_consumer(
             ack=wanted.ack,
         ),
     )
-    reader = Reader(options.settings.get(_ENCODING, "auto"), gateway.config.http_max_json_depth)
+    reader = Reader(options.settings.get(_ENCODING, "auto"), shared.config.http_max_json_depth)
     return Response(_batch_json(batch, reader), media_type="application/json")
 
 
@@ -214,12 +214,12 @@ def _place(name: str, text: str) -> tuple[str, int | None]:
     return EARLIEST, parse_moment(name, text)
 
 
-def _addresses(partitions: Iterable[PartitionOf]) -> list[TopicPartition]:
+def _tps(partitions: Iterable[PartitionOf]) -> list[TopicPartition]:
     return sorted({TopicPartition(one.topic, one.partition) for one in partitions})
 
 
 def _some(wanted: SomePartitions | None) -> list[TopicPartition] | None:
-    return None if wanted is None or wanted.partitions is None else _addresses(wanted.partitions)
+    return None if wanted is None or wanted.partitions is None else _tps(wanted.partitions)
 
 
 def _ranges(ranges: Iterable[Range]) -> list[RangeDetail]:

@@ -1,4 +1,4 @@
-"""What FastAPI's routes need, handed to them: the gateway and its broker."""
+"""What FastAPI passes to its routes: what the surfaces share, and the broker."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.http.request import invalid_parameter
-from app.shared import Gateway
+from app.shared import Shared
 from core.facade import Facade
 
 
-async def gateway(request: Request) -> Gateway:
-    """The gateway that this application was made with."""
-    found = request.app.state.gateway
-    assert isinstance(found, Gateway)
+async def shared(request: Request) -> Shared:
+    """Return what the surfaces of this application share."""
+    found = request.app.state.shared
+    assert isinstance(found, Shared)
     return found
 
 
 async def broker(request: Request) -> Facade:
     """Return the broker of this application."""
-    return (await gateway(request)).broker
+    return (await shared(request)).broker
 
 
 async def known_parameters_only(request: Request) -> None:
@@ -43,5 +43,5 @@ async def known_parameters_only(request: Request) -> None:
         seen.add(name)
 
 
-GatewayDep = Annotated[Gateway, Depends(gateway)]
+SharedDep = Annotated[Shared, Depends(shared)]
 BrokerDep = Annotated[Facade, Depends(broker)]

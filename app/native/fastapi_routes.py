@@ -18,7 +18,7 @@ def add_routes(
     prefix: str = "",
     dependencies: Sequence[Depends] = (),
 ) -> None:
-    """Add a route for each row. A trailing slash counts for nothing: the front door has removed it."""
+    """Add a route for each row. The router has removed trailing slashes from paths."""
     for route in routes:
         status, answer = next(iter(route.answers.items()))
         shape = answer.shape if isinstance(answer, Reply) else answer

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from app.errors import Problem, field_error
 from app.http.parameters import PATH_NAME, parse_moment
 from app.http.request import invalid_parameter
-from app.native.dependencies import BrokerDep, GatewayDep
+from app.native.dependencies import BrokerDep, SharedDep
 from app.native.group_schemas import (
     AssignedPartition,
     BytePosition,
@@ -59,7 +59,7 @@ GroupId = Annotated[
 
 async def list_groups(
     broker: BrokerDep,
-    gateway: GatewayDep,
+    shared: SharedDep,
     prefix: Annotated[str, Query(description="Only groups whose id begins so.", max_length=1000)] = "",
     state: Annotated[
         str, Query(description="Only groups in these states, with commas: `stable,empty`.", max_length=200)
@@ -68,7 +68,7 @@ async def list_groups(
     page_token: Annotated[str | None, Query(description="`next_page_token` of the page before.")] = None,
 ) -> GroupPage:
     """The groups by id, one page at a time."""
-    config = gateway.config
+    config = shared.config
     size = config.http_default_page_size if page_size is None else page_size
     if size > config.http_max_page_size:
         raise invalid_parameter(

@@ -64,8 +64,8 @@ class Led(BaseModel):
 
 def _shown(info: PartitionInfo) -> PartitionRole:
     return PartitionRole(
-        topic=info.topic_partition.topic,
-        partition=info.topic_partition.partition,
+        topic=info.tp.topic,
+        partition=info.tp.partition,
         role=info.role,
         leader=info.leader if info.leader >= 0 else None,
         leader_epoch=info.leader_epoch,

@@ -14,7 +14,7 @@ from fastapi import Header, Path, Query, Response
 from app.errors import Problem, field_error, from_broker
 from app.http.parameters import TOPIC_NAME, parse_moment
 from app.http.request import invalid_parameter
-from app.native.dependencies import BrokerDep, GatewayDep
+from app.native.dependencies import BrokerDep, SharedDep
 from app.native.record_json import iso_time
 from app.native.schemas import (
     ConfigDetail,
@@ -56,7 +56,7 @@ _NAMED_TIMES = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 
 async def list_topics(
     broker: BrokerDep,
-    gateway: GatewayDep,
+    shared: SharedDep,
     response: Response,
     prefix: Annotated[str, Query(description="Only topics whose name begins so.", max_length=249)] = "",
     include_internal: Annotated[bool, Query(description="Also the broker's own topics.")] = False,
@@ -65,7 +65,7 @@ async def list_topics(
     if_none_match: Annotated[str | None, Header(description="The ETag of the page that is known.")] = None,
 ) -> TopicPage | Response:
     """The topics by name, one page at a time."""
-    config = gateway.config
+    config = shared.config
     size = config.http_default_page_size if page_size is None else page_size
     if size > config.http_max_page_size:
         raise invalid_parameter(
@@ -89,7 +89,7 @@ async def list_topics(
 
 async def create_topic(
     broker: BrokerDep,
-    gateway: GatewayDep,
+    shared: SharedDep,
     response: Response,
     topic: TopicName,
     wanted: TopicToCreate | None = None,
@@ -99,7 +99,7 @@ async def create_topic(
     wanted = wanted or TopicToCreate()
     dry = validate_only or wanted.validate_only
     configs = _texts(wanted.configs or {})
-    async with gateway.topic_changes:
+    async with shared.topic_changes:
         info = _find(broker, topic)
         if info is None:
             try:
@@ -133,7 +133,7 @@ async def get_topic(broker: BrokerDep, response: Response, topic: TopicName) -> 
 
 async def change_topic(
     broker: BrokerDep,
-    gateway: GatewayDep,
+    shared: SharedDep,
     response: Response,
     topic: TopicName,
     change: TopicChange,
@@ -142,7 +142,7 @@ async def change_topic(
 ) -> TopicDetail:
     """Grow a topic, or change its settings: a merge patch, all of it or nothing."""
     configs = _texts(change.configs or {})
-    async with gateway.topic_changes:
+    async with shared.topic_changes:
         info = broker.topics.get(topic)
         _check_match(info, if_match)
         grow = change.partitions is not None and change.partitions != info.partitions
@@ -160,10 +160,10 @@ async def change_topic(
 
 
 async def delete_topic(
-    broker: BrokerDep, gateway: GatewayDep, topic: TopicName, if_match: IfMatch = None
+    broker: BrokerDep, shared: SharedDep, topic: TopicName, if_match: IfMatch = None
 ) -> None:
     """Delete a topic with all its records."""
-    async with gateway.topic_changes:
+    async with shared.topic_changes:
         _check_match(broker.topics.get(topic), if_match)
         await broker.topics.delete(topic)
 

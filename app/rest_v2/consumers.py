@@ -1,6 +1,6 @@
 """Consumer instances: their life, what they read, and their records.
 
-An instance is a managed consumer of the broker; this door adds v2's shapes and codes, and keeps the instance's
+An instance is a managed consumer of the broker; this surface adds v2's shapes and codes, and keeps the instance's
 format, `fetch.min.bytes` and `consumer.request.timeout.ms` among its settings. So an instance lives on through a
 restart, and `base_uri` is a convenience: any address of this gateway will do.
 """

@@ -149,5 +149,5 @@ def body_of(error_code: int, message: str) -> bytes:
 
 
 def render_before_routing(problem: Problem, instance: str) -> Rendered:
-    """What the front door refuses before this surface is asked: foreign hosts and origins, broken paths, failures."""
+    """Render what the router refuses before it asks a surface: foreign hosts and origins, broken paths, failures."""
     return Rendered("application/json", body_of(problem.status, problem.detail))

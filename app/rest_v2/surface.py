@@ -1,4 +1,4 @@
-"""The v2 surface as the front door sees it: which paths are its own, and an answer for each request to them.
+"""The v2 surface as the router sees it: which paths are its own, and an answer for each request to them.
 
 It routes by itself, below FastAPI, as the native record routes do: the paths are few, every one is a hot path of
 some client, and each refusal must have v2's shape under the media type that the client takes.
@@ -15,7 +15,7 @@ from app.rest_v2.dialect import DIALECTS
 from app.rest_v2.errors import ProxyError, as_problem, body_of, code_of, render_before_routing
 from app.rest_v2.media import JSON, accept_of
 from app.rest_v2.routes import v2_routes
-from app.shared import Gateway
+from app.shared import Shared
 from core.errors import BrokerError
 
 ROOTS = frozenset({"", "brokers", "topics", "consumers"})
@@ -26,13 +26,13 @@ RENDERERS: list[tuple[str, Callable[[Problem, str], Rendered]]] = [
 
 
 class ProxySurface:
-    """All v2 routes over one gateway."""
+    """All v2 routes."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        config, clock = gateway.config, gateway.broker.clock
+    def __init__(self, shared: Shared) -> None:
+        config, clock = shared.config, shared.broker.clock
         self._dialect = DIALECTS[config.v2_dialect]
-        self._counts = gateway.refusals.counts
-        routes = v2_routes(config, clock, self._dialect, gateway.current_broker)
+        self._counts = shared.refusals.counts
+        routes = v2_routes(config, clock, self._dialect, shared.current_broker)
         self._table = RouteTable(("", routes))
         self._roots = {route.path[1:].partition("/")[0] for route in routes}
 

@@ -81,7 +81,7 @@ class TopicRoutes:
 
     async def partition(self, request: Request, segments: list[str]) -> Answer:
         """Return one partition."""
-        number = self._existing(segments).topic_partition.partition
+        number = self._existing(segments).tp.partition
         return json_answer(request, self._partition(number))
 
     async def offsets(self, request: Request, segments: list[str]) -> Answer:

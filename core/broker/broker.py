@@ -210,7 +210,7 @@ class Broker:
             self._background.append(asyncio.create_task(self.metadata.run()))
 
     def _refuse_lost_metadata(self) -> None:
-        """A database in which nothing was ever stored, beside logs: it is not the one that belongs to them."""
+        """Refuse to start with an empty database next to logs with records: it is not their database."""
         found = self.logs.with_records()
         if found:
             raise StartupError(
@@ -234,7 +234,7 @@ class Broker:
         except ValueError as error:
             raise StartupError(
                 f"{data_dir}/{ROLES} is damaged ({error}). It holds what this broker has promised: restore it from a "
-                "copy, or empty the data directory and let the broker follow anew."
+                "copy, or empty the data directory and let the broker copy everything from its peers."
             ) from None
         metadata.open(self.roles.open_replicas(read_offsets(f"{data_dir}/{HIGH_WATERMARKS}") or {}))
         self.unclean_start.served_before(metadata.epoch)

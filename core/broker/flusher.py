@@ -59,7 +59,7 @@ class Work:
         self.workers = workers
 
     def next_step(self) -> Callable[[], None] | None:
-        """Take the next step; None at the end. The last worker to hear this has `done` called first."""
+        """Take the next step; None at the end. The last worker that gets None has `done` called first."""
         with contextlib.suppress(IndexError):
             return self._steps.popleft()
         with self._lock:
@@ -83,7 +83,7 @@ class FlushThreads:
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
 
     def run(self, steps: Iterable[Callable[[], None]], workers: int, done: Callable[[], None]) -> Work:
-        """Run the steps in so many threads, in order, then `done` on the running loop. No step may raise."""
+        """Run the steps in this many threads, in order, then `done` on the running loop. No step may raise."""
         while len(self._threads) < min(workers, self._count):
             self._start()
         loop = asyncio.get_running_loop()
@@ -149,7 +149,7 @@ class Flusher:
         self._most = threads
         self._counters = counters or Counters()
         self._clock = clock or Clock()
-        # Those who wait, by log; of a log in a cycle also those whom that cycle may serve.
+        # The waiting callers, by log; for a log in a cycle, also those that the cycle may serve.
         self._waiting: dict[Log, list[_Waiter]] = {}
         # The logs whose flush is under way, and the cycles that are.
         self._flushing: set[Log] = set()
@@ -227,7 +227,7 @@ class Flusher:
             self._arrange()
 
     def _done(self, cycle: _Cycle) -> None:
-        """All threads have come to the end of the cycle: answer all whom it served, then start the next one."""
+        """End a cycle after its last thread: answer all callers that it served, then start the next cycle."""
         self._cycles.remove(cycle)
         if cycle is self._current:
             self._current = None
@@ -253,7 +253,7 @@ class Flusher:
             self._fail(log, BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, message))
 
     def _answer(self, log: Log, *, nothing_left: bool = False) -> None:
-        """Answer those whom the flushed offset covers. With `nothing_left` no fsync can serve the others."""
+        """Answer the callers whose offset is flushed. With `nothing_left` no fsync can serve the others."""
         flushed = log.flushed_offset
         left: list[_Waiter] = []
         for offset, future in self._waiting.pop(log, ()):

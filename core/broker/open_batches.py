@@ -1,11 +1,11 @@
-"""Batches that are read in several goes: opened once, and kept open for whoever goes on.
+"""Cache large batches that are read in several steps, so that each is decompressed once.
 
-A batch may hold half a million records in a megabyte, and a door takes some hundred of them at a time. Checking,
-decompressing and passing by all that were read before would cost more with every go: forty times the price of the
-records themselves in batches as usual producers write them. So the rest of a large batch is kept as an iterator,
-under the offset where it goes on. Whoever reads there takes it; two readers side by side open it twice.
+A batch may hold half a million records in a megabyte, and one read returns some hundred of them. To check the
+batch, decompress it and skip the records read before would cost more with every step: forty times the cost of the
+records themselves, in batches as usual producers write them. So the rest of a large batch is kept as an iterator,
+under its next offset. The reader of that offset takes it; two readers at the same offset open the batch twice.
 
-What is kept is bounded in bytes; the oldest goes first, and a batch beyond the limit is not kept at all.
+The cache is bounded in bytes. The oldest batch is dropped first; a batch above the limit is not kept at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from core.records.header import BatchHeader
 from core.records.record import Record
 from core.records.record_codec import decode_records
 
-# Batches with fewer records are opened anew: that costs less than what the records themselves do.
+# Batches with fewer records are opened again: that costs less than their records.
 MANY_RECORDS = 500
 _NO_LIMIT = 2**31
 
@@ -63,7 +63,7 @@ class OpenedBatches:
         if not check_crc(data, position, header):
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, "its checksum is wrong, the disk has changed it")
         body = record_bytes(data, position, header, max_bytes=self._max_bytes)
-        # The reader of records holds a copy of them; not compressed, they keep the bytes alive they lie in.
+        # The reader holds a copy of decompressed records; uncompressed ones keep the bytes of their batch alive.
         size = len(body) + (len(body) if header.codec else len(data))
         return _Opened(decode_records(header, body, offset, _NO_LIMIT), size)
 
@@ -73,5 +73,5 @@ class OpenedBatches:
         self._kept[key] = opened
         self.size += opened.size
         while self.size > self._limit:
-            _, gone = self._kept.popitem(last=False)
-            self.size -= gone.size
+            _, dropped = self._kept.popitem(last=False)
+            self.size -= dropped.size

@@ -186,13 +186,13 @@ class Partitions:
                     read.offset, min(left, read.max_bytes), min_one=not total or (min_one_each and left > 0)
                 )
             except BrokerError as error:
-                fetched.append(Fetched(read.topic_partition, None, error))
+                fetched.append(Fetched(read.tp, None, error))
                 refused = True
                 continue
             if got.slice is not None:
                 total += got.slice.length
                 left = max(left - got.slice.length, 0)
-            fetched.append(Fetched(read.topic_partition, got))
+            fetched.append(Fetched(read.tp, got))
         return FetchedAll(fetched, total, refused, self._changes.event)
 
     async def fetch(
@@ -222,7 +222,7 @@ class Partitions:
             fetched, size, refused, _ = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
             return refused or size >= min_bytes
 
-        if not await self._purgatory.wait([r.topic_partition for r in reads], wait, check):
+        if not await self._purgatory.wait([r.tp for r in reads], wait, check):
             check()
         return fetched
 
@@ -232,11 +232,11 @@ class Partitions:
             return True
         touched = self._changes.touched
         return event != self._changes.event and any(
-            touched.get(read.topic_partition.topic, event + 1) > event for read in reads
+            touched.get(read.tp.topic, event + 1) > event for read in reads
         )
 
     def _fetchable(self, read: FetchRead) -> Log:
-        return self.led_log(read.topic_partition, read.leader_epoch)
+        return self.led_log(read.tp, read.leader_epoch)
 
     def led_log(self, tp: TopicPartition, leader_epoch: int = -1) -> Log:
         """The log of a partition that this broker leads, in the epoch that the client knows."""

@@ -84,7 +84,7 @@ class ProducerIds:
         """A producer id that was never given before. Waits for the disk once per `BLOCK_SIZE` calls."""
         while self._next >= self._end:
             async with self._reserving:
-                # Whoever waited for the lock finds a fresh block, unless others have used it up already.
+                # After the lock there is a new block, unless other callers have used it up already.
                 if self._next >= self._end:
                     first = await self._reserve(BLOCK_SIZE)
                     self._next, self._end = first, first + BLOCK_SIZE

@@ -29,7 +29,7 @@ from core.vocabulary.records import (
 
 logger = logging.getLogger(__name__)
 
-# What one record adds to a batch beside its key, value and headers, at most: varints and header counts.
+# What one record adds to a batch besides its key, value and headers, at most: varints and header counts.
 _RECORD_OVERHEAD = 40
 _FIRST_OR_ANY = {0, None}
 
@@ -103,7 +103,7 @@ class Records:
         partition: int | None = None,
         sticky: int = -1,
     ) -> dict[int, Sequence[int]]:
-        """The indexes of the records for each partition, as `produce` distributes them over so many.
+        """The indexes of the records for each partition, as `produce` distributes them over `partitions`.
 
         `sticky` is the partition of those that have no other; below 0 it is the next in turn.
         """
@@ -216,7 +216,7 @@ class Records:
         if one.error is not None:
             raise one.error
         assert one.read is not None
-        tp = one.topic_partition
+        tp = one.tp
         records: list[Record] = []
         next_offset = offset
         if one.read.slice is not None:

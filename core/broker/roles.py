@@ -87,7 +87,7 @@ class Roles:
 
     def replicated(self) -> list[TopicPartition]:
         """Return the replicated partitions, with the one of metadata."""
-        return [copy.topic_partition for copy in self._replicas]
+        return [copy.tp for copy in self._replicas]
 
     def leads(self) -> int:
         """Return the number of replicated partitions that this broker leads."""
@@ -181,7 +181,7 @@ class Roles:
             return {}
         mine = [copy for copy in self._replicas if not copy.replica.leads]
         done = await self._cluster.promote_all(mine, unclean=unclean)
-        return {copy.topic_partition: error for copy, error in done.items()}
+        return {copy.tp: error for copy, error in done.items()}
 
     def _copy_of(self, tp: TopicPartition) -> Copy:
         copy = self._replicas.get(tp)
@@ -233,7 +233,7 @@ class Roles:
         if not bounds.log_start_offset <= offset <= bounds.log_end_offset:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"The log of {copy.topic_partition} holds offsets from {bounds.log_start_offset} up to "
+                f"The log of {copy.tp} holds offsets from {bounds.log_start_offset} up to "
                 f"{bounds.log_end_offset}, not {offset}.",
                 log_start_offset=bounds.log_start_offset,
                 high_watermark=bounds.high_watermark,
@@ -248,7 +248,7 @@ class Roles:
         found = [self._begin_read(replica, read) for read in reads]
         copies = [one for one in found if isinstance(one, Copy)]
         answers = self._read_all(reads, found, max_bytes)
-        keys = [copy.topic_partition for copy in copies]
+        keys = [copy.tp for copy in copies]
 
         async def wait(seconds: float, enough: Callable[[FollowerFetched], bool]) -> None:
             def check() -> bool:
@@ -331,4 +331,4 @@ class Roles:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What is committed of each replicated partition, for the checkpoint."""
-        return {copy.topic_partition: copy.replica.high_watermark for copy in self._replicas}
+        return {copy.tp: copy.replica.high_watermark for copy in self._replicas}

@@ -1,4 +1,4 @@
-"""How much the broker holds and how far behind groups are, counted without opening a log.
+"""Count what the broker holds, and the lag of groups, without opening a log.
 
 Of a log that is closed the numbers are those of when it was closed; after a start they are those of the
 checkpoint, and its size is looked up once, in a thread. All of it is done in slices, so that a broker of

@@ -2,8 +2,8 @@
 
 Order of effects. A topic exists once its row is committed; the directories of its partitions follow. So a
 crash between the two leaves a topic with empty partitions, never directories without a topic. Deleting
-goes the same way: first the row, then the directories; what a crash leaves of them is swept at the next start, by
-what the row's transaction has noted. Directories of which nothing is known are never removed (`core.log.manager`).
+has the same order: first the row, then the directories. The row's transaction notes them, so that the next start
+deletes what a crash has left. Directories of which nothing is known are never removed (`core.log.manager`).
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class Topics:
         if self._table.find(name) is not before:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
-                f"Topic {name!r} was changed by somebody else meanwhile; try again.",
+                f"Topic {name!r} was changed by another client at the same time. Read it and try again.",
             )
         task = self.changing[name] = asyncio.create_task(self._apply(before, after))
         task.add_done_callback(lambda _: self.changing.pop(name))
@@ -305,7 +305,7 @@ class Topics:
             )
 
     def _drop(self, before: TopicInfo) -> None:
-        """A topic is gone: forget it here as well."""
+        """Forget a deleted topic here as well."""
         self._table.remove(before)
         self._sticky.forget(before.name)
         self._replicas.remove(before.name)

@@ -7,7 +7,7 @@ between. So while the logs still end where recovery has found their ends:
 
     1  the leader epoch rises. Clients with KIP-320 notice: their fetches are fenced, and OffsetForLeaderEpoch
        tells them where the epoch ended that they have read last
-    2  committed offsets of all groups, also those of v0, that lie beyond the end of their log move back to it
+    2  committed offsets of all groups, also those of v0, that are beyond the end of their log move back to it
     3  so do positions and outstanding batches of managed consumers
 
 All of it is on the disk before listeners open. If the disk refuses, the broker comes up for reading: appends are
@@ -60,7 +60,7 @@ MAX_LINES = 20
 
 
 class LeaderEpochs:
-    """The leader epoch of every partition with one replica: one number for all. It never goes back.
+    """The leader epoch of every partition with one replica: one number for all. It never decreases.
 
     One number, so that an unclean start raises it with one write.
     """
@@ -196,9 +196,9 @@ class UncleanStart:
         if at_once:
             ends = {tp: end for tp, end in self._recovered.items() if self._replicas.get(tp) is None}
         for copy in self._replicas:
-            if copy.replica.leads and copy.topic_partition != METADATA:
+            if copy.replica.leads and copy.tp != METADATA:
                 end = copy.log.offsets.log_end_offset
-                ends[copy.topic_partition] = copy.replica.start if at_once else end
+                ends[copy.tp] = copy.replica.start if at_once else end
         self._recovered = {}
         return ends
 

@@ -26,9 +26,7 @@ from core.vocabulary.groups import (
     Target,
 )
 from core.vocabulary.member_metadata import assigned_partitions
-
-# The special timestamps of ListOffsets.
-_LATEST, _EARLIEST = -1, -2
+from core.vocabulary.partition import EARLIEST, LATEST
 
 
 class GroupPositions:
@@ -151,9 +149,9 @@ class GroupPositions:
         """Return the offset to which a reset moves the position `before`."""
         bounds = self._broker.partitions.info(tp).offsets
         if target.earliest:
-            return self._broker.partitions.offset_for_time(tp, _EARLIEST).offset
+            return self._broker.partitions.offset_for_time(tp, EARLIEST).offset
         if target.latest:
-            return self._broker.partitions.offset_for_time(tp, _LATEST).offset
+            return self._broker.partitions.offset_for_time(tp, LATEST).offset
         if target.time is not None:
             found = self._broker.partitions.offset_for_time(tp, target.time).offset
             # If the time is after all records, the group reads the records that are appended from now on.

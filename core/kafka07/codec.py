@@ -28,8 +28,6 @@ from typing import NamedTuple
 
 from core.protocol.primitives import ProtocolError
 
-LATEST_TIME, EARLIEST_TIME = -1, -2
-
 _TYPE = Struct(">h")
 _COUNT = Struct(">h")
 _INT32 = Struct(">i")

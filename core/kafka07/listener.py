@@ -51,12 +51,12 @@ class Kafka07Listener:
         self.topics = Kafka07Topics(broker, views, 1)
 
     def bound(self, endpoint: Endpoint) -> None:
-        """See `Door.bound`."""
+        """See `Listener.bound`."""
         self.endpoint = endpoint
         self.topics = Kafka07Topics(self.broker, self._views, int(endpoint.option("magic")))
 
     def session(self) -> Kafka07Session:
-        """See `Door.session`."""
+        """See `Listener.session`."""
         return Kafka07Session(self)
 
 

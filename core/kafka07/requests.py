@@ -19,13 +19,14 @@ from core.broker.broker import Broker
 from core.errors import BrokerError, ErrorCode
 from core.kafka07.messages import parse_messages
 from core.kafka07.tasks import Locating, Measuring, Reading
-from core.kafka07.view import EARLIEST, LATEST, AddressView
+from core.kafka07.view import AddressView
 from core.kafka07.views import Kafka07Views
 from core.records.conversion import batches_of
 from core.records.message_set import MessageGroup
 from core.records.validation import ProduceBatches
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
+from core.vocabulary.partition import EARLIEST, LATEST
 from core.vocabulary.topic import check_topic_name
 
 # In a PRODUCE: the broker chooses the partition.

@@ -31,10 +31,10 @@ from core.log.events import WatchedLog
 from core.log.files import FilePool, modified
 from core.log.segment import REPORTS, Segment
 from core.records.header import HEADER, HEADER_SIZE, MAGIC
+from core.vocabulary.partition import EARLIEST, LATEST
 
 logger = logging.getLogger(__name__)
 
-EARLIEST, LATEST = -2, -1
 # Entries in front of a reader that one read takes along: more than a chunk holds, but for compacted logs.
 _AHEAD = 4096
 

@@ -10,10 +10,9 @@ from core.log.files import modified
 from core.log.segment import Cut, Segment
 from core.records.header import LENGTH_OVERHEAD
 from core.types import FileSlice, LogOffsets, TimestampOffset
+from core.vocabulary.partition import EARLIEST, LATEST
 
 NOT_FOUND = TimestampOffset(-1, -1, -1)
-# ListOffsets v0's two special timestamps.
-LATEST, EARLIEST = -1, -2
 
 
 class Segments:

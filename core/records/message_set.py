@@ -32,13 +32,13 @@ from typing import NamedTuple
 from core.errors import BrokerError, ErrorCode
 from core.records.compression import GZIP, LZ4, compress, decompress
 from core.records.header import CODEC_MASK, TIMESTAMP_TYPE_BIT, Buffer
-from core.records.legacy_lz4 import break_checksum, mend_checksum
+from core.records.message_set_lz4 import break_checksum, mend_checksum
 from core.records.record import LOG_APPEND_TIME, NO_TIMESTAMP
 
 # Offset, timestamp, key, value.
 MessageFields = tuple[int, int, bytes | None, bytes | None]
 
-LAST_LEGACY_MAGIC = 1
+LAST_MESSAGE_SET_MAGIC = 1
 # Messages in one set, wrapped ones too. An empty one takes 26 bytes and compresses to nearly nothing, but takes
 # 300 bytes once it is read. 1 MB of uncompressed messages are 40,000 at most.
 MAX_MESSAGES = 200_000
@@ -240,7 +240,7 @@ def _walk(buffer: Buffer) -> Iterator[tuple[int, int, int, int, bytes | None, by
 
 
 def _wrong_magic(position: int, magic: int) -> BrokerError:
-    if magic == LAST_LEGACY_MAGIC + 1:
+    if magic == LAST_MESSAGE_SET_MAGIC + 1:
         return _invalid(f"a record batch of magic {magic} lies among messages of magic 0 and 1")
     return _corrupt(position, f"its magic is {magic}")
 

@@ -1,8 +1,8 @@
 """What a client may write: the rules that a produced batch must keep before it may enter a log.
 
-The rules are those of Kafka's broker for magic 2, and they are checked here once for every door:
+The rules are those of Kafka's broker for magic 2, and they are checked here once for every listener and surface:
 
-    one whole batch per partition and request, and nothing behind it     INVALID_RECORD, CORRUPT_MESSAGE
+    one whole batch per partition and request, and nothing after it      INVALID_RECORD, CORRUPT_MESSAGE
     checksum right                                                       CORRUPT_MESSAGE
     not larger than max.message.bytes, after recompression too           MESSAGE_TOO_LARGE
     a codec that exists                                                  UNSUPPORTED_COMPRESSION_TYPE

@@ -1,21 +1,21 @@
-"""This broker among its peers: it follows, is followed, promises, and takes over when a person says so.
+"""This broker among its peers: it follows, leads, promises epochs, and becomes leader when an operator asks.
 
-What runs here, beside the requests of the doors:
+Three kinds of tasks run here, next to the requests of the listeners:
 
     a follower per peer        copies the partitions that the peer leads (`core.replication.follower`)
-    a conversation per peer    tells it which partitions this broker has begun to lead, until it follows; asks it
-                               about partitions of which nobody knows who leads them
-    a rhythm                   takes slow followers out of the in-sync sets
+    a conversation per peer    tells the peer which partitions this broker has begun to lead, until the peer follows;
+                               asks it about partitions whose leader this broker does not know
+    a timer                    takes slow followers out of the in-sync sets
 
-With every question and answer a broker says which address its clients use; it is stored, so that it is known of a
-broker that is away.
+With every question and answer a broker sends the address that its clients use. The peers store it, so that they
+know it while that broker is away.
 
-A promotion (`promote`) asks all replicas how they stand and lets the present leader pause until this broker has
-caught up; takes an epoch; lets the others promise it; and begins. It refuses where it cannot be sure that nothing
-committed gets lost, unless it is told to be unclean.
+A promotion (`promote`) has five steps. It asks all replicas for their state. It asks the leader to pause until
+this broker has caught up. It takes a new epoch. It asks the other replicas to promise the epoch. Then this broker
+leads. It is refused if a committed record could get lost, unless the operator asks for an unclean one.
 
-There is no automatic election. One thing happens by itself: a leader that was restarted leads again, in a new
-epoch, when a majority of the replicas has answered and none of them knows of another leader.
+There is no automatic election, with one exception: a leader that was restarted leads again, in a new epoch, when a
+majority of the replicas has answered and none of them knows of another leader.
 """
 
 from __future__ import annotations
@@ -135,11 +135,11 @@ class Cluster:
         task.add_done_callback(self._tasks.discard)
 
     def changed(self, copy: Copy) -> None:
-        """The role of a partition has changed here: tell everybody whom it concerns."""
+        """Tell the other parts of this broker that its role for a partition has changed."""
         self._replicas.note(copy)
         self._changes.answers_changed()
         self._heard.pop(copy, None)
-        if copy.topic_partition == METADATA:
+        if copy.tp == METADATA:
             self._role_changed()
         self.wake()
 
@@ -185,7 +185,7 @@ class Cluster:
 
     async def cut(self, copy: Copy, offset: int) -> None:
         """See `Keeper.cut`."""
-        if copy.topic_partition == METADATA:
+        if copy.tp == METADATA:
             await self._before_cut(offset)
         log = copy.log
         log.begin_cut(offset)
@@ -246,7 +246,7 @@ class Cluster:
             replica.paused_until = self._clock.monotonic() + PAUSE_SECONDS
         elif kind is Kind.VOTE:
             if replica.promise(item.epoch):
-                logger.info("%s: epoch %d is promised", copy.topic_partition, item.epoch)
+                logger.info("%s: epoch %d is promised", copy.tp, item.epoch)
                 self._replicas.deposed(copy)
                 self.changed(copy)
             return replica.epoch == item.epoch and not replica.active
@@ -267,11 +267,11 @@ class Cluster:
         return State(True, replica.epoch, replica.complete, end, replica.start, replica.source, granted)
 
     def heard_of(self, copy: Copy, epoch: int) -> None:
-        """Somebody knows a newer epoch: whoever leads it, this broker does not."""
+        """Note a newer epoch that another broker knows: this broker does not lead in it."""
         if copy.replica.promise(epoch):
             logger.warning(
                 "%s: broker %d has epoch %d; this broker steps back",
-                copy.topic_partition, leader_of(epoch), epoch,
+                copy.tp, leader_of(epoch), epoch,
             )  # fmt: skip
             self._replicas.deposed(copy)
             self.changed(copy)
@@ -283,7 +283,7 @@ class Cluster:
         question = Question(
             kind,
             self._config.broker_id,
-            [Item(c.topic_id.bytes, c.topic_partition.partition, epoch, start) for c, epoch, start in items],
+            [Item(c.topic_id.bytes, c.tp.partition, epoch, start) for c, epoch, start in items],
             *self._own_address(),
         )
         answer = await self._connections[peer].exchange(question)
@@ -332,7 +332,7 @@ class Cluster:
                     self.heard_of(copy, state.epoch)
 
     async def _find_leaders(self, peer: int) -> None:
-        """Ask about partitions of which nobody is known to lead them."""
+        """Ask the peers about partitions whose leader is unknown."""
         open_ = [
             (copy, -1, -1)
             for copy in self._replicas
@@ -359,7 +359,7 @@ class Cluster:
                 await self._save()
 
     def _lead_again(self, copy: Copy, now: float) -> None:
-        """This broker led before it was restarted; if nobody knows of another leader, it goes on in a new epoch."""
+        """Lead again after a restart, in a new epoch, if no replica knows of another leader."""
         fresh = {
             peer: state
             for peer, (at, state) in self._heard.get(copy, {}).items()
@@ -375,7 +375,7 @@ class Cluster:
         try:
             await self.promote(copy, again=True)
         except BrokerError as error:
-            logger.warning("%s: %s", copy.topic_partition, error.message)
+            logger.warning("%s: %s", copy.tp, error.message)
 
     async def _rhythm(self) -> None:
         while True:
@@ -402,13 +402,13 @@ class Cluster:
     async def promote(self, copy: Copy, *, unclean: bool = False, again: bool = False) -> None:
         """Let this broker lead the partition, in a new epoch. Nothing changes if it leads already.
 
-        Raises ELIGIBLE_LEADERS_NOT_AVAILABLE where something committed could get lost, KAFKA_STORAGE_ERROR.
-        `again`: the broker goes on by itself, after a restart; nobody is asked to pause.
+        Raises ELIGIBLE_LEADERS_NOT_AVAILABLE if a committed record could get lost, KAFKA_STORAGE_ERROR.
+        `again`: the broker leads again after a restart; no leader is asked to pause.
         """
         if copy in self._promoting:
             raise BrokerError(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-                f"A promotion of {copy.topic_partition} is under way.",
+                f"A promotion of {copy.tp} is under way.",
             )
         replica = copy.replica
         if replica.leads:
@@ -420,13 +420,13 @@ class Cluster:
             self._promoting.discard(copy)
         logger.warning(
             "%s: this broker leads in epoch %d from offset %d on",
-            copy.topic_partition, replica.epoch, replica.start,
+            copy.tp, replica.epoch, replica.start,
         )  # fmt: skip
 
     async def _promote(self, copy: Copy, unclean: bool, again: bool) -> None:
         replica, broker_id = copy.replica, self._config.broker_id
         if replica.resigned and leader_of(replica.epoch) == broker_id:
-            again = True  # nobody has taken over
+            again = True  # no other broker leads
         states = await self._ask_all(copy, Kind.ASK if again else Kind.PAUSE)
         await self._catch_up(copy, states)
         end = copy.log.offsets.log_end_offset
@@ -443,9 +443,9 @@ class Cluster:
         granted = {p: s for p, s in votes.items() if s.granted}
         self._check(copy, granted, granted, unclean)
         end = copy.log.offsets.log_end_offset
-        await self._before_lead(copy.topic_partition, end)
+        await self._before_lead(copy.tp, end)
         assert self._replicas.promises is not None
-        self._replicas.promises.note(copy.topic_partition, copy.topic_id, Remembered(epoch, epoch, end))
+        self._replicas.promises.note(copy.tp, copy.topic_id, Remembered(epoch, epoch, end))
         await self._save()
         if replica.epoch != epoch:
             raise self._refused(copy, f"epoch {replica.epoch} was taken meanwhile")
@@ -461,7 +461,7 @@ class Cluster:
             try:
                 return (await self._ask(peer, kind, [(copy, epoch, -1)])).get(copy)
             except PeerError as error:
-                logger.info("%s: %s", copy.topic_partition, error)
+                logger.info("%s: %s", copy.tp, error)
                 return None
 
         answers = await asyncio.gather(*map(one, others))
@@ -502,5 +502,5 @@ class Cluster:
     def _refused(self, copy: Copy, why: str) -> BrokerError:
         return BrokerError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"This broker may not lead {copy.topic_partition}: {why}.",
+            f"This broker may not lead {copy.tp}: {why}.",
         )

@@ -32,7 +32,7 @@ class Controller:
         """Raise NOT_CONTROLLER unless this broker keeps topics, groups and offsets."""
         if not self.serving:
             leader = self.leader
-            who = f"broker {leader} does" if leader not in (-1, self._broker_id) else "nobody does now"
+            who = f"broker {leader} does" if leader not in (-1, self._broker_id) else "no broker does now"
             raise BrokerError(
                 ErrorCode.NOT_CONTROLLER,
                 f"This broker does not keep topics, groups and offsets; {who}.",

@@ -25,10 +25,10 @@ class Flushing(Protocol):
 class Copy:
     """A partition that this broker holds a copy of."""
 
-    __slots__ = ("backoff", "joined", "log", "replica", "resting", "topic_id", "topic_partition")
+    __slots__ = ("backoff", "joined", "log", "replica", "resting", "topic_id", "tp")
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: UUID, log: Log, replica: Replica) -> None:
-        self.topic_partition = topic_partition
+    def __init__(self, tp: TopicPartition, topic_id: UUID, log: Log, replica: Replica) -> None:
+        self.tp = tp
         self.topic_id = topic_id
         self.log = log
         self.replica = replica

@@ -2,8 +2,8 @@
 
     epoch = round × 32 + broker id
 
-There is no third party that hands out epochs: whoever is promoted takes the next number of its own. Were one
-epoch led by two brokers, two histories would carry the same number, and nothing could tell them apart any more.
+No third party assigns epochs: a broker that is promoted takes its own next number. If two brokers led in one epoch,
+two histories would have the same number, and replicas could not tell them apart.
 """
 
 from __future__ import annotations

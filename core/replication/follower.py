@@ -1,11 +1,11 @@
 """Following: one loop per leader that copies all partitions it leads, as Kafka's replica fetchers do.
 
-For each partition in each epoch, first the histories are joined: the follower asks where its newest epoch ended
-on the leader (OffsetForLeaderEpoch, KIP-101) and cuts its log there; if the leader does not know that epoch, it
-goes on with the one before (KIP-279). Then it fetches what comes next. What it asks for says what it has, so it
-asks only after what it has is on the disk (`replica_fsync`).
+For each partition in each epoch, the follower first joins its log to the leader's. It asks where its newest epoch
+ended on the leader (OffsetForLeaderEpoch, KIP-101) and truncates its log there. If the leader does not know that
+epoch, the follower asks for the one before (KIP-279). Then it fetches from its log end offset. The leader takes the
+offset of a fetch as stored by the follower, so the follower fsyncs before it fetches (`replica_fsync`).
 
-One fetch is under way at a time, over all partitions. What came for an epoch that is over is thrown away.
+There is one fetch at a time, over all partitions. Records that arrive for an older epoch are dropped.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FETCH_VERSION = 18
 _EPOCH_KEY, _EPOCH_VERSION = 23, 4
 # Seconds before a topic that the leader does not know is asked for again; doubled each time, to `replica_retry_ms`.
 _FIRST_BACKOFF = 0.005
-# One line about a leader that cannot be reached in so many seconds.
+# Seconds between two log lines about a leader that cannot be reached.
 _COMPLAIN_SECONDS = 30.0
 
 
@@ -136,7 +136,7 @@ class Follower:
                     self._complain(error)
                     await asyncio.sleep(pause)
                 except Exception:
-                    # Whatever it was, the loop must go on: nobody else copies these partitions.
+                    # After any error the loop must continue: no other task copies these partitions.
                     logger.exception("following broker %d", self._peer.broker_id)
                     await asyncio.sleep(pause)
         finally:
@@ -165,7 +165,7 @@ class Follower:
             if newest < 0:  # an empty log has no history
                 copy.joined = epoch
         open_ = [c for c in copies if c.joined != c.replica.epoch]
-        # Each answer goes back by one epoch at least, so that this ends.
+        # Each answer is older by at least one epoch, so the loop ends.
         while open_:
             ends = await self._ask_ends([(c, asked[c][0], asked[c][1]) for c in open_])
             again = []
@@ -188,7 +188,7 @@ class Follower:
         log = copy.log
         earlier: int | None = None
         if end.leader_epoch < 0 or end.end_offset < 0:
-            # The leader knows nothing that old: nothing here is known to be its own.
+            # The leader knows no epoch that old: no record here is known to be in its log.
             offset = log.offsets.log_start_offset
         elif end.leader_epoch == newest:
             offset = min(end.end_offset, log.end_offset_for_epoch(newest)[1])
@@ -202,12 +202,12 @@ class Follower:
             try:
                 await self._keeper.cut(copy, offset)
             except BrokerError as error:
-                logger.error("%s: %s", copy.topic_partition, error.message)
+                logger.error("%s: %s", copy.tp, error.message)
                 self._later(copy, self._retry)
                 return None
             logger.warning(
                 "%s: cut at %d in leader epoch %d; it ended at %d, committed up to %d",
-                copy.topic_partition, log.offsets.log_end_offset, epoch, before.log_end_offset, before.high_watermark,
+                copy.tp, log.offsets.log_end_offset, epoch, before.log_end_offset, before.high_watermark,
             )  # fmt: skip
         if earlier is not None:
             return earlier
@@ -218,7 +218,7 @@ class Follower:
     async def _ask_ends(self, asked: Sequence[tuple[Copy, int, int]]) -> dict[Copy, EpochEndOffset]:
         topics: dict[str, OffsetForLeaderTopic] = {}
         for copy, epoch, newest in asked:
-            tp = copy.topic_partition
+            tp = copy.tp
             topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(tp.topic, []))
             topic.partitions.append(OffsetForLeaderPartition(tp.partition, epoch, newest))
         response: OffsetForLeaderEpochResponse = await self._connection.request(
@@ -231,7 +231,7 @@ class Follower:
             for topic in response.topics
             for end in topic.partitions
         }
-        return {c: found[c.topic_partition] for c, _, _ in asked if c.topic_partition in found}
+        return {c: found[c.tp] for c, _, _ in asked if c.tp in found}
 
     # --- fetching ------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Follower:
             topic = topics.setdefault(copy.topic_id, FetchTopic("", copy.topic_id, []))
             topic.partitions.append(
                 FetchPartition(
-                    copy.topic_partition.partition,
+                    copy.tp.partition,
                     copy.replica.epoch,
                     copy.log.offsets.log_end_offset,
                     copy.log.leader_epoch,
@@ -265,7 +265,7 @@ class Follower:
             return
         if response.error_code:
             raise PeerError(f"broker {self._peer.broker_id} refused a fetch: error {response.error_code}")
-        by_id = {(c.topic_id, c.topic_partition.partition): c for c in copies}
+        by_id = {(c.topic_id, c.tp.partition): c for c in copies}
         fetched = []
         for answered in response.responses:
             for data in answered.partitions:
@@ -299,7 +299,7 @@ class Follower:
                     self._take(copy, data)
                     taken.append((copy, data))
             except BrokerError as error:
-                logger.error("%s: %s", copy.topic_partition, error.message)
+                logger.error("%s: %s", copy.tp, error.message)
                 self._later(copy, self._retry)
         completed = []
         for copy, data in taken:
@@ -343,8 +343,8 @@ class Follower:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if data.log_start_offset > log.offsets.log_end_offset:
                 logger.warning(
-                    "%s: the leader has nothing before offset %d; the copy begins there anew",
-                    copy.topic_partition, data.log_start_offset,
+                    "%s: the leader has nothing before offset %d; the copy starts again at that offset",
+                    copy.tp, data.log_start_offset,
                 )  # fmt: skip
                 log.start_at(data.log_start_offset)
                 return
@@ -360,7 +360,7 @@ class Follower:
             return
         self._later(copy, self._retry)
         self._keeper.disowned(copy, self._peer.broker_id)
-        logger.info("%s: broker %d answers %s", copy.topic_partition, self._peer.broker_id, code.name)
+        logger.info("%s: broker %d answers %s", copy.tp, self._peer.broker_id, code.name)
 
     def _later(self, copy: Copy, seconds: float) -> None:
         copy.resting = copy.replica.epoch

@@ -1,15 +1,15 @@
 """Topics, groups and offsets over several brokers: the changes of SQLite as a replicated partition.
 
-    the leader    a transaction is written to the partition, and committed to SQLite once the partition has
-                  committed it; so many brokers have it that no promotion can lose it, and then it is answered
-    a follower    reads what is committed and repeats it, in order, each with the number of the next one, so
-                  that after a crash nothing is repeated twice
+    the leader    writes a transaction to the partition, and commits it to SQLite once the partition has committed
+                  it; then no promotion can lose it, and the leader answers
+    a follower    repeats committed transactions in order, and stores the number of the next one in each, so that
+                  after a crash no transaction is repeated a second time
 
-A broker that comes to lead the partition first repeats what is left, then loads groups, consumers and keys, as after
-a start, and only then serves them. One that is deposed forgets them: they live on with the new leader.
+A new leader of the partition first repeats the rest, then loads groups, consumers and keys, as after a start, and
+only then serves them. A broker that stops leading forgets them: the new leader has them.
 
-After an unclean promotion a broker may find that it has repeated what the new history does not have. It then forgets
-everything and repeats the history from its beginning, or from the last whole database that is in it.
+After an unclean promotion a broker may have repeated transactions that the new history does not have. It then clears
+its database and repeats the history from its beginning, or from the last whole database in it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class MetadataLog:
         # One at a time repeats, or says that what was repeated does not count.
         self._repeating = asyncio.Lock()
         self._closed = False
-        # Where the newest whole database lies that this broker has written.
+        # The offset of the newest whole database that this broker has written.
         self._last_whole = 0
         self._store.ship_timeout = config.metadata_timeout_ms / 1000
 
@@ -113,7 +113,7 @@ class MetadataLog:
 
     @property
     def leader(self) -> int:
-        """The broker that keeps topics, groups and offsets, as far as known here; −1 if nobody does."""
+        """The broker that keeps topics, groups and offsets, as far as known here; −1 if none is known."""
         return -1 if self._partition is None else self._partition.replica.leader
 
     def poke(self) -> None:
@@ -198,7 +198,7 @@ class MetadataLog:
             logger.info("metadata: the history begins at %d now", self._last_whole)
 
     async def _ship(self, data: bytes) -> int:
-        """Write a transaction to the partition; the number behind it, once it is committed there."""
+        """Write a transaction to the partition; once it is committed there, return the number of the next one."""
         copy = self._copy
         if not self._leads or self._closed or self._epoch < 0:
             raise not_controller()
@@ -227,7 +227,7 @@ class MetadataLog:
         async with self._repeating:
             if self._applied > end:
                 logger.warning(
-                    "metadata: %d changes were repeated, %d stay: all are repeated anew", self._applied, end
+                    "metadata: %d changes were repeated, %d stay: all are repeated again", self._applied, end
                 )
                 await self._store.submit([_applied_up_to(_ANEW)], local=True)
                 self._applied = _ANEW
@@ -239,7 +239,7 @@ class MetadataLog:
         async with self._repeating:
             bounds = self._copy.log.offsets
             if not bounds.log_start_offset <= self._applied <= bounds.log_end_offset:
-                await self._repeat_anew()
+                await self._repeat_all()
                 return
             while self._applied < self._copy.replica.high_watermark:
                 effects, next_offset, topics = self._read(self._applied)
@@ -250,7 +250,7 @@ class MetadataLog:
                 if topics:
                     await self._topics_changed()
 
-    async def _repeat_anew(self) -> None:
+    async def _repeat_all(self) -> None:
         """Forget everything and repeat the whole history, in one transaction.
 
         Not before all is here that its leader began with: half a history would lack topics, and their logs would
@@ -272,7 +272,7 @@ class MetadataLog:
         await self._topics_changed()
 
     def _read(self, offset: int) -> tuple[list[Any], int, bool]:
-        """Some changes from `offset` on as effects, the offset behind them, and whether they are about topics."""
+        """Some changes from `offset` on as effects, the offset after them, and whether they are about topics."""
         read = self._copy.log.read(offset, _APPLY_BYTES, min_one=True)
         if read.slice is None:
             return [], offset, False

@@ -1,6 +1,6 @@
 """A connection to another broker: one question at a time, answers in time or not at all.
 
-It is opened when it is first needed and again after it broke; whoever asks meanwhile hears so at once.
+It is opened when it is first needed and again after it broke; a question in between fails at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What brokers say to each other about roles: one question, one answer, for many partitions at once.
 
-Sent to the Kafka port under an API key of our own, behind an ordinary request header; the body is MessagePack.
+Sent to the Kafka port under an API key of our own, after an ordinary request header; the body is MessagePack.
 
     ASK     how far are you, whom do you follow?          nothing changes
     PAUSE   take no appends for a moment, and answer      the leader lets another one catch up and take over
@@ -8,7 +8,7 @@ Sent to the Kafka port under an API key of our own, behind an ordinary request h
     BEGIN   I lead in this epoch, from this offset on     follow me
 
 An answer leaves only after what it promises is on the disk. Questions and answers also say where the clients of the
-broker that sends them connect to it (`--advertised`); older versions neither send that nor mind it.
+broker that sends them connect to it (`--advertised`); older versions do not send it, and ignore it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Question(msgspec.Struct, array_like=True):
 
 
 class State(msgspec.Struct, array_like=True):
-    """How a broker stands to one partition. `granted`: it has promised, or begun to follow, what was asked."""
+    """The state of one partition on one broker. `granted`: it has promised the epoch, or begun to follow it."""
 
     known: bool = False
     epoch: int = -1

@@ -2,7 +2,7 @@
 
     version 0, number of lines, then `topic partition topic-id epoch complete start`
 
-It is replaced as a whole and fsynced before anybody hears of a promise; writers that wait share the next write.
+It is replaced as a whole, and fsynced before the broker answers with a promise. Waiting writers share the next write.
 """
 
 from __future__ import annotations

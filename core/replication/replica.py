@@ -1,21 +1,21 @@
 """One replicated partition as one broker sees it: who leads, how far each replica is, what is committed.
 
-Theory. Each broker holds a log; the leader's is the right one, followers copy it. Nobody elects a leader but a
-person, who tells a broker to lead; that broker takes an epoch of its own (`core.replication.epochs`) and asks the
-others to promise it. Whoever has promised an epoch serves no older one any more. So the old leader, told or not,
-gets no follower's position any more, and commits nothing.
+Theory. Each broker holds a log; the leader's is the right one, followers copy it. Only an operator elects a
+leader, by telling a broker to lead. That broker takes an epoch of its own (`core.replication.epochs`) and asks the
+others to promise it. A broker that has promised an epoch serves no older one. So the old leader, even if it does
+not know of the new one, gets no more fetches of followers, and commits nothing.
 
-- *committed* is what lies below the high watermark: every replica of the in-sync set has it, and the set has
+- *committed* is what is below the high watermark: every replica of the in-sync set has it, and the set has
   at least `min.insync.replicas` members. Only that is shown to consumers and acknowledged to acks=all.
 - `epoch` is the newest epoch this broker has promised. `start` is the end of the leader's log when it began.
 - `complete` is the newest epoch whose leader's log up to `start` this broker has: its own epoch when it was
   promoted, the leader's once its log has reached `start`. A follower enters the in-sync set only then.
 
-Which log may lead? Of the answers to the question, the one with the greatest (`complete`, end). Any
-RF − min.insync.replicas + 1 answers hold one of a replica that had the last committed record, and whoever
-beats that one has it too: with the same `complete` both logs are prefixes of one leader's log, and the longer has
-it; with a greater one its log holds all that the later leader began with, which by the same rule had it. (This is
-the view change of Viewstamped Replication, Oki and Liskov 1988, with a person as the timer. The last epoch *in the
+Which log may lead? Of the answers to the question, the one with the greatest (`complete`, end). Any RF −
+min.insync.replicas + 1 answers hold one of a replica that had the last committed record, and a replica that beats
+that one has it too: with the same `complete` both logs are prefixes of one leader's log, and the longer has it;
+with a greater one its log holds all that the later leader began with, which by the same rule had it. (This is the
+view change of Viewstamped Replication, Oki and Liskov 1988, with an operator as the timer. The last epoch *in the
 log* would not do: a leader that commits an old record in a new epoch without writing anything would lose it to a
 log with a newer, uncommitted record; Raft's figure 8.)
 
@@ -33,7 +33,7 @@ UNKNOWN = -1
 
 
 class Remembered(NamedTuple):
-    """What must not be forgotten of a partition: it is on the disk before anybody hears of it."""
+    """What must not be forgotten of a partition: it is on the disk before another broker learns it."""
 
     epoch: int
     complete: int
@@ -84,13 +84,13 @@ class Replica:
         self.broker_id = broker_id
         # As assigned; the first one leads at the beginning.
         self.replicas = tuple(replicas)
-        # Seconds for which a follower may be behind before it leaves the in-sync set.
+        # Seconds that a follower may lag before it leaves the in-sync set.
         self.lag = lag
         first = first_epoch(self.replicas[0])
         self.epoch, self.complete, self.start = remembered or Remembered(first, first, 0)
         # Whether the leader of `epoch` is known to have begun. A leader that was restarted has not.
         self.active = False
-        # Told to be no leader, by a person.
+        # An operator told this broker not to lead.
         self.resigned = False
         # Until when appends are refused, so that another broker can catch up and take over; monotonic seconds.
         self.paused_until = 0.0
@@ -113,18 +113,18 @@ class Replica:
 
     @property
     def source(self) -> bool:
-        """Whether followers copy from this broker: also when it was told to serve nobody else any more."""
+        """Whether followers copy from this broker: also when it was told to serve no clients."""
         return self.active and leader_of(self.epoch) == self.broker_id
 
     @property
     def leader(self) -> int:
-        """The broker that leads as far as known here; −1 if nobody does."""
+        """The broker that leads as far as known here; −1 if none is known."""
         leader = leader_of(self.epoch)
         return UNKNOWN if not self.active or (leader == self.broker_id and self.resigned) else leader
 
     @property
     def follows(self) -> bool:
-        """Whether there is somebody to copy from: a leader that has begun, and is another broker."""
+        """Whether there is a leader to copy from: another broker that has begun to lead."""
         return self.active and leader_of(self.epoch) != self.broker_id
 
     def standing(self, end: int) -> Standing:
@@ -174,7 +174,7 @@ class Replica:
         return True
 
     def resign(self) -> None:
-        """Stop leading because somebody said so."""
+        """Stop leading because an operator asked for it."""
         self.resigned = True
 
     # --- leading -------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Replica:
         return True
 
     def expire(self, log_end: int, now: float, needed: int) -> Moved:
-        """Take those out of the in-sync set that were behind for too long."""
+        """Remove followers from the in-sync set that lagged for too long."""
         late = {
             r
             for r, progress in self.followers.items()

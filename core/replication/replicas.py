@@ -129,12 +129,12 @@ class Replicas:
     def note(self, copy: Copy) -> None:
         """What the replica must not forget has changed; `promises.save` makes it durable."""
         if self.promises is not None:
-            self.promises.note(copy.topic_partition, copy.topic_id, copy.replica.remembered)
+            self.promises.note(copy.tp, copy.topic_id, copy.replica.remembered)
 
     def needed(self, copy: Copy) -> int:
         """Replicas that must be in sync for anything to be committed; not more than there are."""
         count = len(copy.replica.replicas)
-        if copy.topic_partition == METADATA:
+        if copy.tp == METADATA:
             return min(self._config.metadata_min_insync_replicas or count // 2 + 1, count)
         return min(copy.log.config.min_insync_replicas, count)
 
@@ -154,7 +154,7 @@ class Replicas:
         if len(isr) < wanted:
             raise BrokerError(
                 code,
-                f"min.insync.replicas of {copy.topic_partition.topic!r} is {wanted}; in sync: "
+                f"min.insync.replicas of {copy.tp.topic!r} is {wanted}; in sync: "
                 f"{', '.join(map(str, sorted(isr))) or 'none'}.",
                 isr=sorted(isr),
                 min_insync_replicas=wanted,
@@ -163,10 +163,12 @@ class Replicas:
     def not_leader(self, copy: Copy) -> BrokerError:
         """Return the error of a call that only a leader serves; `leader` in its details is −1 if none is known."""
         leader = copy.replica.leader
-        where = f"broker {leader} does" if leader not in (-1, copy.replica.broker_id) else "nobody does now"
+        where = (
+            f"broker {leader} does" if leader not in (-1, copy.replica.broker_id) else "no broker does now"
+        )
         return BrokerError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"This broker does not lead {copy.topic_partition}; {where}.",
+            f"This broker does not lead {copy.tp}; {where}.",
             leader=leader,
             leader_epoch=copy.replica.epoch,
         )
@@ -205,7 +207,7 @@ class Replicas:
             try:
                 self._check_isr(copy, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             except BrokerError as error:
-                self._fail(copy.topic_partition, error.code, error.message)
+                self._fail(copy.tp, error.code, error.message)
         if moved.high_watermark:
             self.moved(copy)
 
@@ -213,7 +215,7 @@ class Replicas:
         """The high watermark moved: consumers see more, and acks=all is answered."""
         committed = copy.replica.high_watermark
         copy.log.visible = committed
-        tp = copy.topic_partition
+        tp = copy.tp
         self._purgatory.notify(tp)
         if tp != METADATA:
             self._changes.touch(tp.topic)
@@ -238,7 +240,7 @@ class Replicas:
         future: asyncio.Future[None] = loop.create_future()
         # Somebody may go away before it fails.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        tp = copy.topic_partition
+        tp = copy.tp
         ack = _Ack(end, future)
         waiting = self._acks.setdefault(tp, [])
         waiting.append(ack)
@@ -250,7 +252,7 @@ class Replicas:
         return future
 
     def _flushed(self, copy: Copy, ack: _Ack, done: asyncio.Future[None] | None) -> None:
-        waiting = self._acks.get(copy.topic_partition, [])
+        waiting = self._acks.get(copy.tp, [])
         error = None if done is None or done.cancelled() else done.exception()
         if error is not None:
             self._done(waiting, ack, error)
@@ -262,7 +264,7 @@ class Replicas:
     def _late(self, copy: Copy, ack: _Ack) -> None:
         isr = ", ".join(map(str, sorted(copy.replica.isr)))
         self._done(
-            self._acks.get(copy.topic_partition, []),
+            self._acks.get(copy.tp, []),
             ack,
             BrokerError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -290,6 +292,6 @@ class Replicas:
     def deposed(self, copy: Copy) -> None:
         """Refuse the acknowledgements that wait: the role of this broker has changed, their epoch is over."""
         error = self.not_leader(copy)
-        self._fail(copy.topic_partition, error.code, error.message)
+        self._fail(copy.tp, error.code, error.message)
         self._changes.answers_changed()
-        self._purgatory.notify(copy.topic_partition)
+        self._purgatory.notify(copy.tp)

@@ -26,7 +26,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
 
     async def ask(self, request: bytes) -> memoryview:
-        """Send a framed request; the answer behind its size. Raises OSError, EOFError."""
+        """Send a framed request; the answer without its size. Raises OSError, EOFError."""
         if self._lost is not None or self.transport is None:
             raise self._lost or EOFError("the connection is closed")
         self._have = self._want = 0
@@ -67,7 +67,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self._buffer = larger
         if self._want and self._have >= self._want:
             if self._have > self._want or self._waiter is None or self._waiter.done():
-                self._fail(EOFError("it sent what nobody had asked for"))
+                self._fail(EOFError("it sent an answer without a question"))
             else:
                 self._waiter.set_result(memoryview(self._buffer)[_HEAD : self._want])
 

@@ -20,7 +20,7 @@ class PartitionInfo:
     `leads`: this broker is the leader.
     """
 
-    topic_partition: TopicPartition
+    tp: TopicPartition
     offsets: LogOffsets
     size: int
     leader_epoch: int

@@ -63,7 +63,7 @@ class ReadResult(NamedTuple):
 class FetchRead(NamedTuple):
     """One partition of a fetch: the offset, the most bytes, and the leader epoch that the client knows (−1: none)."""
 
-    topic_partition: TopicPartition
+    tp: TopicPartition
     offset: int
     max_bytes: int
     leader_epoch: int = -1
@@ -72,7 +72,7 @@ class FetchRead(NamedTuple):
 class Fetched(NamedTuple):
     """The answer for one partition of a fetch: batches in a file, or the error."""
 
-    topic_partition: TopicPartition
+    tp: TopicPartition
     read: LogRead | None
     error: BrokerError | None = None
 

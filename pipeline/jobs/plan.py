@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline.jobs import state
 from pipeline.jobs.settings import Job, Snapshot, Streaming, Usage, check_starting, moment
-from pipeline.wire.cluster import EARLIEST, LATEST, ClientSettings, Cluster, UnknownTopicError
+from pipeline.wire.cluster import ClientSettings, Cluster, UnknownTopicError
 
 # A person waits for the plan: a broker that is away is reported, not waited for.
 PATIENCE_SECONDS = 5.0

@@ -15,13 +15,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline.jobs.plan import client
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Replay, moment
 from pipeline.jobs.stream import SOURCE, JobError, write_topic
 from pipeline.jobs.tables import frame, place
 from pipeline.jobs.watch import Watch
-from pipeline.wire.cluster import EARLIEST, LATEST, TopicPartition, UnknownTopicError
+from pipeline.wire.cluster import TopicPartition, UnknownTopicError
 
 REPLAY = "sluice.replay"
 ORIGIN = {"topic": "string", "partition": "int", "offset": "bigint"}

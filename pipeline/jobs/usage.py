@@ -9,12 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from core.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline.jobs.plan import client, plan, topics_of
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Usage, moment
 from pipeline.jobs.stream import SOURCE, JobError
 from pipeline.jobs.watch import Watch
-from pipeline.wire.cluster import EARLIEST, LATEST, Cluster
+from pipeline.wire.cluster import Cluster
 from pipeline.wire.groups import committed
 
 LIST_GROUPS = 16

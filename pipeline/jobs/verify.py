@@ -7,6 +7,7 @@ import time
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
+from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline.jobs.plan import client
 from pipeline.jobs.replay import ORIGIN, header_map
 from pipeline.jobs.report import Outcome, Report
@@ -14,7 +15,7 @@ from pipeline.jobs.settings import Verify
 from pipeline.jobs.stream import SOURCE, JobError
 from pipeline.jobs.tables import frame, place
 from pipeline.jobs.watch import Watch
-from pipeline.wire.cluster import EARLIEST, LATEST, UnknownTopicError
+from pipeline.wire.cluster import UnknownTopicError
 
 # Of a partition with holes so many are named; the count says how many there are.
 GAPS_SHOWN = 5

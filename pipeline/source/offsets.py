@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline.source.options import OptionError, ReadOptions, Start
-from pipeline.wire.cluster import EARLIEST, LATEST, Cluster, TopicPartition
+from pipeline.wire.cluster import Cluster, TopicPartition
 from pipeline.wire.errors import DataLossError
 
 Json = dict[str, dict[str, int]]

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline import limits
 from pipeline.decode import columns as c
-from pipeline.wire.cluster import EARLIEST, LATEST, ClientSettings, TopicPartition
+from pipeline.wire.cluster import ClientSettings, TopicPartition
 from pipeline.wire.connection import Timeouts
 
 

@@ -31,11 +31,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from core.vocabulary.partition import LATEST
 from pipeline.decode import columns as c
 from pipeline.source.batch import BatchReader
 from pipeline.source.options import ReadOptions
 from pipeline.source.planning import OffsetRange
-from pipeline.wire.cluster import LATEST, Cluster
+from pipeline.wire.cluster import Cluster
 
 _NO_END = 2**63 - 1
 

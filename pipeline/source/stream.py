@@ -24,12 +24,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from core.vocabulary.partition import LATEST
 from pipeline.source.admission import limited, new_offsets
 from pipeline.source.offsets import Json, Offsets, data_loss, from_json, partitions_of, resolve, to_json
 from pipeline.source.options import ReadOptions
 from pipeline.source.planning import OffsetRange, Task, plan
 from pipeline.source.scan import scan
-from pipeline.wire.cluster import LATEST, Cluster, TopicPartition, UnknownTopicError
+from pipeline.wire.cluster import Cluster, TopicPartition, UnknownTopicError
 from pipeline.wire.errors import WireError
 from pipeline.wire.groups import commit
 

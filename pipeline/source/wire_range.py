@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline import limits
 from pipeline.decode.decoder import decoder
 from pipeline.decode.walk import Place, walk
 from pipeline.source.offsets import data_loss
 from pipeline.source.options import ReadOptions
 from pipeline.source.planning import OffsetRange
-from pipeline.wire.cluster import EARLIEST, LATEST, Cluster, UnknownTopicError
+from pipeline.wire.cluster import Cluster, UnknownTopicError
 from pipeline.wire.errors import WireError
 from pipeline.wire.fetch import OffsetGoneError, PartitionFetcher
 

@@ -23,8 +23,6 @@ from pipeline.wire.connection import Connection, Timeouts
 from pipeline.wire.errors import ConnectionLostError, KafkaError, WireError, error_code, refuse
 
 LIST_OFFSETS, METADATA = 2, 3
-LATEST, EARLIEST = -1, -2
-"""Timestamps that ListOffsets takes for the end and the start of a partition."""
 
 Result = TypeVar("Result")
 TopicPartition = tuple[str, int]

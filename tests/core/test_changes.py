@@ -122,11 +122,9 @@ async def test_each_event_gives_a_topic_another_number(broker: Broker) -> None:
 
 async def test_reading_now_gives_what_is_there_and_waits_for_nothing(broker: Broker) -> None:
     await append(broker, 0)
-    address = TopicPartition("t", 0)
-    assert [r.value for r in broker.records.read_now(address, 0, max_bytes=1, max_records=5).records] == [
-        b"v"
-    ]
-    assert broker.records.read_now(address, 1, max_bytes=1, max_records=5).records == []
+    tp = TopicPartition("t", 0)
+    assert [r.value for r in broker.records.read_now(tp, 0, max_bytes=1, max_records=5).records] == [b"v"]
+    assert broker.records.read_now(tp, 1, max_bytes=1, max_records=5).records == []
     with pytest.raises(BrokerError) as outside:
-        broker.records.read_now(address, 2, max_bytes=1, max_records=5)
+        broker.records.read_now(tp, 2, max_bytes=1, max_records=5)
     assert outside.value.details["high_watermark"] == 1

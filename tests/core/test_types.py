@@ -1,4 +1,4 @@
-"""The words that all rooms share."""
+"""The types that all packages share."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ def broker_over(directory: Path) -> Broker:
     return Broker(Config(data_dir=directory, index_interval_bytes=100), ManualClock())
 
 
-def append(broker: Broker, address: TopicPartition, sequence: int) -> tuple[int, bool]:
+def append(broker: Broker, tp: TopicPartition, sequence: int) -> tuple[int, bool]:
     """Append one record as an idempotent producer; its offset, and whether it was there already."""
     new = [NewRecord(key=b"k%d" % (sequence % 5), value=b"%d " % sequence + b"x" * 40)]
     batch = build_batch(new, now_ms=1, producer_id=7, producer_epoch=0, base_sequence=sequence)
-    result = broker.logs.get(address).append(batch, [read_header(batch)], leader_epoch=0)
+    result = broker.logs.get(tp).append(batch, [read_header(batch)], leader_epoch=0)
     return result.base_offset, result.duplicate
 
 
@@ -56,8 +56,8 @@ async def live(broker: Broker) -> None:
         await broker.topics.create(topic, configs=configs)
     await broker.topics.create("gone")
     append(broker, TopicPartition("gone", 0), 0)
-    for address, i in itertools.product(CONFIGS, range(12)):
-        append(broker, address, i)
+    for tp, i in itertools.product(CONFIGS, range(12)):
+        append(broker, tp, i)
     await broker.topics.delete("gone")
     await broker.groups.commit(GROUP, [Commit("plain", 0, 4)])
     await broker.checkpoint()
@@ -69,8 +69,8 @@ def shown(broker: Broker) -> Any:
     """Everything that must be the same."""
     return (
         {topic.name: (topic.topic_id, topic.partitions, topic.overrides) for topic in broker.topics.list()},
-        {address: [(r.offset, r.key, r.value) for r in read_all(broker.logs.get(address))] for address in CONFIGS},
-        {address: broker.logs.get(address).offsets for address in CONFIGS},
+        {tp: [(r.offset, r.key, r.value) for r in read_all(broker.logs.get(tp))] for tp in CONFIGS},
+        {tp: broker.logs.get(tp).offsets for tp in CONFIGS},
         broker.groups.committed(GROUP, "plain", 0),
         broker.cluster_id,
     )  # fmt: skip

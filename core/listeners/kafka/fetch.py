@@ -1,4 +1,4 @@
-"""Fetch: record batches from an offset on, as slices of files, at once or when there are enough."""
+"""Fetch: return record batches from an offset, as slices of files, now or when there are enough bytes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.fetch_conversion import FetchConversion
 from core.listeners.kafka.fetch_session import FetchSession, SessionPartition, TopicKey
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
-from core.listeners.kafka.old_fetch import OldFormat
 from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
 from core.types import TopicPartition
@@ -20,15 +20,15 @@ _CONSUMERS = (-1, -2)  # replica ids of ordinary consumers, and of debugging one
 
 
 class _Fetch:
-    """One request under way: which partitions, how many bytes, in which record format."""
+    """One request in progress: which partitions, how many bytes, in which record format."""
 
     def __init__(self, session: KafkaSession, request: FetchRequest, fetch_session: FetchSession) -> None:
         self.session = session
         self.request = request
         self.fetch_session = fetch_session
         self.by_id = names_topics_by_id(1, session.version)
-        self.old_format = OldFormat(session.broker, session.listener.conversions, session.version)
-        # They are cut after conversion, so the first batch of every partition must come.
+        self.conversion = FetchConversion(session.broker, session.listener.conversions, session.version)
+        # The sets are cut after conversion, so the read must return the first batch of every partition.
         self.min_one_each = fetch_cuts_every_partition(session.version)
         self.partitions: list[SessionPartition] = list(fetch_session.partitions.values())
         self.reads: list[FetchRead] = []
@@ -57,7 +57,7 @@ class _Fetch:
         enough = first.size >= self.request.min_bytes or first.refused or self.errors
         if not enough and self.request.max_wait_ms > 0:
             return self._later(first)
-        return self.converted(first.answers) if self.old_format.needed else self.answer(first.answers, None)
+        return self.converted(first.answers) if self.conversion.needed else self.answer(first.answers, None)
 
     async def _later(self, first: FetchedAll) -> FetchResponse:
         """Return the response once there is enough or the client's time is over."""
@@ -70,23 +70,25 @@ class _Fetch:
                 min_one_each=self.min_one_each,
                 first=first,
             )
-        except BrokerError as error:  # too many wait: an empty answer, the client comes again
+        except BrokerError as error:  # too many long polls: an empty answer, the client retries
             if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
                 raise
             fetched = self.session.broker.partitions.fetch_now(
                 self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
             ).answers
-        return await self.converted(fetched) if self.old_format.needed else self.answer(fetched, None)
+        return await self.converted(fetched) if self.conversion.needed else self.answer(fetched, None)
 
     async def converted(self, fetched: list[Fetched]) -> FetchResponse:
         """The response message in a format that the client's version knows."""
-        return self.answer(fetched, await self.old_format.convert(self.reads, fetched))
+        return self.answer(fetched, await self.conversion.convert(self.reads, fetched))
 
     def answer(
         self, fetched: Sequence[Fetched], converted: Sequence[bytes | BrokerError] | None
     ) -> FetchResponse:
-        """The response message; of an incremental session, only what is news. `converted` has the records, or
-        an error, for each read, where an old format is wanted; else the stored batches go out as they are."""
+        """Return the response message; in an incremental session, only the partitions that have news.
+
+        `converted` has the records or an error for each read. None: the stored batches are sent as they are.
+        """
         responses: dict[TopicKey, FetchableTopicResponse] = {}
         with_records: list[tuple[TopicKey, int]] = []
         as_stored: Sequence[None] = [None] * len(fetched)

@@ -3,14 +3,14 @@
 States of a request, by (session id, session epoch):
 
     (0, −1)   no session: a full request, a full answer
-    (0, 0)    a full request that asks for a session; the answer names its id, or 0 where there is no room
+    (0, 0)    a full request that asks for a session; the answer names its id, or 0 if the table is full
     (id, 0)   the same, and the session `id` ends
     (id, −1)  the session `id` ends; a full request, a full answer
     (id, n)   incremental: `n` must be the next epoch (INVALID_FETCH_SESSION_EPOCH else; an id that is not
               known: FETCH_SESSION_ID_NOT_FOUND). The answer holds only partitions with news.
 
-A session belongs to nobody: it is bounded in number, and the one unused the longest makes room when it has
-been idle for two minutes (Kafka's min.incremental.fetch.session.eviction.ms).
+A session is not bound to a connection. The number of sessions is bounded: if the table is full, a new one replaces
+the least recently used one, if that was idle for two minutes (Kafka's min.incremental.fetch.session.eviction.ms).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TopicKey = str | UUID
 
 
 class SessionPartition:
-    """One partition that a session reads, and what its client was last told of it."""
+    """One partition that a session reads, and what the last answer said about it."""
 
     __slots__ = ("asked", "sent_high_watermark", "sent_log_start", "topic")
 
@@ -41,7 +41,7 @@ class SessionPartition:
         self.sent_log_start = -1
 
     def has_news(self, answer: PartitionData) -> bool:
-        """Whether an incremental answer must hold this partition; remembers what was told."""
+        """Whether an incremental answer must hold this partition; note what it says."""
         news = bool(
             answer.error_code
             or answer.records
@@ -83,7 +83,7 @@ class FetchSession:
                 self.partitions.pop((key, partition), None)
 
     def served(self, keys: Iterable[tuple[TopicKey, int]]) -> None:
-        """Put partitions that just got records behind the others, so that each has its turn."""
+        """Move partitions that just got records after the others, so that each has its turn."""
         for key in keys:
             one = self.partitions.pop(key, None)
             if one is not None:
@@ -102,7 +102,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, by_id: bool) -> FetchSession:
-        """The session that the request speaks of, updated by it; a fresh one for full requests.
+        """Return the session that the request names, updated by it; a new one for a full request.
 
         Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
         """
@@ -124,7 +124,7 @@ class FetchSessions:
             raise BrokerError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"There is no fetch session {request.session_id}."
             )
-        self._sessions[session.id] = session  # the most recently used stands last
+        self._sessions[session.id] = session  # the most recently used is last
         if request.session_epoch != session.epoch:
             raise BrokerError(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,

@@ -85,7 +85,7 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
         OffsetCommitResponseTopic(
             topic.name,
             topic.topic_id,
-            # The partitions stand first, so that no error too many is taken.
+            # The partitions are the first argument: zip must not take an error of the next topic.
             [
                 OffsetCommitResponsePartition(one.partition_index, error)
                 for one, error in zip(topic.partitions, repeat(code) if code else errors, strict=False)
@@ -197,7 +197,7 @@ def _id(session: KafkaSession, name: str) -> UUID:
 
 
 async def offset_delete(session: KafkaSession, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Forget positions that nobody needs (KIP-496)."""
+    """Delete committed offsets that no member of the group needs (KIP-496)."""
     partitions = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
     try:
         errors = iter(await session.broker.groups.delete_offsets(request.group_id, partitions))

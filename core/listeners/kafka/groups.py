@@ -132,7 +132,7 @@ def heartbeat(session: KafkaSession, request: HeartbeatRequest) -> HeartbeatResp
 
 
 async def leave_group(session: KafkaSession, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Members leave; old clients leave alone and hear one error."""
+    """Remove members; below version 3 a request names one member and gets one error."""
     many = traits.leave_names_many(session.version)
     leavers = [Leaver(m.member_id, m.group_instance_id) for m in request.members]
     for member in request.members:
@@ -155,7 +155,7 @@ async def leave_group(session: KafkaSession, request: LeaveGroupRequest) -> Leav
 
 
 def describe_groups(session: KafkaSession, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Groups with their members; one that is not there is dead, and newer clients are told so in words."""
+    """Describe groups with their members. A missing group is dead; from version 6 its answer has an error message."""
     operations = _GROUP_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
     groups = []
     for group_id in request.groups:

@@ -22,7 +22,7 @@ from core.listeners.connection import Answer, Deferred, Piece, RefusedError
 from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer, WhenDurable, protocol_versions
-from core.listeners.kafka.old_produce import Conversions
+from core.listeners.kafka.produce_conversion import Conversions
 from core.protocol.apis import API_VERSIONS, EXCHANGE_KEY
 from core.protocol.codec import decode_request, encode_response
 from core.protocol.header import RequestHeader, decode_request_header, encode_response_header
@@ -54,7 +54,7 @@ class KafkaListener:
         self.fetch_sessions = FetchSessions(broker.config.max_fetch_sessions, broker.clock)
         self._cached: dict[tuple[object, ...], list[Piece]] = {}
         self._cached_version = -1
-        # Work that goes on though its client is answered, or gone: topics being created, sets being converted.
+        # Work that continues after its client got an answer or left: topics being created, sets being converted.
         self.tasks: set[asyncio.Task[Any]] = set()
         self.conversions = Conversions(broker.config.convert_threads)
         self.counters = broker.counters
@@ -70,14 +70,14 @@ class KafkaListener:
         return KafkaSession(self)
 
     def cached(self, question: tuple[object, ...]) -> list[Piece] | None:
-        """The answer given to the same question since the topics last changed."""
+        """Return the answer to the same question since the topics last changed; None if there is none."""
         if self._cached_version != self.broker.changes.version:
             self._cached.clear()
             self._cached_version = self.broker.changes.version
         return self._cached.get(question)
 
     def remember(self, question: tuple[object, ...], answer: list[Piece]) -> None:
-        """Keep an answer until the topics change; dropped all together when there are too many."""
+        """Keep an answer until the topics change. If there are too many, all are dropped."""
         if sum(len(p) for p in answer if not isinstance(p, FileSlice)) > _MAX_CACHED_BYTES:
             return
         if len(self._cached) >= _MAX_CACHED:
@@ -91,7 +91,7 @@ class KafkaListener:
 
 
 class KafkaSession:
-    """One connection, and the request that it has under way (there is only one at a time)."""
+    """One connection and its request in progress; there is only one at a time."""
 
     def __init__(self, listener: KafkaListener) -> None:
         self.listener = listener
@@ -104,12 +104,12 @@ class KafkaSession:
         self.local_host = ""
         # A handler that answers from topics alone, with nothing in error, sets this: the answer may be kept.
         self.cacheable = False
-        # Of the request under way: when it came, and its size in bytes.
+        # Of the request in progress: when it arrived, and its size in bytes.
         self._started = 0.0
         self._received = 0
 
     def connected(self, peer_host: str, local_host: str) -> None:
-        """Who is at the other end, and which of our addresses was dialled."""
+        """Take the address of the client, and the address of this broker that it connected to."""
         self.peer_host, self.local_host = peer_host, local_host
 
     @property
@@ -230,6 +230,6 @@ class KafkaSession:
         return [_HEADER_ONLY.pack(4, header.correlation_id)]
 
     def _count(self, api_key: int, bytes_out: int) -> None:
-        """Count the request under way: it is answered, or needs no answer."""
+        """Count the request in progress, answered or without an answer."""
         listener = self.listener
         listener.requests[api_key].note(listener.now() - self._started, self._received, bytes_out)

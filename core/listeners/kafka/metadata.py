@@ -167,7 +167,7 @@ def describe_cluster(session: KafkaSession, request: DescribeClusterRequest) -> 
 def describe_topic_partitions(
     session: KafkaSession, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Partitions of topics in order of their names, page by page (KIP-966); no names stands for all topics."""
+    """Partitions of topics in order of their names, page by page (KIP-966); no names means all topics."""
     broker = session.broker
     names = sorted({t.name for t in request.topics}) or [
         t.name for t in broker.topics.list(include_internal=True)

@@ -31,15 +31,15 @@ from core.protocol.messages.offset_for_leader_epoch import (
 from core.protocol.traits import list_offsets_knows, list_offsets_old_style
 from core.types import TopicPartition
 
-# Partitions that are asked for in one request and looked up in one go, at 20 to 50 µs each where a time is sought.
-_IN_ONE_GO = 50
+# Partitions of one request that are looked up in one step. A lookup by time takes 20 to 50 µs.
+_IN_ONE_STEP = 50
 
 
 def list_offsets(
     session: KafkaSession, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Offsets by time; errors stand per partition."""
-    if sum(len(topic.partitions) for topic in request.topics) > _IN_ONE_GO:
+    """Return offsets by time; each partition has its own error."""
+    if sum(len(topic.partitions) for topic in request.topics) > _IN_ONE_STEP:
         return _list_many(session, request)
     topics = [
         ListOffsetsTopicResponse(t.name, [_list_one(session, t.name, p) for p in t.partitions])
@@ -49,7 +49,7 @@ def list_offsets(
 
 
 async def _list_many(session: KafkaSession, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """The same for a long list, which may be seconds of work: others run in between."""
+    """Return the same for a long list. It may take seconds, so other tasks run in between."""
     time_slice = TimeSlice(session.broker.clock)
     topics = []
     for topic in request.topics:
@@ -62,18 +62,14 @@ async def _list_many(session: KafkaSession, request: ListOffsetsRequest) -> List
 
 
 def _list_one(session: KafkaSession, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    address = TopicPartition(topic, asked.partition_index)
+    tp = TopicPartition(topic, asked.partition_index)
     try:
         if list_offsets_old_style(session.version):
-            offsets = session.broker.partitions.segment_offsets(
-                address, asked.timestamp, asked.max_num_offsets
-            )
+            offsets = session.broker.partitions.segment_offsets(tp, asked.timestamp, asked.max_num_offsets)
             return ListOffsetsPartitionResponse(asked.partition_index, old_style_offsets=offsets)
         if not list_offsets_knows(session.version, asked.timestamp):
             return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
-        found = session.broker.partitions.offset_for_time(
-            address, asked.timestamp, asked.current_leader_epoch
-        )
+        found = session.broker.partitions.offset_for_time(tp, asked.timestamp, asked.current_leader_epoch)
         return ListOffsetsPartitionResponse(
             asked.partition_index,
             timestamp=found.timestamp,
@@ -106,7 +102,7 @@ def _end_of_epoch(session: KafkaSession, topic: str, asked: OffsetForLeaderParti
 
 
 async def delete_records(session: KafkaSession, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Delete records below an offset; −1 stands for the high watermark."""
+    """Delete records below an offset; −1 means the high watermark."""
     asked = [
         (TopicPartition(t.name, p.partition_index), p.offset) for t in request.topics for p in t.partitions
     ]

@@ -1,4 +1,4 @@
-"""Produce and InitProducerId: batches in, offsets out, when they are as durable as the acks ask."""
+"""Produce and InitProducerId: append batches, answer with offsets once they are as durable as acks asks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.errors import BrokerError, ErrorCode
 from core.listeners.connection import RefusedError
 from core.listeners.kafka.handler import Handler, NoAnswer, Waiting, WhenDurable, table
 from core.listeners.kafka.listener import KafkaSession
-from core.listeners.kafka.old_produce import OldSets
+from core.listeners.kafka.produce_conversion import MessageSets
 from core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from core.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -31,19 +31,19 @@ _ACKS = (-1, 0, 1)
 def produce(session: KafkaSession, request: ProduceRequest) -> Any:
     """Append each partition's batches; wait for the disk where acks=all or the topic asks for it.
 
-    Errors stand per partition. acks=0 has no answer; where it fails the connection closes, which is the only
-    way to tell such a client.
+    Each partition has its own error. acks=0 has no answer: if the append fails, the connection is closed, because
+    that is the only signal to such a client.
     """
     if produce_magic(session.version) == MAGIC:
         return _append_all(session, request, None)
-    sets = OldSets(session.broker, request)
+    sets = MessageSets(session.broker, request)
     if not sets.slow:
         return _append_all(session, request, sets)
     return _after_conversion(session, request, sets)
 
 
-async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets: OldSets) -> Any:
-    """What has been read from the socket is written, also when its client has gone meanwhile (acks=0)."""
+async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets: MessageSets) -> Any:
+    """Convert, then append; also if the client disconnects meanwhile (acks=0 gets no answer)."""
 
     async def work() -> Any:
         await sets.finish(session.listener.conversions)
@@ -54,14 +54,17 @@ async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets
     tasks = session.listener.tasks
     tasks.add(task)
     task.add_done_callback(tasks.discard)
-    # If nobody is left to be told of a failure, it is no failure of ours.
+    # Without a client there is no answer for the error: take it, so that asyncio does not log it.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)
 
 
-def _append_all(session: KafkaSession, request: ProduceRequest, sets: OldSets | None) -> Any:
-    """The answer, complete or `WhenDurable`. `sets` has what is to be appended in place of the
-    request's own bytes, which are gone by now if it was slow."""
+def _append_all(session: KafkaSession, request: ProduceRequest, sets: MessageSets | None) -> Any:
+    """Return the answer, complete or `WhenDurable`.
+
+    `sets` has the batches to append in place of the request's own bytes. After a slow conversion those bytes are no
+    longer valid.
+    """
     waiting: list[Waiting] = []
     responses = []
     failed: PartitionProduceResponse | None = None
@@ -86,7 +89,7 @@ def _append(
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
-    sets: OldSets | None,
+    sets: MessageSets | None,
     waiting: list[Waiting],
 ) -> PartitionProduceResponse:
     broker = session.broker
@@ -99,15 +102,16 @@ def _append(
             raise BrokerError(ErrorCode.INVALID_RECORD, "There are no records for this partition.")
         if sets is None and not knows_zstd(0, session.version) and carries_zstd(data.records):
             raise BrokerError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7; compress otherwise."
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                "zstd requires Produce version 7 or later. Use gzip, snappy or lz4.",
             )
-        address = TopicPartition(name, data.index)
+        tp = TopicPartition(name, data.index)
         converted = None if sets is None else sets.of(data)
-        done = broker.partitions.append(address, data.records, acks=request.acks, converted=converted)
+        done = broker.partitions.append(tp, data.records, acks=request.acks, converted=converted)
         answer = PartitionProduceResponse(
             data.index, 0, done.base_offset, done.log_append_time, done.log_start_offset
         )
-        durable = broker.partitions.durable(address, request.acks, request.timeout_ms)
+        durable = broker.partitions.durable(tp, request.acks, request.timeout_ms)
         if durable is not None:
             waiting.append((durable, answer))
         return answer
@@ -141,7 +145,7 @@ def _refusal(index: int, error: BrokerError) -> PartitionProduceResponse:
 
 
 async def init_producer_id(session: KafkaSession, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A producer id for an idempotent producer; transactional ids come with transactions."""
+    """Return a producer id for an idempotent producer; a transactional id is refused."""
     try:
         if request.transactional_id is not None:
             raise BrokerError(

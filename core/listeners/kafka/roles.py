@@ -1,4 +1,4 @@
-"""ElectLeaders: the broker that is asked leads, in a new epoch. Nobody else is elected."""
+"""ElectLeaders: the broker that gets the request becomes leader, in a new epoch. It elects no other broker."""
 
 from __future__ import annotations
 

@@ -54,14 +54,15 @@ CONFIG_SOURCES = {
 
 
 async def create_topics(session: KafkaSession, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create topics one by one; a name that stands twice is refused once, as Kafka does."""
+    """Create topics one by one; a duplicate name is refused once, as in Kafka."""
     twice = _repeated(t.name for t in request.topics)
     results = []
     for topic in {t.name: t for t in request.topics}.values():
         try:
             if topic.name in twice:
                 raise BrokerError(
-                    ErrorCode.INVALID_REQUEST, f"Topic {topic.name!r} stands more than once in this request."
+                    ErrorCode.INVALID_REQUEST,
+                    f"Topic {topic.name!r} is in this request more than once. Name it once.",
                 )
             results.append(await _create(session, topic, request.validate_only))
         except BrokerError as error:
@@ -124,7 +125,7 @@ def _assigned(topic: CreatableTopic) -> tuple[int, list[int]]:
 
 
 async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete topics, each by its name or its id; what stands twice is refused once and not deleted, as in Kafka."""
+    """Delete topics, each by its name or its id; a duplicate is refused once and not deleted, as in Kafka."""
     wanted = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
     twice = _repeated((t.name, t.topic_id) for t in wanted)
     responses = []
@@ -134,7 +135,7 @@ async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> 
             if (name, topic.topic_id) in twice:
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST,
-                    f"Topic {name or topic.topic_id} stands more than once in this request.",
+                    f"Topic {name or topic.topic_id} is in this request more than once. Name it once.",
                 )
             if (name is None) == (topic.topic_id == NIL):
                 raise BrokerError(
@@ -152,14 +153,15 @@ async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> 
 async def create_partitions(
     session: KafkaSession, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Grow topics; a name that stands twice is refused once, as Kafka does."""
+    """Grow topics; a duplicate name is refused once, as in Kafka."""
     twice = _repeated(t.name for t in request.topics)
     results = []
     for topic in {t.name: t for t in request.topics}.values():
         try:
             if topic.name in twice:
                 raise BrokerError(
-                    ErrorCode.INVALID_REQUEST, f"Topic {topic.name!r} stands more than once in this request."
+                    ErrorCode.INVALID_REQUEST,
+                    f"Topic {topic.name!r} is in this request more than once. Name it once.",
                 )
             await _grow(session, topic, request.validate_only)
             results.append(CreatePartitionsTopicResult(topic.name))

@@ -14,13 +14,13 @@ from core.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, 
 from core.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from core.protocol.traits import api_versions_names_software
 
-# KIP-511: what may stand in the name and version of a client's software, before it reaches a log.
+# KIP-511: the characters allowed in the name and version of a client's software, because both are logged.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _MAX_SOFTWARE = 256
 
 
 def api_versions(session: KafkaSession, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
-    """The table of APIs. `request` None stands for a version that is not served: error 35, with the table."""
+    """The table of APIs. `request` None means a version that is not served: error 35, with the table."""
     error = ErrorCode.NONE
     if request is None:
         error = ErrorCode.UNSUPPORTED_VERSION

@@ -1,4 +1,4 @@
-"""Counting at the HTTP door: few keys, few microseconds; the delay of the event loop."""
+"""Counting at the HTTP listener: few keys, few microseconds; the delay of the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front door: request ids, browser rules, bodies of control routes, refusals that are never a traceback."""
+"""The router: request ids, browser rules, bodies of control routes, refusals that are never a traceback."""
 
 from __future__ import annotations
 

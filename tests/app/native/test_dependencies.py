@@ -12,9 +12,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_the_gateway_hands_out_the_broker_of_this_application(app: Application) -> None:
-    assert app.gateway.current_broker() is app.server.broker
-    assert make_fastapi(app.gateway).state.gateway is app.gateway
-    assert [e.scheme for e in app.gateway.endpoints] == ["kafka"]
+    assert app.shared.current_broker() is app.server.broker
+    assert make_fastapi(app.shared).state.shared is app.shared
+    assert [e.scheme for e in app.shared.endpoints] == ["kafka"]
 
 
 @pytest.mark.parametrize(

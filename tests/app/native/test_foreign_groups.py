@@ -89,7 +89,7 @@ async def test_health_and_metrics_tell_how_the_registration_stands(
         "zookeeper_numbers",
         lambda: {"registered": 0, "nodes": 3, "lost_sessions": 2, "groups": 1},
     )
-    operations = Operations(app.gateway.current_broker, lambda: "away", app.metrics.scrape)
+    operations = Operations(app.shared.current_broker, lambda: "away", app.metrics.scrape)
     answer = await operations.ready(cast(Request, None), [])
     assert (answer.status, json.loads(answer.body)) == (200, {"status": "ok", "zookeeper": "away"})
     text = (await http.get("/metrics")).text

@@ -180,7 +180,7 @@ async def test_a_full_disk_is_507_and_writes_nothing(
     app: Application, http: httpx.AsyncClient, topic: str, problem: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = await make(http, topic)
-    broker = app.gateway.current_broker()
+    broker = app.shared.current_broker()
 
     async def full(_: Any) -> None:
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not write (disk full).")

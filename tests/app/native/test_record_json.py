@@ -12,7 +12,7 @@ from core.records.record import Record
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.records import ReadResult
 
-ADDRESS = TopicPartition("t", 3)
+TP = TopicPartition("t", 3)
 AUTO = Reader("auto", 20)
 
 
@@ -36,13 +36,13 @@ def test_a_time_is_told_where_a_calendar_has_it(ms: int, text: str | None) -> No
 
 
 def test_a_record_without_a_timestamp_has_none() -> None:
-    body = json.loads(one_record(ADDRESS, Record(5, -1, 0, None, b"v"), AUTO))
+    body = json.loads(one_record(TP, Record(5, -1, 0, None, b"v"), AUTO))
     assert (body["timestamp"], body["timestamp_ms"], body["timestamp_type"]) == (None, None, "CreateTime")
 
 
 def test_headers_keep_their_order_and_null() -> None:
     headers = (("b", b"1"), ("a", None), ("b", b"\xff"))
-    body = json.loads(one_record(ADDRESS, Record(5, 0, 1, b"k", None, headers), AUTO))
+    body = json.loads(one_record(TP, Record(5, 0, 1, b"k", None, headers), AUTO))
     assert body["headers"] == [
         {"name": "b", "value": "1", "encoding": "utf8"},
         {"name": "a", "value": None, "encoding": None},
@@ -53,7 +53,7 @@ def test_headers_keep_their_order_and_null() -> None:
 
 @pytest.mark.parametrize(("next_offset", "caught_up"), [(9, False), (10, True), (11, True)])
 def test_a_page_says_whether_it_has_caught_up(next_offset: int, caught_up: bool) -> None:
-    page = json.loads(record_page(ADDRESS, ReadResult([], LogOffsets(2, 10, 12), next_offset), AUTO))
+    page = json.loads(record_page(TP, ReadResult([], LogOffsets(2, 10, 12), next_offset), AUTO))
     assert page == {
         "records": [], "next_offset": next_offset, "log_start_offset": 2, "high_watermark": 10,
         "caught_up": caught_up,
@@ -62,7 +62,7 @@ def test_a_page_says_whether_it_has_caught_up(next_offset: int, caught_up: bool)
 
 def test_records_share_their_time_only_when_it_is_the_same() -> None:
     records = [Record(i, ms, 0, None, b"1") for i, ms in enumerate((0, 0, 1, -1, 0))]
-    page = json.loads(record_page(ADDRESS, ReadResult(records, LogOffsets(0, 5, 5), 5), AUTO))
+    page = json.loads(record_page(TP, ReadResult(records, LogOffsets(0, 5, 5), 5), AUTO))
     assert [r["timestamp_ms"] for r in page["records"]] == [0, 0, 1, None, 0]
     assert [r["timestamp"] and r["timestamp"][-5:] for r in page["records"]] == [
         ".000Z", ".000Z", ".001Z", None, ".000Z",

@@ -39,9 +39,9 @@ CONTROL = [pytest.param(one, id=one.name) for one in FASTAPI]
 
 @pytest.fixture
 def lean(app: Application) -> list[Route[Any]]:
-    broker = app.gateway.current_broker
+    broker = app.shared.current_broker
     operations = Operations(broker, lambda: None, app.metrics.scrape)
-    return [*routes.lean_routes(app.gateway.config, broker), *routes.operation_routes(operations)]
+    return [*routes.lean_routes(app.shared.config, broker), *routes.operation_routes(operations)]
 
 
 async def test_no_name_and_no_path_is_there_more_than_once(lean: list[Route[Any]]) -> None:
@@ -80,7 +80,7 @@ async def test_every_route_that_is_served_by_fastapi_is_a_row(app: Application) 
     rows |= {(row.method, row.path) for row in routes.problem_routes()}
     served = {
         (method, route.path)
-        for route in make_fastapi(app.gateway).routes
+        for route in make_fastapi(app.shared).routes
         if isinstance(route, APIRoute) and route.include_in_schema
         for method in route.methods
     }

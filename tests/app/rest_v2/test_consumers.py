@@ -44,7 +44,7 @@ async def test_an_instance_without_a_name_gets_one(http: httpx.AsyncClient, cont
 
 
 def info(app: Application, group: Group, instance: str = "i") -> ConsumerInfo:
-    return app.gateway.broker.consumers.get(group.name, instance)
+    return app.shared.broker.consumers.get(group.name, instance)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ async def test_topics_and_partitions_exclude_each_other(
 async def test_partitions_can_be_assigned_and_replaced(
     http: httpx.AsyncClient, app: Application, group: Group, topic: str, refused: Refused
 ) -> None:
-    await app.gateway.broker.topics.create(topic, partitions=2)
+    await app.shared.broker.topics.create(topic, partitions=2)
     instance = await group.create()
     assert (await instance.call("GET", "assignments")).json() == {"partitions": []}
     for partitions in (places((topic, 0), (topic, 1)), places((topic, 1))):
@@ -348,7 +348,7 @@ async def test_records_have_the_format_of_the_instance(
     app: Application, group: Group, refused: Refused, format_name: str, media_type: str, value: Any
 ) -> None:
     records = [NewRecord(None, b'{"a":1}', (("h", b"x"),), 5), NewRecord(b'"k"', None)]
-    await app.gateway.broker.records.produce(f"format-{format_name}", records)
+    await app.shared.broker.records.produce(f"format-{format_name}", records)
     for number, (accept, answered) in enumerate(
         [
             (media_type, media_type),
@@ -374,7 +374,7 @@ async def test_records_have_the_format_of_the_instance(
 async def test_a_record_that_does_not_fit_is_passed_by_on_request_alone(
     app: Application, group: Group, topic: str, refused: Refused
 ) -> None:
-    await app.gateway.broker.records.produce(
+    await app.shared.broker.records.produce(
         topic, [NewRecord(None, v) for v in (b"0", b"1", b"no JSON", b"3")]
     )
     instance = await group.create(format="json", auto_offset_reset="earliest", auto_commit_enable=False)
@@ -398,7 +398,7 @@ async def test_a_format_with_schemas_shows_what_needs_no_registry(
         (b"k", None), (None, None), (b"", None), (b"\x00\x00", None),
         (None, b"plain"), (None, b""), (None, b"\x00\x00"), (b"k", with_schema), (with_schema, None),
     ]  # fmt: skip
-    await app.gateway.broker.records.produce(topic, [NewRecord(key, value) for key, value in records])
+    await app.shared.broker.records.produce(topic, [NewRecord(key, value) for key, value in records])
     instance = await group.create(format=format_name, auto_offset_reset="earliest")
     await instance.assign((topic, 0))
     answer = await instance.call("GET", "records", accept=media_type)
@@ -425,7 +425,7 @@ async def test_max_bytes_bounds_a_poll_but_one_record_always_comes(
     app: Application, group: Group, topic: str
 ) -> None:
     for number in range(4):
-        await app.gateway.broker.records.produce(topic, [NewRecord(None, b"x" * 1000 + b"%d" % number)])
+        await app.shared.broker.records.produce(topic, [NewRecord(None, b"x" * 1000 + b"%d" % number)])
     instance = await group.create(format="text", auto_offset_reset="earliest")
     await instance.subscribe(topic)
     assert [len(await instance.read(f"timeout=5000&max_bytes={n}")) for n in (1, 1, 10_000)] == [1, 1, 2]
@@ -457,18 +457,18 @@ async def test_fetch_min_bytes_above_max_bytes_does_not_wait(
 async def test_a_record_that_does_not_fit_is_waited_for_once(
     app: Application, group: Group, topic: str
 ) -> None:
-    await app.gateway.broker.records.produce(topic, [NewRecord(None, v) for v in (b"0", b"no JSON")])
+    await app.shared.broker.records.produce(topic, [NewRecord(None, v) for v in (b"0", b"no JSON")])
     instance = await group.create(format="json", auto_offset_reset="earliest", fetch_min_bytes="100000")
     await instance.assign((topic, 0))
     polls: list[int] = []
-    poll = app.gateway.broker.consumers.poll
+    poll = app.shared.broker.consumers.poll
 
     async def counted(*args: Any, **options: Any) -> Batch:
         polls.append(options["wait_ms"])
         return await poll(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(app.gateway.broker.consumers, "poll", counted)
+        patch.setattr(app.shared.broker.consumers, "poll", counted)
         assert await instance.values("timeout=300") == [0]
     assert polls == [300, 0]
 
@@ -476,7 +476,7 @@ async def test_a_record_that_does_not_fit_is_waited_for_once(
 async def test_two_instances_share_the_partitions(
     http: httpx.AsyncClient, app: Application, group: Group, topic: str
 ) -> None:
-    await app.gateway.broker.topics.create(topic, partitions=4)
+    await app.shared.broker.topics.create(topic, partitions=4)
     body = {"records": [{"value": n, "partition": n % 4} for n in range(40)]}
     assert (await http.post(f"/topics/{topic}", json=body)).status_code == 200
     instances = [await group.create(name, format="json", auto_offset_reset="earliest") for name in "ab"]

@@ -61,7 +61,7 @@ async def test_a_setting_picks_the_dialect(
         for content_type in (V2, "application/json"):
             answer = await http.post("/topics/t", content=BINARY_BODY, headers={"content-type": content_type})
             assert answer.status_code == 200
-        broker = app.gateway.broker
+        broker = app.shared.broker
         read = await http.get("/topics/t/partitions/0/records?offset=1")
         assert read.json()[0]["value"] == "YQ=="
         stored = await broker.records.read(TopicPartition("t", 0), 1, max_bytes=1, max_records=1)

@@ -63,7 +63,7 @@ async def test_a_malformed_body_is_400_and_an_unknown_or_missing_member_422(
     http: httpx.AsyncClient, app: Application, refused: Refused,
     body: Any, content_type: str, status: int, code: int,
 ) -> None:  # fmt: skip
-    await app.gateway.broker.topics.get_or_create("known")
+    await app.shared.broker.topics.get_or_create("known")
     for path in ("/topics/known", "/topics/known/partitions/0"):
         refused(await post(http, path, body, content_type), status, code)
 
@@ -71,7 +71,7 @@ async def test_a_malformed_body_is_400_and_an_unknown_or_missing_member_422(
 async def test_any_refused_record_is_422_with_the_offsets_and_errors(
     http: httpx.AsyncClient, app: Application, topic: str
 ) -> None:
-    await app.gateway.broker.topics.create(topic, partitions=1, configs={"max.message.bytes": "1000"})
+    await app.shared.broker.topics.create(topic, partitions=1, configs={"max.message.bytes": "1000"})
     records = [{"value": 1}, {"value": 2, "partition": 7}, {"value": 3}, {"value": "x" * 2000}]
     answer = await post(http, f"/topics/{topic}", {"records": records})
     assert answer.status_code == 422
@@ -96,7 +96,7 @@ async def test_an_entry_has_no_error_where_there_is_none(http: httpx.AsyncClient
 async def test_a_record_that_is_too_large_is_422_with_the_text_of_kafka(
     http: httpx.AsyncClient, app: Application, topic: str
 ) -> None:
-    await app.gateway.broker.topics.create(topic, configs={"max.message.bytes": "1000"})
+    await app.shared.broker.topics.create(topic, configs={"max.message.bytes": "1000"})
     for path in (f"/topics/{topic}", f"/topics/{topic}/partitions/0"):
         answer = await post(http, path, {"records": [{"value": "x" * 2000}]})
         assert answer.status_code == 422
@@ -122,7 +122,7 @@ async def test_a_record_that_is_too_large_is_422_with_the_text_of_kafka(
 async def test_what_is_not_found_is_named(
     http: httpx.AsyncClient, app: Application, refused: Refused, path: str, code: int, message: str
 ) -> None:
-    await app.gateway.broker.topics.get_or_create("known")
+    await app.shared.broker.topics.get_or_create("known")
     assert refused(await http.get(path), 404, code) == message
 
 
@@ -139,7 +139,7 @@ async def test_an_unknown_topic_is_named_before_the_media_type(
 async def test_only_one_way_to_choose_what_is_read(
     http: httpx.AsyncClient, app: Application, group: Group, refused: Refused, topic: str
 ) -> None:
-    await app.gateway.broker.topics.get_or_create(topic)
+    await app.shared.broker.topics.get_or_create(topic)
     instance = await group.create()
     both = {"topics": [topic], "topic_pattern": "baz"}
     assert refused(await instance.call("POST", "subscription", both), 409, 40903) == ONE_WAY
@@ -163,7 +163,7 @@ async def test_a_record_that_cannot_be_shown_says_of_which_format(
     app: Application, group: Group, refused: Refused, format_name: str, good: bytes | None, bad: bytes
 ) -> None:
     topic = f"unfit-{format_name}"
-    await app.gateway.broker.records.produce(topic, [NewRecord(b"1", good), NewRecord(b"1", bad)])
+    await app.shared.broker.records.produce(topic, [NewRecord(b"1", good), NewRecord(b"1", bad)])
     instance = await group.create(format=format_name)
     await instance.assign((topic, 0))
     assert len(await instance.read("timeout=0")) == 1
@@ -190,7 +190,7 @@ async def test_a_record_has_the_member_headers_only_if_it_has_headers(
 async def test_health_has_uptime_and_version(
     http: httpx.AsyncClient, app: Application, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = app.gateway.broker.clock
+    clock = app.shared.broker.clock
     before = (await http.get("/_health")).json()
     assert before["karapace_version"] == VERSION and before["process_uptime_sec"] >= 0
     now = clock.monotonic()
@@ -199,6 +199,6 @@ async def test_health_has_uptime_and_version(
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json()["process_uptime_sec"] - before["process_uptime_sec"] >= 100
     refused(await http.post("/_health"), 405, 405)
-    monkeypatch.setattr(app.gateway.broker, "ready", False)
+    monkeypatch.setattr(app.shared.broker, "ready", False)
     answer = await http.get("/_health")
     assert (answer.status_code, set(answer.json())) == (503, {"process_uptime_sec", "karapace_version"})

@@ -138,7 +138,7 @@ async def test_auto_commit_commits_what_was_delivered_at_the_end(
 async def test_committed_offsets_are_asked_for_in_two_ways(
     http: httpx.AsyncClient, app: Application, group: Group, topic: str, refused: Refused
 ) -> None:
-    await app.gateway.broker.topics.create(topic, partitions=3)
+    await app.shared.broker.topics.create(topic, partitions=3)
     instance = await group.create()
     await instance.assign((topic, 0), (topic, 1))
     body = {"offsets": [{"topic": topic, "partition": p, "offset": 6 + p} for p in (0, 1)]}
@@ -190,7 +190,7 @@ async def test_seeks_by_time(
     app: Application, group: Group, topic: str, moment: Any, values: list[int] | None
 ) -> None:
     records = [NewRecord(None, b"%d" % n, timestamp=n * 1000) for n in (1, 2, 3)]
-    await app.gateway.broker.records.produce(topic, records)
+    await app.shared.broker.records.produce(topic, records)
     instance = await reader(group, topic)
     answer = await instance.call(
         "POST", "positions", {"timestamps": [{"topic": topic, "partition": 0, "timestamp": moment}]}
@@ -204,7 +204,7 @@ async def test_a_seek_to_nowhere_goes_where_the_reset_says(
     http: httpx.AsyncClient, app: Application, group: Group, topic: str, reset: str, values: list[int]
 ) -> None:
     await write(http, topic, 0, 1, 2)
-    await app.gateway.broker.partitions.delete_records([(TopicPartition(topic, 0), 1)])
+    await app.shared.broker.partitions.delete_records([(TopicPartition(topic, 0), 1)])
     instance = await reader(group, topic, auto_offset_reset=reset)
     for offset in (0, 99):
         await instance.done(
@@ -280,7 +280,7 @@ async def test_commits_and_seeks_are_those_of_the_dialect(
     async with app.lifespan(), client_of(app) as http:
         await http.post("/topics/t", json={"records": [{"value": "YQ=="}]})
         instance = await Group(http, "g").create("i", format="binary")
-        options = app.gateway.broker.consumers.get("g", "i").options
+        options = app.shared.broker.consumers.get("g", "i").options
         assert (options.start, options.auto_commit) == (start, auto_commit)
         assert options.settings["consumer.request.timeout.ms"] == {
             "confluent": "1000", "karapace": "11000", "strimzi": "100", "redpanda": "100",

@@ -27,7 +27,7 @@ async def post(
 
 
 async def stored(app: Application, topic: str, partition: int = 0) -> list[Record]:
-    read = await app.gateway.broker.records.read(
+    read = await app.shared.broker.records.read(
         TopicPartition(topic, partition), 0, max_bytes=10**6, max_records=10**4
     )
     return read.records
@@ -36,7 +36,7 @@ async def stored(app: Application, topic: str, partition: int = 0) -> list[Recor
 async def test_each_record_has_its_entry_in_order(
     http: httpx.AsyncClient, app: Application, topic: str
 ) -> None:
-    await app.gateway.broker.topics.create(topic, partitions=3)
+    await app.shared.broker.topics.create(topic, partitions=3)
     records = [{"value": 0, "partition": 2}, {"value": 1, "partition": 0}, {"value": 2, "partition": 2}]
     answer = await post(http, f"/topics/{topic}", {"records": records})
     assert answer.status_code == 200
@@ -111,7 +111,7 @@ async def test_absent_is_null(http: httpx.AsyncClient, app: Application, topic: 
 async def test_a_key_chooses_the_partition_as_java_does(
     http: httpx.AsyncClient, app: Application, topic: str
 ) -> None:
-    await app.gateway.broker.topics.create(topic, partitions=10)
+    await app.shared.broker.topics.create(topic, partitions=10)
     answer = await post(http, f"/topics/{topic}", {"records": [{"key": "21", "value": "v"}] * 5}, TEXT)
     # Java's murmur2 of "21" is -973932308; without its sign, over ten partitions, that is 0.
     assert {entry["partition"] for entry in answer.json()["offsets"]} == {0}
@@ -147,7 +147,7 @@ async def test_what_was_read_can_be_written(http: httpx.AsyncClient, app: Applic
 async def test_a_partition_takes_records_for_itself(
     http: httpx.AsyncClient, app: Application, topic: str
 ) -> None:
-    await app.gateway.broker.topics.create(topic, partitions=3)
+    await app.shared.broker.topics.create(topic, partitions=3)
     records = [{"key": "a", "value": 1}, {"value": 2, "partition": "1"}]
     answer = await post(http, f"/topics/{topic}/partitions/1", {"records": records})
     assert [(e["partition"], e["offset"]) for e in answer.json()["offsets"]] == [(1, 0), (1, 1)]
@@ -161,7 +161,7 @@ async def test_the_answer_has_the_media_type_that_is_accepted(http: httpx.AsyncC
 async def test_one_refused_record_does_not_refuse_the_others(
     http: httpx.AsyncClient, app: Application, topic: str
 ) -> None:
-    await app.gateway.broker.topics.create(topic, partitions=1, configs={"max.message.bytes": "1000"})
+    await app.shared.broker.topics.create(topic, partitions=1, configs={"max.message.bytes": "1000"})
     records = [{"value": 1}, {"value": 2, "partition": 7}, {"value": 3}, {"value": "x" * 2000}]
     answer = await post(http, f"/topics/{topic}", {"records": records})
     assert answer.status_code == 200
@@ -275,7 +275,7 @@ async def test_what_is_no_string_is_no_text(
 async def test_media_types_that_are_not_ours_are_415(
     http: httpx.AsyncClient, app: Application, refused: Refused, content_type: str
 ) -> None:
-    await app.gateway.broker.topics.get_or_create("known")
+    await app.shared.broker.topics.get_or_create("known")
     body = {"records": [{"value": "YQ=="}]}
     for path in ("/topics/known", "/topics/known/partitions/0"):
         refused(await post(http, path, body, content_type), 415, 415)
@@ -293,7 +293,7 @@ async def test_media_types_that_are_not_ours_are_415(
 async def test_answers_that_nobody_gives_are_406(
     http: httpx.AsyncClient, app: Application, refused: Refused, accept: str
 ) -> None:
-    await app.gateway.broker.topics.get_or_create("known")
+    await app.shared.broker.topics.get_or_create("known")
     answer = await post(http, "/topics/known", {"records": [{"value": 1}]}, JSON, accept=accept)
     refused(answer, 406, 406)
     assert answer.headers["content-type"] == "application/json"
@@ -322,7 +322,7 @@ async def test_formats_with_schemas_are_told_what_is_missing(
     code: int,
 ) -> None:
     media_type = f"application/vnd.kafka.{embedded}.v2+json"
-    await app.gateway.broker.topics.get_or_create("known")
+    await app.shared.broker.topics.get_or_create("known")
     refused(await post(http, "/topics/known", body, media_type), status, code)
     refused(await post(http, "/topics/unknown", body, media_type), 404, 40401)
     refused(await post(http, "/topics/unknown/partitions/0", body, media_type), 404, 40401)
@@ -332,12 +332,12 @@ async def test_formats_with_schemas_are_told_what_is_missing(
 async def test_too_large_is_413(
     http: httpx.AsyncClient, app: Application, topic: str, refused: Refused
 ) -> None:
-    await app.gateway.broker.topics.create(topic, configs={"max.message.bytes": "1000"})
+    await app.shared.broker.topics.create(topic, configs={"max.message.bytes": "1000"})
     path = f"/topics/{topic}"
     refused(await post(http, path, {"records": [{"value": "x" * 2000}]}), 413, 413, "1000")
-    limit = app.gateway.config.http_max_body_bytes
+    limit = app.shared.config.http_max_body_bytes
     refused(await post(http, path, b" " * (limit + 1)), 413, 413, str(limit))
-    count = app.gateway.config.http_max_records + 1
+    count = app.shared.config.http_max_records + 1
     refused(await post(http, path, b'{"records":[%s{"key":1}]}' % (b'{"key":1},' * (count - 1))), 413, 413)
 
 
@@ -354,7 +354,7 @@ async def test_a_control_character_in_a_path_is_400(http: httpx.AsyncClient, ref
 async def test_the_partition_of_the_path_must_exist(
     http: httpx.AsyncClient, app: Application, topic: str, refused: Refused
 ) -> None:
-    await app.gateway.broker.topics.create(topic, partitions=2)
+    await app.shared.broker.topics.create(topic, partitions=2)
     body = {"records": [{"value": 1}]}
     refused(await post(http, f"/topics/{topic}/partitions/2", body), 404, 40402)
     refused(await post(http, f"/topics/{topic}/partitions/-1", body), 404, 40402)
@@ -396,7 +396,7 @@ async def test_what_the_broker_refuses_as_a_whole_has_its_code(
     async def produce(*_: Any, **__: Any) -> None:
         raise BrokerError(code, "no")
 
-    monkeypatch.setattr(app.gateway.broker.records, "produce", produce)
+    monkeypatch.setattr(app.shared.broker.records, "produce", produce)
     answer = await post(http, "/topics/t", {"records": [{"value": 1}]})
     refused(answer, status, v2, "no")
     assert ("retry-after" in answer.headers) == (status in (429, 503))
@@ -408,5 +408,5 @@ async def test_a_failure_is_500_in_the_shape_of_v2(
     async def produce(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(app.gateway.broker.records, "produce", produce)
+    monkeypatch.setattr(app.shared.broker.records, "produce", produce)
     refused(await post(http, "/topics/t", {"records": [{"value": 1}]}), 500, 500)

@@ -32,7 +32,7 @@ async def mixed(app: Application) -> None:
         NewRecord(None, b"\xff"),
         NewRecord(None, b""),
     ]
-    await app.gateway.broker.records.produce("mixed", records)
+    await app.shared.broker.records.produce("mixed", records)
 
 
 async def read(http: httpx.AsyncClient, query: str = "", accept: str = JSON) -> httpx.Response:
@@ -114,7 +114,7 @@ async def test_a_query_that_makes_no_sense_is_refused(
 async def test_below_the_start_is_410(
     http: httpx.AsyncClient, app: Application, topic: str, refused: Refused
 ) -> None:
-    broker = app.gateway.broker
+    broker = app.shared.broker
     await broker.records.produce(topic, [NewRecord(None, b"1"), NewRecord(None, b"2")])
     await broker.partitions.delete_records([(TopicPartition(topic, 0), 1)])
     refused(await http.get(f"/topics/{topic}/partitions/0/records?offset=0"), 410, 50002)
@@ -125,12 +125,12 @@ async def test_below_the_start_is_410(
 async def test_a_read_waits_for_the_next_record(
     http: httpx.AsyncClient, app: Application, topic: str
 ) -> None:
-    await app.gateway.broker.topics.create(topic)
+    await app.shared.broker.topics.create(topic)
     path = f"/topics/{topic}/partitions/0/records?timeout=10000"
     waiting = asyncio.create_task(http.get(path))
     await asyncio.sleep(0.05)
     assert not waiting.done()
-    await app.gateway.broker.records.produce(topic, [NewRecord(None, b"7")])
+    await app.shared.broker.records.produce(topic, [NewRecord(None, b"7")])
     assert [r["value"] for r in (await waiting).json()] == [7]
 
 

@@ -34,14 +34,14 @@ async def test_an_instance_lives_through_a_restart(tmp_path_factory: pytest.Temp
         instance.http = chosen.http = http
         assert (await instance.call("GET", "subscription")).json() == {"topics": ["t"]}
         assert (
-            app.gateway.broker.consumers.get("g", "i").options.settings["consumer.request.timeout.ms"]
+            app.shared.broker.consumers.get("g", "i").options.settings["consumer.request.timeout.ms"]
             == "5000"
         )
         assert await instance.committed("t") == 1
         assert await instance.values() == [1, 2]
         assert (await chosen.call("GET", "assignments")).json() == {"partitions": places(("t", 0))}
         assert await chosen.values() == [2]
-        assert app.gateway.broker.partitions.info(TopicPartition("t", 0)).offsets.high_watermark == 3
+        assert app.shared.broker.partitions.info(TopicPartition("t", 0)).offsets.high_watermark == 3
 
 
 async def test_an_instance_lives_through_a_crash(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ async def test_the_routes_are_those_that_are_described(app: Application, operati
     of_dialect = {
         name: {
             (row.method, row.path)
-            for row in v2_routes(app.gateway.config, Clock(), dialect, app.gateway.current_broker)
+            for row in v2_routes(app.shared.config, Clock(), dialect, app.shared.current_broker)
         }
         for name, dialect in DIALECTS.items()
     }

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_four_roots_belong_to_it(app: Application) -> None:
-    surface = ProxySurface(app.gateway)
+    surface = ProxySurface(app.shared)
     for path in ("/", "/brokers", "/topics", "/topics/a", "/consumers/g/instances/i", "/topics/a/b/c/d/e/f"):
         assert surface.owns(path)
     for path in ("/api/v1/topics", "/topicsx", "/problems", "/readyz", "/console", "/v3/clusters"):

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
 async def some_topics(app: Application) -> None:
-    broker = app.gateway.broker
+    broker = app.shared.broker
     await broker.topics.create("orders", partitions=2, configs={"retention.ms": "1000"})
     await broker.topics.create("audit")
 

@@ -1,4 +1,4 @@
-"""core.broker.records: produce and read for doors without batches; bounds; durability."""
+"""core.broker.records: produce and read for listeners without batches; bounds; durability."""
 
 from __future__ import annotations
 

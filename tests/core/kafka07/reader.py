@@ -1,4 +1,4 @@
-"""Kafka 0.7's log of a list of payloads, written down directly; and a view asked as a door asks it."""
+"""Kafka 0.7's log of a list of payloads, written down directly; and a view asked as the listener asks it."""
 
 from __future__ import annotations
 

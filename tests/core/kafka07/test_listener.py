@@ -1,4 +1,4 @@
-"""The Kafka 0.7 door over sockets: what its clients rely on, what other doors see of it, and bad input."""
+"""The Kafka 0.7 listener over sockets: what its clients rely on, what other listeners see of it, and bad input."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.kafka07.index import SIDECAR_SUFFIXES
-from core.kafka07.view import EARLIEST, LATEST
 from core.records.record import NewRecord
+from core.vocabulary.partition import EARLIEST, LATEST
 from tests.core.kafka07.reader import Kafka07Shelf, measure, old_log, read_at, read_from, start_of, view_of
 from tests.core.log.shelf import append, flush, records
 

@@ -155,7 +155,7 @@ async def test_one_broker_alone_has_no_followers_and_can_still_step_down(alone: 
         "OK|topic=orders partition=0 role=follower hw=1"
     )
     assert await alone("PRODUCE|orders k:two") == (
-        "ERR|NOT_LEADER|NOT_LEADER_OR_FOLLOWER: This broker does not lead orders-0; nobody does now."
+        "ERR|NOT_LEADER|NOT_LEADER_OR_FOLLOWER: This broker does not lead orders-0; no broker does now."
     )
     assert await alone("SET_PARTITION_ROLE|orders 0 leader") == "OK|topic=orders partition=0 role=leader hw=1"
     assert await alone("PRODUCE|orders k:two") == "OK|partition=0 offset=1 hw=2"

@@ -1,4 +1,4 @@
-"""The door to the disk: files replaced as a whole, descriptors that live as long as they are held."""
+"""Files on the disk: files replaced as a whole, descriptors that live as long as they are held."""
 
 from __future__ import annotations
 

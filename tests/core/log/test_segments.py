@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from core.log.log import Log
-from core.log.segments import EARLIEST, LATEST, NOT_FOUND, Segments
+from core.log.segments import NOT_FOUND, Segments
 from core.records.batch import batches
+from core.vocabulary.partition import EARLIEST, LATEST
 from tests.core.log.shelf import Shelf, append, records
 
 NOW = 2_000_000_000_000

@@ -1,4 +1,4 @@
-"""Records and batches for the tests of this room, and a child process that measures its memory."""
+"""Records and batches for the tests of this package, and a child process that measures its memory."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_every_batch_can_be_shown_to_old_clients(records: list[NewRecord], codec
 @pytest.mark.parametrize("codec", CODECS)
 def test_clients_read_what_we_show(magic: int, codec: int) -> None:
     if (magic, codec) == (0, 3):
-        return  # neither client of today reads the LZ4 of magic 0: see test_legacy_lz4
+        return  # neither client of today reads the LZ4 of magic 0: see test_message_set_lz4
     batch = build_batch(simple_records(20), now_ms=NOW, codec=codec, base_offset=7)
     theirs = MemoryRecords(down(batch, magic))
     read = []

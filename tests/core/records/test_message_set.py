@@ -67,7 +67,7 @@ def test_aiokafka_and_kafka_python_write_and_read_the_same_sets(
     assert read == [(offset, key, value) for offset, _, key, value in fields]
 
 
-# aiokafka writes no LZ4 of magic 0; ours is held against kafka-python's reader in test_legacy_lz4.
+# aiokafka writes no LZ4 of magic 0; ours is held against kafka-python's reader in test_message_set_lz4.
 @pytest.mark.parametrize(("magic", "codec"), [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3)])
 def test_what_aiokafka_compressed_is_parsed(magic: int, codec: int) -> None:
     builder = LegacyRecordBatchBuilder(magic, codec, 2**40)

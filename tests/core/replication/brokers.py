@@ -1,4 +1,4 @@
-"""Several brokers of one cluster in one process, each with a Kafka door, that can be stopped, killed and started."""
+"""Several brokers of one cluster in one process, each with a Kafka listener. Each can be stopped, killed, started."""
 
 from __future__ import annotations
 

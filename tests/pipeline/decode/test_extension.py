@@ -95,8 +95,8 @@ def test_without_the_extension_the_plain_decoder_is_used(monkeypatch: pytest.Mon
 def test_the_package_works_out_of_a_zip_file_as_spark_submit_sends_it(tmp_path: Path) -> None:
     archive = tmp_path / "sluice.zip"
     with zipfile.ZipFile(archive, "w") as target:
-        for room in ("core", "pipeline"):
-            for file in (ROOT / room).rglob("*.py"):
+        for package in ("core", "pipeline"):
+            for file in (ROOT / package).rglob("*.py"):
                 target.write(file, file.relative_to(ROOT))
     program = (
         f"import sys; sys.path.insert(0, {str(archive)!r}); import pipeline.decode.decoder as d; "

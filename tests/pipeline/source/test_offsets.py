@@ -8,9 +8,10 @@ from typing import cast
 
 import pytest
 
+from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline.source.offsets import from_json, partitions_of, resolve, to_json
 from pipeline.source.options import OptionError, ReadOptions, read_options
-from pipeline.wire.cluster import EARLIEST, LATEST, Cluster, TopicPartition
+from pipeline.wire.cluster import Cluster, TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "h:1"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline.source.options import OptionError, columns_of, read_options
-from pipeline.wire.cluster import EARLIEST, LATEST
 
 SERVERS = {"kafka.bootstrap.servers": "one:9092"}
 TOPIC = {**SERVERS, "subscribe": "t"}

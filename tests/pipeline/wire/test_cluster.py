@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from core.records.record import NewRecord
-from pipeline.wire.cluster import EARLIEST, LATEST, ClientSettings, Cluster, UnknownTopicError
+from core.vocabulary.partition import EARLIEST, LATEST
+from pipeline.wire.cluster import ClientSettings, Cluster, UnknownTopicError
 from pipeline.wire.connection import Connection, Timeouts
 from pipeline.wire.errors import ConnectionLostError, WireError
 from pipeline.wire.groups import commit, committed

@@ -46,9 +46,9 @@ class Reads:
         broker = app.server.broker
         read_now, bounds = broker.records.read_now, broker.partitions.bounds
 
-        def reading(address: TopicPartition, offset: int, **limits: int) -> Any:
-            self.seen.append((address.partition, offset))
-            return read_now(address, offset, **limits)
+        def reading(tp: TopicPartition, offset: int, **limits: int) -> Any:
+            self.seen.append((tp.partition, offset))
+            return read_now(tp, offset, **limits)
 
         def looking(topic: str, partitions: Any) -> Any:
             self.bounds += 1
@@ -142,9 +142,9 @@ async def test_one_record_that_is_wanted_alone_is_not_paid_for_256(
     wanted = []
     read_now = app.server.broker.records.read_now
 
-    def reading(address: TopicPartition, offset: int, **limits: int) -> Any:
+    def reading(tp: TopicPartition, offset: int, **limits: int) -> Any:
         wanted.append(limits["max_records"])
-        return read_now(address, offset, **limits)
+        return read_now(tp, offset, **limits)
 
     monkeypatch.setattr(app.server.broker.records, "read_now", reading)
     taken = fanout_of(app).take(feed_of(app, topic), Position((0,)), max_bytes=NO_LIMIT, max_records=1)

@@ -21,7 +21,7 @@ MIB = 1 << 20
 BOMBS = {"gzip": 192 * MIB, "snappy": 80 * MIB, "lz4": 192 * MIB}
 # reliability.md, N6.
 MAX_GROWTH = 64 * MIB
-LEGACY_CODECS = ("gzip", "snappy", "lz4")
+MESSAGE_SET_CODECS = ("gzip", "snappy", "lz4")
 MAGIC = {0: 0, 1: 0, 2: 1}
 CORRUPT, REFUSED = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD
 
@@ -95,7 +95,7 @@ def test_a_set_that_lies_is_refused_whole(wire: Wire, topic: str, lie: str, vers
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-@pytest.mark.parametrize("codec", LEGACY_CODECS)
+@pytest.mark.parametrize("codec", MESSAGE_SET_CODECS)
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_bomb_is_refused_within_its_bounds(
     wire: Wire, broker: BrokerProcess, topic: str, version: int, codec: str, depth: int

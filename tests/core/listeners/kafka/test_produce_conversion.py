@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.broker.broker import Broker
-from core.listeners.kafka import old_produce
+from core.listeners.kafka import produce_conversion
 from core.protocol.codec import encode_request
 from core.protocol.header import encode_request_header
 from core.records.compression import GZIP
@@ -44,14 +44,14 @@ async def values(broker: Broker) -> list[bytes | None]:
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """In which thread each conversion ran."""
     seen: list[int] = []
-    convert = old_produce.up_convert
+    convert = produce_conversion.up_convert
 
     def watched(*args: Any, **options: Any) -> Any:
         converted = convert(*args, **options)
         seen.append(threading.get_ident())
         return converted
 
-    monkeypatch.setattr(old_produce, "up_convert", watched)
+    monkeypatch.setattr(produce_conversion, "up_convert", watched)
     return seen
 
 

@@ -8,7 +8,7 @@ from kafka.codec import lz4_decode
 
 from core.errors import ErrorCode
 from core.records.compression import compress
-from core.records.legacy_lz4 import break_checksum, mend_checksum
+from core.records.message_set_lz4 import break_checksum, mend_checksum
 from tests.core.records.samples import refusal
 
 TEXT = b"all work and no play makes jack a dull boy " * 50

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.errors import ErrorCode
-from core.listeners.kafka import old_fetch
+from core.listeners.kafka import fetch_conversion
 from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from core.records.batch import batches, build_batch, check_crc, read_records
 from core.records.message_set import parse_message_set
@@ -59,13 +59,13 @@ async def test_a_large_conversion_runs_in_a_thread(client: Client, monkeypatch: 
     await client.create("t")
     await client.produce("t", [b"x" * 200_000, b"y" * 200_000])
     here, seen = threading.get_ident(), []
-    convert = old_fetch.down_convert
+    convert = fetch_conversion.down_convert
 
     def watched(*args: Any, **options: Any) -> bytes:
         seen.append(threading.get_ident())
         return convert(*args, **options)
 
-    monkeypatch.setattr(old_fetch, "down_convert", watched)
+    monkeypatch.setattr(fetch_conversion, "down_convert", watched)
     await client.produce("t", [b"small"])
     await client.ask(1, 2, fetch_request())
     await client.ask(1, 2, fetch_request(offset=2))

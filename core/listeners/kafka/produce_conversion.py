@@ -1,7 +1,7 @@
-"""The message sets of Produce v0–2 as batches of today, before anything is appended.
+"""Convert the message sets of Produce v0–2 to record batches, before anything is appended.
 
-A small set without compression is converted at once. A large one, or one with a wrapper, of which nobody knows how
-much is in it, is converted in a thread: the event loop goes on meanwhile, and threads get bytes alone.
+A small set without compression is converted on the event loop. A large one is converted in a thread, and so is one
+with a wrapper, because its decompressed size is unknown. Threads get bytes and no other state.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ T = TypeVar("T")
 
 
 class Conversions:
-    """Runs conversions in threads of its own, which begin with the first one.
+    """Runs conversions in a small thread pool of its own, which starts with the first conversion.
 
-    Each may hold a whole decompressed set, and a thread keeps some of the memory that it has had: so they are few,
-    and not those that everything else runs in.
+    Each conversion may hold a whole decompressed set, and a thread keeps some memory after it. So the threads are
+    few, and no other work runs in them.
     """
 
     def __init__(self, threads: int) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="convert")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`, or what it raises."""
+        """Run `work` in a thread; return its result or raise its error."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-class OldSets:
-    """The sets of one request. `of` gives what each has become, once `finish` has returned where it is `slow`."""
+class MessageSets:
+    """The message sets of one request. If `slow`, await `finish` before `of`, which returns the batches of a set."""
 
     def __init__(self, broker: Broker, request: ProduceRequest) -> None:
         self._broker = broker
@@ -59,7 +59,7 @@ class OldSets:
         return bool(self._slow)
 
     async def finish(self, conversions: Conversions) -> None:
-        """Convert those, one after the other."""
+        """Convert these sets, one after the other."""
         for place, work in self._slow:
             try:
                 self._converted[place] = await conversions.run(work)
@@ -67,7 +67,7 @@ class OldSets:
                 self._converted[place] = error
 
     def of(self, data: PartitionProduceData) -> ProduceBatches:
-        """The batches that the set of a partition has become; raises what is wrong with it."""
+        """Return the batches made from the set of a partition; raise the error of its conversion."""
         found = self._converted[id(data)]
         if isinstance(found, BrokerError):
             raise found
@@ -88,5 +88,5 @@ class OldSets:
                 pass
             else:
                 return
-        # The request lies in a buffer that is used again.
+        # The buffer of the request is used again.
         self._slow.append((id(data), partial(convert, bytes(records))))

@@ -1,7 +1,7 @@
-"""What the client of an old Fetch gets in place of the stored batches: a format that its version knows.
+"""Convert stored batches for clients of Fetch below version 10, to a format that their version knows.
 
 Fetch v0–1 get message sets of magic 0, v2–3 of magic 1, and v4–9 batches without zstd, which came with v10. A
-conversion is bytes in, bytes out; so a large one runs in a thread, and the event loop goes on meanwhile.
+conversion is bytes in, bytes out, so a large one runs in a thread and does not block the event loop.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from struct import Struct
 
 from core.broker.broker import Broker
 from core.errors import BrokerError
-from core.listeners.kafka.old_produce import Conversions
+from core.listeners.kafka.produce_conversion import Conversions
 from core.protocol.traits import fetch_cuts_every_partition, fetch_magic, knows_zstd
 from core.records.batch import batches
 from core.records.conversion import down_convert, without_zstd
@@ -24,7 +24,7 @@ from core.vocabulary.records import Fetched, FetchRead
 _ENTRY = Struct(">qi")
 
 
-class OldFormat:
+class FetchConversion:
     """The format of one Fetch request, and how much of its answer has been converted so far."""
 
     def __init__(self, broker: Broker, conversions: Conversions, version: int) -> None:
@@ -36,8 +36,10 @@ class OldFormat:
         self._converted = 0
 
     async def convert(self, reads: list[FetchRead], fetched: list[Fetched]) -> list[bytes | BrokerError]:
-        """The records of each partition in the old format, cut at the partition's limit where magic 0 and 1
-        allow it; or the error that stopped the conversion. Refusals and empty reads give no bytes."""
+        """Return the converted records of each partition, or the error that stopped the conversion.
+
+        Sets of magic 0 and 1 are cut at the limit of the partition. Refusals and empty reads give no bytes.
+        """
         answers: list[bytes | BrokerError] = []
         for read, got in zip(reads, fetched, strict=True):
             try:
@@ -47,20 +49,20 @@ class OldFormat:
         return answers
 
     async def _partition(self, read: FetchRead, got: Fetched) -> bytes:
-        """Reads on behind batches that have nothing to show."""
+        """Convert one partition; continue after batches that have no record for the client."""
         wanted = max(read.max_bytes, 0)
         while got.read is not None and got.read.slice is not None:
             converted, next_offset = await self._slice(got.read.slice, read.offset, wanted)
             if converted:
                 return converted if self.magic == MAGIC else self._cut(converted, wanted)
-            read_on = FetchRead(read.topic_partition, next_offset, max(wanted, 1))
+            read_on = FetchRead(read.tp, next_offset, max(wanted, 1))
             (got,), _, _, _ = self.broker.partitions.fetch_now(
                 [read_on], max_bytes=self.broker.config.fetch_max_bytes
             )
         return b""
 
     def _cut(self, converted: bytes, wanted: int) -> bytes:
-        """The set up to the limit, at any byte; but where the version promises it, the first message is whole."""
+        """Return the set up to the limit, cut at any byte; the first message is whole where the version says so."""
         if not self.cuts_first:
             wanted = max(wanted, _ENTRY.unpack_from(converted)[1] + ENTRY_OVERHEAD)
         return converted[:wanted]
@@ -79,11 +81,11 @@ class OldFormat:
 def _convert(
     magic: int, offset: int, wanted: int, max_decompressed_bytes: int, data: bytes
 ) -> tuple[bytes, int]:
-    """The converted batches, and the offset behind those that were read."""
+    """Return the converted batches and the offset to continue at."""
     if magic == MAGIC:
         return without_zstd(data, max_bytes=max_decompressed_bytes), offset
     converted = down_convert(
         data, magic, first_offset=offset, max_bytes=max_decompressed_bytes, wanted_bytes=wanted
     )
-    behind = max(header.next_offset for _, header in batches(data)) if not converted else offset
-    return converted, behind
+    next_offset = max(header.next_offset for _, header in batches(data)) if not converted else offset
+    return converted, next_offset
