@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 # Seconds for which a newer high watermark waits for records to go with it. Without it each record that is written
 # alone would cost its follower two fetches, and the next record would find it between them.
 _LINGER = 0.005
+# Seconds for which a follower's fetch waits if the broker has too many waiting requests.
+_CROWDED = 0.1
 
 
 class Roles:
@@ -256,7 +259,17 @@ class Roles:
                 answers = self._read_all(reads, found, max_bytes)
                 return any(map(enough, answers))
 
-            if not any(map(enough, answers)) and not await self._purgatory.wait(keys, seconds, check):
+            if any(map(enough, answers)):
+                return
+            try:
+                satisfied = await self._purgatory.wait(keys, seconds, check)
+            except BrokerError as error:
+                if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                    raise
+                # Too many requests wait. A follower that got an empty answer at once would fetch again at once.
+                await asyncio.sleep(min(seconds, _CROWDED))
+                satisfied = False
+            if not satisfied:
                 check()
 
         await wait(wait_ms / 1000, lambda answer: answer.urgent or answer.news)

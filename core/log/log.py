@@ -679,8 +679,10 @@ class Log:
         return self._end
 
     def start_at(self, offset: int) -> None:
-        """Drop everything and begin again at `offset`: the leader has nothing older. Raises KAFKA_STORAGE_ERROR."""
-        self.begin_cut(self._start)
+        """Drop everything and begin again at `offset`, because the leader has nothing older.
+
+        Call it after `begin_cut` of the log start offset and a checkpoint. Raises KAFKA_STORAGE_ERROR.
+        """
         self._check_may_cut()
         try:
             begin_again(self._segments, self._snapshots, offset, self.new_segment, self._remove_files)

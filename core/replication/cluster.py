@@ -188,6 +188,19 @@ class Cluster:
         if copy.tp == METADATA:
             await self._before_cut(offset)
         log = copy.log
+        await self._lower_recovery_point(log, offset)
+        end = log.truncate_to(offset)
+        copy.replica.cut(end)
+        log.visible = copy.replica.high_watermark
+
+    async def start_at(self, copy: Copy, offset: int) -> None:
+        """See `Keeper.start_at`."""
+        log = copy.log
+        await self._lower_recovery_point(log, log.offsets.log_start_offset)
+        log.start_at(offset)
+
+    async def _lower_recovery_point(self, log: Log, offset: int) -> None:
+        """Step 0 of a cut (`core.log.truncation`). Raises KAFKA_STORAGE_ERROR."""
         log.begin_cut(offset)
         task = self._logs.begin_checkpoint()
         try:
@@ -196,9 +209,6 @@ class Cluster:
             raise BrokerError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The recovery point could not be stored ({error.strerror})."
             ) from error
-        end = log.truncate_to(offset)
-        copy.replica.cut(end)
-        log.visible = copy.replica.high_watermark
 
     async def remember(self, copies: Sequence[Copy]) -> None:
         """See `Keeper.remember`."""

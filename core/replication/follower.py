@@ -69,6 +69,10 @@ class Keeper(Protocol):
         """Cut the log at `offset`, crash-safe. Raises KAFKA_STORAGE_ERROR."""
         ...
 
+    async def start_at(self, copy: Copy, offset: int) -> None:
+        """Drop the whole log and begin again at `offset`, crash-safe. Raises KAFKA_STORAGE_ERROR."""
+        ...
+
     async def remember(self, copies: Sequence[Copy]) -> None:
         """Store what the replicas must not forget. Raises KAFKA_STORAGE_ERROR."""
         ...
@@ -346,7 +350,7 @@ class Follower:
                     "%s: the leader has nothing before offset %d; the copy starts again at that offset",
                     copy.tp, data.log_start_offset,
                 )  # fmt: skip
-                log.start_at(data.log_start_offset)
+                await self._keeper.start_at(copy, data.log_start_offset)
                 return
             copy.joined = -1
         self._refused(copy, code)

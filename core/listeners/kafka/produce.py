@@ -51,9 +51,10 @@ async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets
         return await answer.wait() if isinstance(answer, WhenDurable) else answer
 
     task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work())
-    tasks = session.listener.tasks
-    tasks.add(task)
-    task.add_done_callback(tasks.discard)
+    # The broker waits for these tasks before it closes the logs.
+    unattended = session.broker.partitions.unattended
+    unattended.add(task)
+    task.add_done_callback(unattended.discard)
     # Without a client there is no answer for the error: take it, so that asyncio does not log it.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)

@@ -101,6 +101,28 @@ async def test_acks_all_is_refused_with_too_few_in_sync_before_and_after_the_app
         assert ends(two[1]) == (3, 3)
 
 
+async def only_waiting(broker: Broker) -> asyncio.Task[bool]:
+    """Take the only place of a broker on which one request may wait, between two fetches of its follower."""
+    while True:
+        task = asyncio.create_task(broker.purgatory.wait(["nothing"], 60, lambda: False))
+        await asyncio.sleep(0.001)
+        if not task.done():
+            return task
+        assert isinstance(task.exception(), BrokerError)
+
+
+async def test_a_follower_is_served_though_too_many_requests_wait(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Brokers(tmp_path, max_waiting=1) as two:
+        await two.create("t")
+        waiting = await only_waiting(two[1])
+        await write(two[1], b"a")
+        await until(lambda: ends(two[2]) == (1, 1))
+        waiting.cancel()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_with_one_replica_nothing_waits(tmp_path: Path) -> None:
     async with Brokers(tmp_path) as two:
         await two.create("t", replication_factor=1)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from core.broker.broker import Broker
 from core.errors import ErrorCode
-from core.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from core.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets
+from core.log.log import Log
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from core.vocabulary.groups import Commit
@@ -84,3 +87,30 @@ async def test_a_leader_with_a_shorter_log(tmp_path: Path) -> None:
         await two[2].roles.set(TP, "leader", unclean=True)
         assert (committed(two[2]), two[2].partitions.log(TP).offsets.log_end_offset) == (2, 2)
         assert two[2].counters.positions_cut_back == 1
+
+
+async def test_a_follower_that_begins_its_log_again_first_lowers_its_recovery_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a crash between the two would make recovery look for records that were dropped on purpose."""
+    recovery_points: list[int | None] = []
+    start_at = Log.start_at
+
+    def noted(log: Log, offset: int) -> None:
+        stored = read_offsets(str(tmp_path / "2" / RECOVERY_POINTS)) or {}
+        recovery_points.append(stored.get(log.tp))
+        start_at(log, offset)
+
+    monkeypatch.setattr(Log, "start_at", noted)
+    async with Brokers(tmp_path, replica_lag_time_max_ms=300) as two:
+        await two.create("t", configs={"min.insync.replicas": "1"})
+        await write(two[1], 3)
+        await until(lambda: two[2].partitions.info(TP).offsets.high_watermark == 3)
+        await two.stop(2)
+        assert (read_offsets(str(tmp_path / "2" / RECOVERY_POINTS)) or {})[TP] == 3
+        await write(two[1], 3)
+        await until(lambda: two[1].partitions.info(TP).offsets.high_watermark == 6)
+        assert await two[1].partitions.delete_records([(TP, 6)]) == [6]
+        await two.start(2)
+        await until(lambda: recovery_points and two[2].partitions.info(TP).offsets.log_start_offset == 6)
+        assert recovery_points == [0]

@@ -83,7 +83,16 @@ async def test_the_request_s_buffer_may_be_used_again_meanwhile(client: Client, 
     assert await values(broker) == [b"a", b"b"]
 
 
-async def test_what_was_read_is_written_though_the_client_goes(client: Client, broker: Broker) -> None:
+async def test_what_was_read_is_written_though_the_client_and_then_the_broker_stop(
+    client: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = produce_conversion.MessageSets.finish
+
+    async def slowly(sets: produce_conversion.MessageSets, conversions: Any) -> None:
+        await asyncio.sleep(0.3)
+        await finish(sets, conversions)
+
+    monkeypatch.setattr(produce_conversion.MessageSets, "finish", slowly)
     await client.create("t")
     answer = client.session.handle(memoryview(frame(wrapped(b"a"), acks=0)))
     assert answer is not None and not isinstance(answer, list)
@@ -92,9 +101,11 @@ async def test_what_was_read_is_written_though_the_client_goes(client: Client, b
     task.cancel()  # what a connection does when it is lost
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    while client.listener.tasks:
-        await asyncio.gather(*client.listener.tasks)
-    assert await values(broker) == [b"a"]
+    await broker.close()
+    after = Broker(broker.config, broker.clock)
+    await after.open()
+    assert await values(after) == [b"a"]
+    await after.close()
 
 
 async def test_partitions_of_one_request_fail_alone(client: Client, broker: Broker) -> None:
