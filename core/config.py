@@ -157,7 +157,7 @@ class Config:
     # Long polls, joins and streams of one client at the same time: half of the connections, so that others get in.
     # Behind a proxy all clients have its address; who has strangers in front sets less.
     http_max_waiting_per_client: int = 5_000
-    # A stream without anything to tell says so this often, for proxies that close silent connections (rest.md).
+    # A stream without anything to tell says so this often, for proxies that close silent connections.
     stream_comment_ms: int = 15_000
     # A stream gets a piece at most this often, so that under load one piece carries many records.
     stream_interval_ms: int = 10

@@ -1,4 +1,4 @@
-"""Everything that waits: long polls and acknowledgements, by key and deadline.
+"""Long polls and other waits for an event, by key and deadline. Acknowledgements wait in the flusher and replicas.
 
 Theory. A wait names the keys whose events may complete it, a deadline, and a `check` that says whether it is
 satisfied. `notify(key)` only marks the key; the waits of all marked keys are checked once, at the end of the

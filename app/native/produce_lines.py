@@ -8,8 +8,8 @@ stops being read, and its sending blocks. Nothing is held but one piece and an u
 A line of the answer without `partition` is about the stream, and its last: `{"problem": …}` when it cannot go
 on, `{"bye": …}` when the server stops. Lines that were not answered then were not written.
 
-uvicorn hands out body and answer of one request independently, so that this is full duplex; Starlette's
-StreamingResponse would take the body's messages away (`rest.md`).
+The HTTP server hands out body and answer of one request independently, so the exchange is full duplex. Starlette's
+StreamingResponse would consume the messages of the body.
 """
 
 from __future__ import annotations

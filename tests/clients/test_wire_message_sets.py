@@ -19,7 +19,7 @@ from tests.clients.wire import FETCH, PRODUCE, Wire, batch, fetch_request, produ
 MIB = 1 << 20
 # More than the 64 MiB that the broker will decompress for one set. Snappy makes 20 bytes of one at the most.
 BOMBS = {"gzip": 192 * MIB, "snappy": 80 * MIB, "lz4": 192 * MIB}
-# reliability.md, N6.
+# Row N6 of tests/README.md.
 MAX_GROWTH = 64 * MIB
 MESSAGE_SET_CODECS = ("gzip", "snappy", "lz4")
 MAGIC = {0: 0, 1: 0, 2: 1}

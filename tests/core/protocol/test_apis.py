@@ -9,7 +9,7 @@ import pytest
 
 from core.protocol.apis import APIS
 
-# wire.md's table: newest version of each API that the broker is to speak.
+# The newest version of each API that the broker is to speak.
 WANTED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 42: 2, 47: 0, 17: 1,
     36: 2, 18: 4, 19: 7, 20: 6, 37: 3, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 32: 4, 33: 2, 44: 1,
