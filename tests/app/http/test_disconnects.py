@@ -16,10 +16,14 @@ pytestmark = pytest.mark.asyncio
 
 
 class Broker:
-    """Remembers who was woken."""
+    """A broker whose `changes` remember which waits were woken."""
 
     def __init__(self) -> None:
         self.woken: list[Hashable] = []
+
+    @property
+    def changes(self) -> Broker:
+        return self
 
     def wake(self, token: Hashable) -> None:
         self.woken.append(token)

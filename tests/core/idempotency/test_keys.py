@@ -212,8 +212,14 @@ async def test_beyond_their_number_the_oldest_keys_are_forgotten(
         await send(broker, RECORDS[:1], key=f"{n:02}")
     # Long before the next check, for there are far too many.
     assert await keys(broker) < 20
-    await broker.idempotency.expire()
-    left = await broker.store.read(totals)
+    async with asyncio.timeout(10):
+        # An expiration that a write has begun may still run; this one then leaves the keys to it.
+        while True:
+            await broker.idempotency.expire()
+            left = await broker.store.read(totals)
+            if left.keys <= 5 or left.size <= 3_000 == limit.get("idempotency_max_bytes"):
+                break
+            await asyncio.sleep(0.001)
     assert left.keys == 5 or 2_500 < left.size <= 3_000
     assert (await send(broker, RECORDS[:1], key="39")).replayed
     assert not (await send(broker, RECORDS[:1], key="00")).replayed
