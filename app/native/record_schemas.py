@@ -210,7 +210,7 @@ SomeWritten = Annotated[RecordsWritten, Meta(examples=[{"topic": "orders", "reco
 Encoding = Annotated[
     Literal["auto", "json", "text", "utf8", "base64"],
     Meta(
-        description="How keys and values shall stand in JSON: `auto` takes json, then utf8, then base64, for each by "
+        description="The encoding of keys and values in JSON: `auto` takes json, then utf8, then base64, for each by "
         "itself; `json` and `text` take base64 where theirs does not fit; `base64` is loss-free through every JSON "
         "library."
     ),
@@ -234,7 +234,7 @@ class ProduceQuery(Struct):
     key: Annotated[str | UnsetType, Meta(description="Of a raw body: the record's key.")] = UNSET
     key_encoding: Annotated[
         _QueryEncoding | UnsetType,
-        Meta(description="Of a raw body: how the key stands in the query; default utf8."),
+        Meta(description="For a raw body: the encoding of the key in the query; default utf8."),
     ] = UNSET
     partition: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_PARTITION)] | UnsetType,
@@ -342,7 +342,7 @@ class RecordHeaders(CachedHeaders):
 
 
 class MergedQuery(Struct):
-    """The query of a merged read or a stream. `header_filter` stands for parameters named `header.<name>`."""
+    """The query of a merged read or a stream. `header_filter` means the parameters named `header.<name>`."""
 
     cursor: Annotated[
         str | UnsetType,
@@ -405,7 +405,7 @@ class MergedQuery(Struct):
     ] = UNSET
     key_encoding: Annotated[
         _QueryEncoding | UnsetType,
-        Meta(description="How `key` and `key_prefix` stand in the query; default utf8."),
+        Meta(description="The encoding of `key` and `key_prefix` in the query; default utf8."),
     ] = UNSET
     header_filter: Annotated[
         dict[Annotated[str, Meta(pattern=r"^header\..+$")], str] | UnsetType,
@@ -424,8 +424,8 @@ class StreamHeaders(Struct):
     last_event_id: Annotated[
         str | UnsetType,
         Meta(
-            description="In streams: what a browser sends when it connects again. It wins over all that stands in "
-            "the URL."
+            description="In streams: what a browser sends when it connects again. It has precedence over the "
+            "parameters of the URL."
         ),
     ] = field(default=UNSET, name="Last-Event-ID")
 

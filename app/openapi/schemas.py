@@ -65,7 +65,7 @@ class Schemas:
         return {"schema": self.of(shape)} | ({"example": examples[0]} if examples else {})
 
     def members(self, struct: type) -> list[Member]:
-        """Return the members of a struct that stands for parameters or header lines. The struct is no component.
+        """Return the members of a struct that describes parameters or header lines. The struct is no component.
 
         A member that is an object with a title becomes a component of that name.
         """

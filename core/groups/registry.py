@@ -269,7 +269,7 @@ class GroupRegistry:
         if late > STALL:
             if now - self._stalled_at > late:
                 # Once, not for each group.
-                log.warning("the broker stood still for %.1f s; sessions of members begin anew", late)
+                log.warning("the broker was paused for %.1f s; the sessions of all members start again", late)
                 self._stalled_at = now
             entry.group.resume(now, late)
         self.settle(entry, entry.group.tick(self.moment()))

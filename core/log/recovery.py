@@ -253,7 +253,9 @@ class _Opening:
             if not last:
                 segment.seal()
         if epochs.doubtful:
-            logger.warning("%s: the leader epochs do not fit the log, they are found anew", self._tp)
+            logger.warning(
+                "%s: the leader epochs do not fit the log and are read from its batches again", self._tp
+            )
         return epochs_known and not epochs.doubtful
 
     def _epoch_before(self, index: int, position: int) -> int:

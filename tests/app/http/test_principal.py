@@ -1,4 +1,4 @@
-"""app.http.principal: everybody is the same, until a resolver says who is who."""
+"""app.http.principal: all clients are the same until a resolver tells them apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""core.groups.line_members: members that say a line now and then hold up nobody, and are fenced by generation."""
+"""core.groups.line_members: members that send few lines delay no other member, and are fenced by generation."""
 
 from __future__ import annotations
 
