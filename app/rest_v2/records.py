@@ -2,7 +2,7 @@
 
 v2 has no place to say how one record is encoded, so a record that does not fit the format cannot be shown as
 something else. What stands before it is delivered; the read that begins with it is refused with 422/42203 and
-says where to go on.
+says where to continue.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Embedder:
                 prefix = self._dialect.unreadable.format(field=field, format=format_name)
                 return shown, unprocessable(
                     f"{prefix}The {field} of the record at offset {record.offset} of {topic}-{partition} is "
-                    f"{error}: it cannot be shown in the format {format_name!r}. Read it as binary, or go on at "
+                    f"{error}: it cannot be shown in the format {format_name!r}. Read it as binary, or continue at "
                     f"offset {record.offset + 1}.",
                     self._dialect.unreadable_code,
                 )

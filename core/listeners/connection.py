@@ -393,7 +393,7 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse("internal error")
         else:
             self._send(task.result() or [])
-            self._go_on()
+            self._continue()
 
     def _finished(self) -> None:
         """A deferred answer is there. Send one turn later, so that all answers of one fsync share one write."""
@@ -419,9 +419,9 @@ class Connection(asyncio.BufferedProtocol):
             deferred.popleft()
         if self._transport is not None:
             self._pump()
-            self._go_on()
+            self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Handle the requests that arrived while the last one was under way."""
         if self._busy():
             return
@@ -550,4 +550,4 @@ class Connection(asyncio.BufferedProtocol):
         """asyncio: the transport's write buffer can take more bytes."""
         self._write_paused = False
         self._pump()
-        self._go_on()
+        self._continue()
