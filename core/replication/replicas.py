@@ -94,8 +94,9 @@ class Replicas:
         created: bool,
         high_watermark: int = 0,
     ) -> Copy:
-        """Take a partition with replicas on these brokers. One that was just `created` begins at once. For another one
-        the leader must be found out first.
+        """Take a partition with replicas on these brokers.
+
+        One that was just `created` begins at once; of another one the leader must be found out first.
         """
         log = self._logs.get(tp)
         end = log.offsets.log_end_offset
