@@ -48,7 +48,7 @@ def test_a_plan_says_what_is_gone(here: Path, topics: Topics) -> None:
     _checkpoint(here, "g", {"gone": {"0": 2}})
     done = run("plan", "export", "--topic", "gone", "--to", "lake", "--name", "g")
     assert done.exit_code == 1
-    assert done.stderr == "gone-0: offsets 2 to 5 are gone; the topic begins at 6\n"
+    assert done.stderr == "gone-0: offsets 2 to 5 are deleted; the topic begins at 6\n"
     (here / "sluice-spark/checkpoints/g/commits/0").unlink()
     assert run("plan", "export", "--topic", "gone", "--to", "lake", "--name", "g").exit_code == 0
 

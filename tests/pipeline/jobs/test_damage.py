@@ -87,7 +87,7 @@ def test_a_batch_that_stays_damaged_can_be_deleted_and_the_gap_is_found(jobs: Ru
         with refused(name):
             jobs.run("export", **job)
         topics.truncate(name, (BAD + 1) * RECORDS)
-        with pytest.raises(JobError, match=f"Topic {name}, partition 0, offset {BAD * RECORDS} is gone"):
+        with pytest.raises(JobError, match=f"Topic {name}, partition 0, offset {BAD * RECORDS} is lost"):
             jobs.run("export", **job)
         assert jobs.run("export", **job, source={"failOnDataLoss": "false"}).rows == RECORDS
     assert naive(jobs.path("t")) == {

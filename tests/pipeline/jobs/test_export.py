@@ -31,7 +31,7 @@ BAD = {
     b"\xff\xfe": "the value is not UTF-8",
     b"[1, 2]": "the value is not a JSON object",
     b'{"id": 1,': "the value is not JSON",
-    b'{"id": 1} and more': "the value goes on behind its JSON object",
+    b'{"id": 1} and more': "the value continues after its JSON object",
     b'{"id": "one", "total": 3}': "field id: one is no BIGINT",
 }
 SCHEMA = "id BIGINT, total DOUBLE, who STRUCT<city: STRING>"

@@ -56,6 +56,6 @@ def test_what_is_gone_and_what_lies_behind_the_end_is_told() -> None:
     assert (good.records, behind.records) == (4, 0)
     assert lost([good]) == []
     assert lost([gone, behind]) == [
-        "t-1: offsets 2 to 4 are gone; the topic begins at 5",
-        "t-2: the job stands at 12, behind the end 9",
+        "t-1: offsets 2 to 4 are deleted; the topic begins at 5",
+        "t-2: the job stands at 12, beyond the end 9",
     ]

@@ -112,7 +112,7 @@ def test_a_truncated_topic_fails_the_query_or_is_read_from_where_it_begins_now(
     topics.truncate(name, 15)
     writer = stream(spark, topics, name, checkpoint, failOnDataLoss=str(fail).lower())
     if fail:
-        with pytest.raises(StreamingQueryException, match=f"Topic {name}, partition 0, offset 10 is gone"):
+        with pytest.raises(StreamingQueryException, match=f"Topic {name}, partition 0, offset 10 is lost"):
             run(writer)
     else:
         assert run(writer)[1].offsets == {0: list(range(15, 20))}
