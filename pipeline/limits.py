@@ -41,8 +41,8 @@ SEGMENT_READ_BYTES = 2 * MIB
 """Bytes of a segment file read at once, as in a fetch."""
 
 EMPTY_FETCHES = 20
-"""Answers in a row without a record below the high watermark after which a read fails. With `FETCH_WAIT_MS` each, it is
-ten seconds in which a broker returns none of the records that it says it has."""
+"""Answers in a row without a record below the high watermark after which a read fails. With `FETCH_WAIT_MS`
+each, that is ten seconds in which a broker returns none of the records that it says it has."""
 
 MAX_TASKS = 10_000
 """Tasks of one read. Each costs the driver a pickled range and Spark some milliseconds."""
