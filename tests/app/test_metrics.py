@@ -183,7 +183,7 @@ async def test_hostile_paths_methods_and_clients_make_no_series(
     assert not any("evil" in str(key) or "none1" in str(key) for key in after)
 
 
-async def test_only_so_many_topics_and_groups_are_shown_and_the_rest_is_counted(
+async def test_only_some_topics_and_groups_are_shown_and_the_rest_is_counted(
     http: httpx.AsyncClient, app: Application
 ) -> None:
     broker = app.server.broker

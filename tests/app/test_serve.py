@@ -237,7 +237,7 @@ def started(tmp_path: Path, before: str = 'exec "$@"', **how: Any) -> tuple[subp
     return process, data
 
 
-def test_a_broker_whose_output_nobody_reads_any_more_stops_in_order(tmp_path: Path) -> None:
+def test_a_broker_whose_output_has_no_reader_any_more_stops_in_order(tmp_path: Path) -> None:
     process, data = started(tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
@@ -258,7 +258,7 @@ def test_a_broker_that_cannot_print_runs_all_the_same(tmp_path: Path, where: str
     assert (data / ".kafka_cleanshutdown").exists()
 
 
-def test_a_broker_under_nohup_stays_when_its_terminal_goes(tmp_path: Path) -> None:
+def test_a_broker_under_nohup_stays_when_its_terminal_closes(tmp_path: Path) -> None:
     process, _ = started(tmp_path, "trap '' HUP; exec \"$@\"", stdout=subprocess.DEVNULL)
     process.send_signal(signal.SIGHUP)
     time.sleep(0.3)

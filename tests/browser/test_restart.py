@@ -24,7 +24,7 @@ source.addEventListener('error', () => states.push(source.readyState === 2 ? 'cl
 """
 
 
-def test_the_consoles_tail_says_that_it_reconnects_and_goes_on_exactly(
+def test_the_consoles_tail_says_that_it_reconnects_and_continues_exactly(
     page: Page, broker: BrokerProcess, topic: str, write: Any
 ) -> None:
     page.tail(topic)
@@ -98,7 +98,7 @@ def test_a_tail_whose_gateway_refuses_for_a_while_comes_back(
     page.says("state", "Live")
 
 
-def test_a_topic_that_was_deleted_and_made_anew_is_told_and_followed(
+def test_a_topic_that_was_deleted_and_made_again_is_told_and_followed(
     page: Page, api: httpx.Client, topic: str, write: Any
 ) -> None:
     write(topic, "old")

@@ -136,7 +136,7 @@ def world(broker: BrokerProcess) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
-def test_a_member_alone_reads_everything_and_goes_on_where_it_left(world: World, kind: str) -> None:
+def test_a_member_alone_reads_everything_and_continues_where_it_left(world: World, kind: str) -> None:
     world.write(60)
     first = world.join(kind)
     world.wait_until_all_is_read()

@@ -112,7 +112,7 @@ def test_addresses_of_prozess_hold_across_a_restart_a_kill_and_a_view_made_late(
 
 
 @pytest.mark.client("kafka 0.7")
-def test_prozess_is_told_when_its_address_is_gone(client: GetClient) -> None:
+def test_prozess_is_told_when_its_address_is_deleted(client: GetClient) -> None:
     prozess = client(Prozess)
     assert isinstance(prozess, Prozess)
     prozess.write("gone", 0, values("one", "two", "three"))

@@ -73,7 +73,7 @@ AGES = (
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("driver", able("write", "read", among=AGES))
-def test_a_client_goes_on_after_its_broker_was_restarted(
+def test_a_client_continues_after_its_broker_was_restarted(
     client: GetClient, broker: BrokerProcess, driver: type[Driver], end: str
 ) -> None:
     topic = f"restart-{end}-{driver.name}"

@@ -45,7 +45,7 @@ _ANSWER = re.compile(rb"V1\|[^\n]*\|(OK(\|[^|\n]*)?|ERR\|[A-Z_]+\|[^|\n]*)", re.
         b"V1|1|PING||\n",
     ],
 )
-def test_what_is_no_line_is_a_bad_request_of_nobody(broker: BrokerProcess, data: bytes) -> None:
+def test_what_is_no_line_is_a_bad_request_without_a_client_id(broker: BrokerProcess, data: bytes) -> None:
     answer = read_answer(say(broker.line_address, data))
     assert (answer.correlation_id, answer.code) == ("0", "BAD_REQUEST")
 

@@ -182,7 +182,7 @@ def test_the_bounds_of_a_partition_are_seen(client: GetClient, wire: Wire, drive
 
 
 @pytest.mark.parametrize("driver", able("choose_partition"))
-def test_a_key_goes_where_the_java_client_sends_it(
+def test_a_key_chooses_the_partition_of_the_java_client(
     client: GetClient, wire: Wire, driver: type[Driver]
 ) -> None:
     topic = f"by-key-{driver.name}"

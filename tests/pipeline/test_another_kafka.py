@@ -110,7 +110,7 @@ def test_what_is_written_lies_where_a_java_client_would_put_it(spark: SparkSessi
     assert all(dict(m.headers() or [])["id"] == m.value() for m in messages)
 
 
-def test_a_stream_goes_from_topic_to_topic_and_commits_for_its_group(
+def test_a_stream_copies_topic_to_topic_and_commits_for_its_group(
     spark: SparkSession, foreign: Foreign, checkpoint: str
 ) -> None:
     source, target = foreign.create("stream-in"), foreign.create("stream-out")

@@ -9,7 +9,7 @@ from pipeline import limits
 from tests.broker_process import ROOT
 
 
-def test_every_limit_says_why_and_somebody_keeps_it() -> None:
+def test_every_limit_says_why_and_is_kept() -> None:
     body = ast.parse(inspect.getsource(limits)).body
     code = "\n".join(
         file.read_text() for file in (ROOT / "pipeline").rglob("*.py") if file.name != "limits.py"

@@ -148,7 +148,7 @@ rows.select("value").write.format("sluice").options(**servers, topic="sent-back"
 """
 
 
-def test_the_package_goes_along_to_executors_that_do_not_have_it(
+def test_the_package_is_sent_to_executors_that_do_not_have_it(
     topics: Topics, cluster: Standalone, bare_python: str, tmp_path: Path
 ) -> None:
     topics.create("sent", 2)

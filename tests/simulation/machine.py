@@ -157,12 +157,12 @@ def flush(
     """What `FlushThreads.run` does, in virtual time: appends and deaths come between its steps too."""
     work = Work(steps, workers, done)
 
-    def go_on(_done: object = None) -> None:
+    def proceed(_done: object = None) -> None:
         if (step := work.next_step()) is not None:
-            asyncio.get_running_loop().run_in_executor(None, step).add_done_callback(go_on)
+            asyncio.get_running_loop().run_in_executor(None, step).add_done_callback(proceed)
 
     for _ in range(workers):
-        go_on()
+        proceed()
     return work
 
 

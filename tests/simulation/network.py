@@ -179,9 +179,9 @@ class SimTransport(asyncio.Transport):
         self._in_flight -= count
         if self._paused and self._in_flight <= _HIGH_WATER // 4:
             self._paused = False
-            self.network.loop.call_soon(self._room, context=self.context)
+            self.network.loop.call_soon(self._space, context=self.context)
 
-    def _room(self) -> None:
+    def _space(self) -> None:
         if not self.closed:
             self.protocol.resume_writing()
 

@@ -37,7 +37,7 @@ def kept(topic: str, **changes: Any) -> dict[str, Any]:
     return {"topic": topic, "generation": 3, "assignor": "round_robin"} | members | changes
 
 
-def test_members_go_on_in_their_generation_and_offsets_are_there(
+def test_members_continue_in_their_generation_and_offsets_are_there(
     import_groups: Import, broker: BrokerProcess, topic: str
 ) -> None:
     group = topic

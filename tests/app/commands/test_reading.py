@@ -57,7 +57,7 @@ def _query(fake: FakeGateway, index: int) -> str:
     return fake.requests[index][1].partition("?")[2]
 
 
-def test_a_stream_that_broke_off_goes_on_behind_its_last_record(fake: FakeGateway, client: Client) -> None:
+def test_a_stream_that_broke_off_continues_after_its_last_record(fake: FakeGateway, client: Client) -> None:
     notes: list[str] = []
     fake.will_answer(_lines(_record(1), _record(2), whole=False), Reply(hang_up=True), _lines(_record(3)))
     reading = Reading(client, Wanted("t", follow=True), notes.append)
@@ -82,7 +82,7 @@ def test_a_bye_is_followed_by_a_new_connection(fake: FakeGateway, client: Client
     assert "cursor=c5" in _query(fake, 1) and notes == ["The gateway is stopping; connecting again."]
 
 
-def test_what_is_gone_is_told_and_reading_goes_on_behind_it(fake: FakeGateway, client: Client) -> None:
+def test_lost_records_are_named_and_reading_continues_after_them(fake: FakeGateway, client: Client) -> None:
     notes: list[str] = []
     gone = problem(410, "offset-out-of-range", "Offsets 2 to 9 are gone.", next_cursor="c9")
     lost = {"problem": {"detail": "A batch is broken."}, "cursor": "c11"}

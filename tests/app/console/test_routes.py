@@ -55,7 +55,7 @@ async def test_every_part_that_a_script_asks_for_is_in_the_page() -> None:
     )
 
 
-async def test_every_field_has_a_name_for_those_who_do_not_see_it() -> None:
+async def test_every_field_has_a_name_for_screen_readers() -> None:
     ids = set(re.findall(r'<label for="([^"]+)"', HTML))
     inside = re.sub(r"<label[^>]*>.*?</label>", "", HTML, flags=re.DOTALL)
     for field in re.findall(r"<(?:input|select|textarea)[^>]*>", inside):

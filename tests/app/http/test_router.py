@@ -242,7 +242,7 @@ async def test_a_body_that_does_not_come_is_408(app: Application, topic: str) ->
         assert (b"connection", b"close") in sent[0]["headers"]
 
 
-async def test_a_client_that_goes_while_sending_is_not_answered(app: Application, topic: str) -> None:
+async def test_a_client_that_disconnects_while_sending_is_not_answered(app: Application, topic: str) -> None:
     messages = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
 
     async def receive() -> Any:

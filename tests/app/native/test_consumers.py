@@ -341,7 +341,7 @@ async def test_a_fenced_consumer_says_so(
 # --- clients that go away ------------------------------------------------------------------------------------
 
 
-async def test_a_poll_whose_client_has_gone_is_given_up(
+async def test_a_poll_whose_client_has_disconnected_is_given_up(
     http: httpx.AsyncClient, app: Application, url: str, topic: str
 ) -> None:
     await fill(http, topic, 0)

@@ -176,7 +176,7 @@ async def test_no_more_cycles_run_at_once_than_there_are_threads(flusher: Flushe
     await asyncio.gather(*waits)
 
 
-async def test_records_that_were_truncated_while_somebody_waited_are_refused(flusher: Flusher) -> None:
+async def test_records_that_were_truncated_during_a_wait_are_refused(flusher: Flusher) -> None:
     log: Any = FakeLog()
     log.end = 5
     waiting = flusher.durable(log, 5)

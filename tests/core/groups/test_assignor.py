@@ -130,7 +130,7 @@ def test_members_get_nothing_of_topics_they_do_not_want_or_that_are_not_there() 
     }
 
 
-def test_an_unreadable_subscription_gets_nothing_and_harms_nobody() -> None:
+def test_an_unreadable_subscription_gets_nothing_and_harms_no_other() -> None:
     broken = JoinedMember("x", None, b"\0")
     assert run("range", broken, member("a", "u")) == {"x": [], "a": ["u-0", "u-1", "u-2"]}
 

@@ -72,7 +72,7 @@ class GroupOfClients(RuleBasedStateMachine):
         self.generation = 0
 
     @rule(seconds=st.sampled_from([0.0, 4.0]))
-    def everybody_does_what_comes_next(self, seconds: float) -> None:
+    def each_member_does_its_next_step(self, seconds: float) -> None:
         """All living clients follow the protocol, so that groups become stable at all."""
         for client in self.living:
             if client.waits is None and client.next_step == "join":
@@ -140,7 +140,7 @@ class GroupOfClients(RuleBasedStateMachine):
             assert client.generation == self.machine.group.generation
         else:
             assert error in FENCED
-            self._hear(client, error)
+            self._receive(client, error)
 
     @rule(client=clients)
     def commit(self, client: Client) -> None:
@@ -216,7 +216,7 @@ class GroupOfClients(RuleBasedStateMachine):
                 if isinstance(reply, JoinReply) and reply.error is ErrorCode.MEMBER_ID_REQUIRED:
                     client.member_id = reply.member_id
                 else:
-                    self._hear(client, reply.error)
+                    self._receive(client, reply.error)
             elif isinstance(reply, JoinReply):
                 client.member_id, client.generation = reply.member_id, reply.generation
                 client.members, client.protocol = reply.members, reply.protocol or ""
@@ -235,7 +235,7 @@ class GroupOfClients(RuleBasedStateMachine):
             identity = client.instance or client.member_id
             assert owners.setdefault(partition, identity) == identity
 
-    def _hear(self, client: Client, error: ErrorCode) -> None:
+    def _receive(self, client: Client, error: ErrorCode) -> None:
         client.next_step = "join"
         if error in (
             ErrorCode.UNKNOWN_MEMBER_ID,
@@ -279,7 +279,7 @@ class GroupOfClients(RuleBasedStateMachine):
         assert group.wake_at <= group._next_deadline()
 
     @invariant()
-    def whoever_waits_is_known_to_the_machine(self) -> None:
+    def every_waiting_client_is_known_to_the_machine(self) -> None:
         members = self.machine.group.roster.members.values()
         waiting = {m.join_waiter for m in members} | {m.sync_waiter for m in members}
         for waiter in self.asked - self.abandoned:

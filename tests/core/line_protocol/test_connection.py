@@ -157,7 +157,7 @@ async def test_a_side_that_was_shut_down_still_gets_what_takes_time(run: Run) ->
     writer.close()
 
 
-async def test_a_waiting_line_holds_back_those_behind_it_on_its_connection_only(run: Run) -> None:
+async def test_a_waiting_line_holds_back_the_next_ones_on_its_connection_only(run: Run) -> None:
     running = await run()
     reader, writer = await running.connect()
     writer.write(b"w1\nsecond\n")
@@ -182,7 +182,7 @@ async def test_a_hundred_thousand_lines_are_no_reason_for_others_to_wait(run: Ru
     writer.close()
 
 
-async def test_who_never_reads_is_not_read_either(run: Run) -> None:
+async def test_a_client_that_never_reads_is_not_read_either(run: Run) -> None:
     running = await run()
     reader, writer = await running.connect()
     writer.transport.pause_reading()  # type: ignore[attr-defined]

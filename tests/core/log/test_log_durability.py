@@ -110,7 +110,7 @@ def test_after_a_failed_fsync_nothing_is_taken_until_a_restart(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-def test_a_write_that_fails_leaves_no_trace_and_the_log_goes_on(
+def test_a_write_that_fails_leaves_no_trace_and_the_log_continues(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     log = shelf.open()

@@ -141,7 +141,7 @@ def test_a_flipped_bit_anywhere_ends_the_log_at_that_batch(shelf: Shelf, tmp_pat
         shutil.rmtree(tmp_path / f"r{i}")
 
 
-def test_garbage_behind_the_last_batch_is_cut_off(shelf: Shelf, tmp_path: Path) -> None:
+def test_garbage_after_the_last_batch_is_cut_off(shelf: Shelf, tmp_path: Path) -> None:
     path, position, header = layout(shelf)[-1]
     whole = (shelf.directory / path.name).read_bytes()
     last = whole[position:]
@@ -159,7 +159,7 @@ def test_the_lost_bytes_are_counted(shelf: Shelf, caplog: pytest.LogCaptureFixtu
     assert f"ends at offset {header.base_offset}, {lost} bytes behind it" in caplog.text
 
 
-def test_segments_behind_a_bad_batch_go(shelf: Shelf, tmp_path: Path) -> None:
+def test_segments_after_a_bad_batch_are_removed(shelf: Shelf, tmp_path: Path) -> None:
     places = layout(shelf)
     first = places[0][0]
     path, position, header = [place for place in places if place[0] == first][-1]
@@ -171,7 +171,7 @@ def test_segments_behind_a_bad_batch_go(shelf: Shelf, tmp_path: Path) -> None:
 # --- from the recovery point on ----------------------------------------------------------------------------
 
 
-def test_only_what_lies_behind_the_recovery_point_is_read_whole(shelf: Shelf) -> None:
+def test_only_what_lies_after_the_recovery_point_is_read_whole(shelf: Shelf) -> None:
     """Every recovery point gives the same log; damage to record bytes below it is not looked at."""
     expected = state(shelf.open())
     for _, _, header in layout(shelf):

@@ -73,7 +73,7 @@ def test_every_cut_is_seen(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_streams_behind_one_another_are_one(codec: int) -> None:
+def test_streams_in_a_row_are_one(codec: int) -> None:
     assert decompress(codec, compress(codec, b"one") + compress(codec, b"two"), LIMIT) == b"onetwo"
     error = refusal(lambda: decompress(codec, compress(codec, b"one") + b"\x01garbage behind", LIMIT))
     assert error is not None and error.code is ErrorCode.CORRUPT_MESSAGE

@@ -116,7 +116,7 @@ async def test_answers_that_get_lost_make_nothing_twice(net: Net) -> None:
     assert content(net[1]) == content(net[2])
 
 
-async def test_an_old_leader_hears_of_the_new_one_as_soon_as_one_direction_works(net: Net) -> None:
+async def test_an_old_leader_learns_the_new_one_as_soon_as_one_direction_works(net: Net) -> None:
     await write(net[1], b"a")
     net.proxies[0].cut()  # the follower does not reach the leader, but the leader the follower
     await write(net[1], b"b", acks=1)

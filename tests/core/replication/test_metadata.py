@@ -113,7 +113,7 @@ async def test_without_the_other_broker_a_change_fails_in_time_and_may_come_late
         await two.create("v")
 
 
-async def test_a_change_that_was_never_replicated_is_gone_with_its_leader(tmp_path: Path) -> None:
+async def test_a_change_that_was_never_replicated_is_lost_with_its_leader(tmp_path: Path) -> None:
     async with Brokers(tmp_path, metadata_timeout_ms=200) as two:
         await two.create("t")
         await two.stop(2)
@@ -151,7 +151,7 @@ async def test_a_broker_that_was_alone_gives_its_topics_and_groups_to_the_others
         assert committed(await two.serving(2)) == 5
 
 
-async def test_the_history_begins_anew_with_the_whole_database(tmp_path: Path) -> None:
+async def test_the_history_begin_again_with_the_whole_database(tmp_path: Path) -> None:
     async with Brokers(tmp_path, metadata_log_bytes=2000) as two:
         await two.create("t")
         for offset in range(30):

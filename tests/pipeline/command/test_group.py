@@ -41,7 +41,7 @@ def test_a_plan_says_what_would_be_read(here: Path, topics: Topics) -> None:
     assert lines[0]["from"] == 8
 
 
-def test_a_plan_says_what_is_gone(here: Path, topics: Topics) -> None:
+def test_a_plan_names_deleted_records(here: Path, topics: Topics) -> None:
     topics.create("gone", 1)
     topics.fill("gone", 10)
     topics.truncate("gone", 6)

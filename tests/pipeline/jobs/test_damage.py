@@ -66,7 +66,7 @@ def refused(name: str) -> Any:
     return pytest.raises(JobError, match=said)
 
 
-def test_an_export_keeps_what_it_had_and_goes_on_when_the_batch_is_whole_again(
+def test_an_export_keeps_what_it_had_and_continues_when_the_batch_is_whole_again(
     jobs: Runner, topics: Topics
 ) -> None:
     name = _fill(topics, "damaged-export")

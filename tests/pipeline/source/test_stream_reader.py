@@ -159,7 +159,7 @@ def test_progress_is_committed_and_a_commit_that_fails_is_no_failure(
     made.stop()
 
 
-def test_what_goes_to_workers_holds_no_connection(topics: Topics) -> None:
+def test_what_is_sent_to_workers_holds_no_connection(topics: Topics) -> None:
     name = topics.create("pickled")
     made = reader(topics, name)
     made.initialOffset()

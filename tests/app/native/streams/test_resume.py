@@ -188,7 +188,7 @@ async def test_a_broken_batch_is_told_and_passed(
         assert lines[1]["problem"]["kafka_error"] == "CORRUPT_MESSAGE"
 
 
-async def test_a_reconnect_above_the_end_is_told_and_goes_on_at_the_end(
+async def test_a_reconnect_above_the_end_is_told_and_continues_at_the_end(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     """After a power loss, records that were never on disk are gone; what comes in their place is new."""

@@ -149,7 +149,7 @@ async def fetched(client: Client, version: int, partition: int, offset: int) -> 
 
 
 @provokes(FETCH, 1, 0, 1, 2, 3)
-async def an_offset_behind_the_end(client: Client, version: int) -> int:
+async def an_offset_beyond_the_end(client: Client, version: int) -> int:
     return await fetched(client, version, 0, 1000)
 
 
@@ -230,7 +230,7 @@ async def a_group_without_a_name(client: Client, version: int) -> int:
 
 
 @provokes(JOIN, 25, 0, 1)
-async def a_member_that_nobody_knows(client: Client, version: int) -> int:
+async def an_unknown_member(client: Client, version: int) -> int:
     return await code_of(joined(client, version, member_id="nobody"))
 
 
