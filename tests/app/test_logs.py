@@ -151,7 +151,7 @@ def test_all_that_was_written_is_there_after_the_end_even_from_a_full_queue() ->
 
 
 class Stuck(io.StringIO):
-    """A pipe that nobody reads."""
+    """A pipe without a reader."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ PORTS = ("http://127.0.0.1:0", "kafka://127.0.0.1:0")
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker for tests that leave it running, or start it again; it hears SIGHUP, though pytest is under nohup."""
+    """A broker for tests that leave it running, or start it again; it gets SIGHUP, though pytest is under nohup."""
     process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data")
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield process.start()
@@ -223,7 +223,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         process.process = None
 
 
-# --- whoever started it is gone -----------------------------------------------------------------------------
+# --- the process that started it has ended ------------------------------------------------------------------
 
 
 def started(tmp_path: Path, before: str = 'exec "$@"', **how: Any) -> tuple[subprocess.Popen[bytes], Path]:

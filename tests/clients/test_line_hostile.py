@@ -1,4 +1,4 @@
-"""Any bytes on the line protocol's port: BAD_REQUEST or a closed connection, and nobody else is harmed."""
+"""Any bytes on the line protocol's port: BAD_REQUEST or a closed connection, and no other client is affected."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _forget(broker: BrokerProcess) -> None:
 
 WRITERS = [(writer, codec) for writer in DRIVERS for codec in writer.codecs]
 OLD_WRITERS = [(writer, codec) for writer in OLD_DRIVERS for codec in writer.codecs]
-# What an old client wrote is stored as everything else. So it is read by three, and not by everybody.
+# What an old client wrote is stored like all other records. So three clients read it, not all of them.
 ORDINARY = (DRIVERS[0], DRIVERS[-1])
 
 

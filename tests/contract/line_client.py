@@ -11,8 +11,11 @@ from tests.contract.vocabulary import ClientError, Membership
 
 
 class LineClient:
-    """Lines. A message goes where its key sends it, so `produce` is for topics of one partition; who commits is a
-    member; a member chooses its own id."""
+    """Lines.
+
+    The key of a message chooses its partition, so `produce` is for topics of one partition. Only a member commits. A
+    member chooses its own id.
+    """
 
     name: ClassVar[str] = "text"
     VERBS: ClassVar[frozenset[str]] = frozenset({"write", "join"})

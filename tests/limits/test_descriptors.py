@@ -1,4 +1,4 @@
-"""A broker at the limit of its descriptors: whoever is connected is served, others are once there is room (N4)."""
+"""A broker at the limit of its descriptors: connected clients are served, others once descriptors are free (N4)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Foreign:
         assert self.producer.flush(SECONDS) == 0
 
     def read(self, topic: str, count: int) -> list[Message]:
-        """So many records of a topic, and no more, by librdkafka's consumer."""
+        """Read `count` records of a topic, and no more, by librdkafka's consumer."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "reader"})
         consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         found: list[Message] = []
@@ -136,7 +136,7 @@ def test_a_stream_copies_topic_to_topic_and_commits_for_its_group(
     )
     host, port = foreign.servers.split(",")[0].split(":")
     with Cluster(ClientSettings(((host, int(port)),))) as cluster:
-        # A batch late: of the second run's one batch nothing was heard yet.
+        # A batch late: the second run's one batch is not committed yet.
         done = committed(cluster, "stream", {source: list(range(PARTITIONS))})
     assert sum(done.values()) == 200
 

@@ -1,5 +1,5 @@
 """Where the pipeline runs: on a standalone cluster of the pip install, as docs/spark/where-it-runs.md says, with the
-real command and curl; with the package sent along to executors that do not have it; behind a Spark Connect server.
+real command and curl; with the package sent along to executors that do not have it; through a Spark Connect server.
 
 Each Spark application here is a JVM or two of its own; there are as few as show it.
 """

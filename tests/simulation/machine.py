@@ -70,7 +70,7 @@ class SimDisk(Disk):
         return effect
 
     def lose_power(self, root: Path, chance: random.Random) -> None:
-        """What no fsync has covered may be there, be gone, be cut, or be zeros; SQLite's files are its own affair."""
+        """What no fsync has covered may be there, be lost, be cut, or be zeros; SQLite's files are its own affair."""
         for path in sorted(root.rglob("*")):
             if path.is_dir() or path.name.startswith((DATABASE, ".lock")):
                 continue
@@ -144,7 +144,7 @@ class SimStore(Store):
         self._engine = None
 
     def abandon(self) -> None:
-        """The process died: what was not committed is gone."""
+        """The process died: what was not committed is lost."""
         if self._engine is not None:
             self._connection.close()
             self._engine.dispose()
@@ -301,7 +301,7 @@ class Machine:
         await self.bury()
 
     async def lose_power(self) -> None:
-        """What no fsync has covered may be gone; the process is, if it was not dead already."""
+        """What no fsync has covered may be lost; the process is ended, if it was not dead already."""
         self.network.power_cuts += 1
         if self.app is not None:
             await self.kill()

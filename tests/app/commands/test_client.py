@@ -1,4 +1,4 @@
-"""The HTTP side: who answers, who does not, and what is said about it."""
+"""The HTTP side: gateways that answer, gateways that do not, and the messages about them."""
 
 from __future__ import annotations
 

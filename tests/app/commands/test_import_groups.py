@@ -1,4 +1,4 @@
-"""`sluice import-groups`: groups and offsets of another broker go on here, however often they are imported."""
+"""`sluice import-groups`: groups and offsets of another broker continue here, however often they are imported."""
 
 from __future__ import annotations
 

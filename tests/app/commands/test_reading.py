@@ -1,4 +1,4 @@
-"""Streams that break off and are taken up again: nothing is missed, nothing comes twice."""
+"""Streams that break off and are resumed: no record is missed, none is repeated."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_bye_is_followed_by_a_new_connection(fake: FakeGateway, client: Client
 
 def test_lost_records_are_named_and_reading_continues_after_them(fake: FakeGateway, client: Client) -> None:
     notes: list[str] = []
-    gone = problem(410, "offset-out-of-range", "Offsets 2 to 9 are gone.", next_cursor="c9")
+    gone = problem(410, "offset-out-of-range", "Offsets 2 to 9 are deleted.", next_cursor="c9")
     lost = {"problem": {"detail": "A batch is broken."}, "cursor": "c11"}
     fake.will_answer(_lines(_record(1), whole=False), gone, _lines(_record(10), lost, _record(12)))
     assert _read(Reading(client, Wanted("t", follow=True), notes.append), Moment("earliest"), 3) == [
@@ -93,7 +93,7 @@ def test_lost_records_are_named_and_reading_continues_after_them(fake: FakeGatew
         12,
     ]
     assert "cursor=c9" in _query(fake, 2)
-    assert notes[1:] == ["Offsets 2 to 9 are gone.", "A batch is broken."]
+    assert notes[1:] == ["Offsets 2 to 9 are deleted.", "A batch is broken."]
 
 
 def test_a_topic_that_is_deleted_ends_the_following(fake: FakeGateway, client: Client) -> None:

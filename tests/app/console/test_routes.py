@@ -25,7 +25,7 @@ async def test_whatever_the_page_and_its_scripts_name_is_there(http: httpx.Async
     for path in named:
         assert (await http.get(path)).status_code == 200, path
     files = {f"/console/{file.name}" for file in PAGE.iterdir()} - {"/console/index.html"}
-    assert files <= named, "no file that nobody asks for"
+    assert files <= named, "no file that is not requested"
 
 
 async def test_nothing_stands_inline_and_nothing_is_fetched_from_elsewhere() -> None:

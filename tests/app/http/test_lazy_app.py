@@ -20,7 +20,7 @@ async def nothing(*_: Any) -> Any:
 
 
 class Loads:
-    """Counts loads; the first may fail, or wait until it may go on."""
+    """Counts loads; the first may fail, or wait until it may continue."""
 
     def __init__(self, fails: int = 0) -> None:
         self.count, self.fails = 0, fails

@@ -160,8 +160,8 @@ _LINE = b"%b HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
 
 async def test_requests_after_one_that_waits_are_answered_after_it(port: int) -> None:
     close = b"Connection: close\r\n"
-    post = _LINE % (b"POST /api/v1/topics/behind/records", b"Content-Length: 1\r\n" + close)
-    poll = b"GET /api/v1/topics/behind/partitions/0/records?offset=1&wait_ms=300"
+    post = _LINE % (b"POST /api/v1/topics/waits/records", b"Content-Length: 1\r\n" + close)
+    poll = b"GET /api/v1/topics/waits/partitions/0/records?offset=1&wait_ms=300"
     assert b" 200 " in await talk(port, post + b"a", seconds=10)
     answer = await talk(port, _LINE % (poll, b"") + _LINE % (b"GET /livez", close), seconds=10)
     assert answer.count(b"HTTP/1.1 200") == 2

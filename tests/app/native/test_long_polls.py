@@ -1,4 +1,4 @@
-"""Long polls on one partition: answered by a record, by their deadline, by a deletion, by a client that goes."""
+"""Long polls on one partition: answered by a record, by their deadline, by a deletion, by a disconnect."""
 
 from __future__ import annotations
 

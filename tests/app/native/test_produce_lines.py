@@ -121,7 +121,7 @@ async def test_a_write_that_fails_whole_answers_each_of_its_lines(
     await make(http, topic)
 
     async def produce(*_: object, **__: object) -> None:
-        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk is gone.")
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk has failed.")
 
     async with lines(app, topic) as stream:
         monkeypatch.setattr(app.server.broker.records, "produce", produce)

@@ -1,4 +1,4 @@
-"""Batches that are read in several goes."""
+"""Batches that are read in several steps."""
 
 from __future__ import annotations
 

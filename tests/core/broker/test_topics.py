@@ -146,7 +146,7 @@ async def test_what_a_full_disk_refused_is_not_there_after_a_restart(
 
 
 async def test_deletions_are_remembered_one_at_a_time(broker: Broker) -> None:
-    """Until the next one: so a death before the files are away leaves nothing that nobody knows."""
+    """Until the next one: so a death before the files are removed leaves no unknown file."""
     ids = []
     for name in "abc":
         ids.append((await broker.topics.create(name)).topic_id)

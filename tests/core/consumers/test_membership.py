@@ -275,7 +275,7 @@ def test_nothing_new_is_delivered_during_a_rebalance(play: Run) -> None:
         await settled(w, "a")
         slow = await w.other_member()
         await slow.join()
-        # The round waits for the other member, which does not hear of it yet.
+        # The round waits for the other member, which does not know of it yet.
         third = asyncio.create_task((await w.other_member()).join())
         await asyncio.sleep(1)
         await w.produce(1, partition=0)

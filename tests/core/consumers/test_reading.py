@@ -138,7 +138,7 @@ async def test_a_sweep_visits_all_and_a_batch_is_cut_by_count_and_by_bytes(
         await fill(broker, 4, partition)
     one = consumer(P0, P1)
     assert found(reading.sweep(one, 6, 10_000)) == {0: [0, 1, 2, 3], 1: [0, 1]}
-    # Positions do not move with a sweep; the next one begins behind partition 1.
+    # Positions do not move with a sweep; the next one begins after partition 1.
     assert found(reading.sweep(one, 6, 10_000)) == {0: [0, 1, 2, 3], 1: [0, 1]}
     size = size_of(Record(0, 0, 0, None, b"x" * 10))
     swept = reading.sweep(one, 100, 2 * size)

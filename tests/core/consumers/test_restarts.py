@@ -1,4 +1,4 @@
-"""Managed consumers over kill -9 and clean restarts: they go on, and nobody rejoins."""
+"""Managed consumers over kill -9 and clean restarts: they continue, and no member rejoins."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_sticky_moves_no_more_than_it_must(count: int, before: int, after: int) 
         len(assigned_partitions(blob) & assigned_partitions(dict(first).get(name, b"")))
         for name, blob in second
     )
-    if after <= before:  # nobody who stays has to give anything up
+    if after <= before:  # no member that stays has to give anything up
         assert kept == sum(len(assigned_partitions(blob)) for _, blob in first[:after])
     else:  # the newcomers get their share and nothing else moves
         assert count - kept == sum(sizes[before:])

@@ -1,4 +1,4 @@
-"""What clients may ask of a classic group, state by state, and what they hear."""
+"""What clients may ask of a classic group, state by state, and what they get."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_subscribed_topics_follow_the_generation() -> None:
     machine.join("a", protocols=(("range", subscription("u")),))
     assert machine.group.is_subscribed("u") and not machine.group.is_subscribed("t")
     machine.join("a", protocols=(("range", b"\0"),))
-    assert machine.group.is_subscribed("t")  # nobody can know
+    assert machine.group.is_subscribed("t")  # unknown
     machine.leave("a")
     assert not machine.group.is_subscribed("t")
 

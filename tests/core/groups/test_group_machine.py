@@ -1,8 +1,8 @@
 """The machine under every order of events: clients that follow the protocol, lose answers, die, come back.
 
-Invariants, after each step: only legal moves; generations rise; every join and sync has one answer at most, and
-none is left waiting when time has gone by; the leader is a member; in one generation a partition has one owner,
-and who does not speak with the present generation cannot commit; what was answered is on disk.
+Invariants, after each step: only legal moves; generations rise; every join and sync has one answer at most, and none
+is left waiting after a long time; the leader is a member; in one generation a partition has one owner, and a
+client without the current generation cannot commit; what was answered is on disk.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class GroupOfClients(RuleBasedStateMachine):
 
     @rule(client=consumes(clients))
     def die(self, client: Client) -> None:
-        """The client is never heard of again; whatever it waited for is answered to nobody."""
+        """The client never sends again; the answers that it waited for are dropped."""
         client.waits = None
         self.living.remove(client)
 
@@ -194,7 +194,7 @@ class GroupOfClients(RuleBasedStateMachine):
     @precondition(lambda self: self.machine.disk.group is not None)
     @rule()
     def restart(self) -> None:
-        """kill -9: whoever waited hears nothing; the group is what the disk says."""
+        """kill -9: waiting clients get nothing; the group is what the disk has."""
         before = self.machine.group.generation
         answers = self.machine.answers
         self.machine = self.machine.restart()
@@ -204,7 +204,7 @@ class GroupOfClients(RuleBasedStateMachine):
         for client in self.everybody:
             client.waits = None
 
-    # --- what clients hear -----------------------------------------------------------------------------------
+    # --- what clients get ------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         for client in self.everybody:
@@ -227,11 +227,11 @@ class GroupOfClients(RuleBasedStateMachine):
                 self._own(client, reply)
 
     def _own(self, client: Client, reply: SyncReply) -> None:
-        """One owner for each partition in each generation, whoever hears of it and whenever."""
+        """One owner for each partition in each generation, in all answers at all times."""
         client.next_step = "heartbeat"
         owners = self.owners.setdefault(client.generation, {})
         for partition in assigned_partitions(reply.assignment):
-            # A static member that comes back under another id goes on with what it had.
+            # A static member that comes back under another id continues with what it had.
             identity = client.instance or client.member_id
             assert owners.setdefault(partition, identity) == identity
 
@@ -292,7 +292,7 @@ class GroupOfClients(RuleBasedStateMachine):
         assert set(self.machine.disk.members) <= told or group.state is State.PREPARING_REBALANCE
 
     def teardown(self) -> None:
-        """After an hour without a word nobody waits and nobody is left."""
+        """After an hour without a request no client waits and no member is left."""
         if not hasattr(self, "machine"):
             return
         self.machine.advance(3_600)

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they keep their place, and who speaks with their old id is fenced."""
+"""Static members (KIP-345): they keep their place, and a client with their old id is fenced."""
 
 from __future__ import annotations
 

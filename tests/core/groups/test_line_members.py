@@ -115,7 +115,7 @@ def test_a_member_of_the_binary_port_and_one_of_lines_rebalance_together(play: P
         other = await world.other_member(session_timeout_ms=10_000)
         before = world.clock.monotonic()
         await other.join()
-        assert world.clock.monotonic() - before < 0.1, "nobody waits for a script that sleeps"
+        assert world.clock.monotonic() - before < 0.1, "no client waits for a script that sleeps"
         assert beats(world, "c1", 1) is ErrorCode.ILLEGAL_GENERATION
         mine = await join(world, "c1")
         assert mine.generation == other.generation == 2

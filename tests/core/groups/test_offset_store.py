@@ -1,4 +1,4 @@
-"""Committed offsets through the coordinator: who may commit, what is kept, what is seen when."""
+"""Committed offsets through the coordinator: which clients may commit, what is kept, what is seen when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in a group: leader, protocols in common, static members, and what has to be stored."""
+"""The members of a group: leader, protocols in common, static members, and what has to be stored."""
 
 from __future__ import annotations
 

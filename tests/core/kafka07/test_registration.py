@@ -213,7 +213,7 @@ async def test_a_restart_of_zookeeper_is_lived_through(
                 client.close()
 
         await eventually(looked)
-    assert "the broker goes on" in caplog.text
+    assert "the broker continues" in caplog.text
 
 
 async def test_groups_of_0_7_are_read_and_followed(broker: Broker, looker: Any) -> None:

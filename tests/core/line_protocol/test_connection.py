@@ -128,9 +128,9 @@ async def test_a_line_up_to_the_limit_is_read(run: Run, length: int, end: bytes)
 async def test_a_line_beyond_the_limit_is_refused_once_and_skipped(run: Run, length: int, cut: int) -> None:
     running = await run()
     line = b"x" * length
-    answer = await running.say(b"before\n" + line[:cut], line[cut:] + b"\nbehind\n")
-    assert answer == b"<before>\n! the line is longer than 20000 bytes\n<behind>\n"
-    assert running.listener.seen == [b"before", b"behind"]
+    answer = await running.say(b"before\n" + line[:cut], line[cut:] + b"\nafter\n")
+    assert answer == b"<before>\n! the line is longer than 20000 bytes\n<after>\n"
+    assert running.listener.seen == [b"before", b"after"]
 
 
 async def test_a_line_that_the_end_of_the_input_cuts_is_refused_and_not_executed(run: Run) -> None:

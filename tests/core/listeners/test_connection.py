@@ -220,7 +220,7 @@ async def test_frames_beyond_the_budget_wait_until_others_are_done(run: Any) -> 
         writer.write(frame(body)[:-1])
     await until(lambda: running.acceptor._shared.inflight >= 1_000_000)
     await asyncio.sleep(0.05)
-    # The first to finish lets the next ones go on; those that never finish end by their deadline.
+    # The first to finish lets the next ones continue; those that never finish end by their deadline.
     running.clock.advance(CONFIG.frame_timeout_ms / 1000 + 1)
     await until(lambda: running.acceptor._shared.inflight == 0 and not running.connections)
     for _, writer in pairs:
@@ -370,7 +370,7 @@ async def test_requests_begin_while_answers_are_deferred_and_answers_leave_in_or
     bodies = [b"d1", b"d2", b"plain", b"d3", b"w", b"last"]
     writer.write(b"".join(map(frame, bodies)))
     first, second = await deferred(running, 2)
-    # An answer that is there waits behind the two, and only then does the next request begin.
+    # A complete answer waits for the two, and only then does the next request begin.
     await asyncio.sleep(0.02)
     assert running.listener.seen == [b"d1", b"d2", b"plain"]
     finish(second)

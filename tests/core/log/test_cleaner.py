@@ -1,4 +1,4 @@
-"""Compaction: what stays, what goes, and that no instruction is a bad one to die at (R5)."""
+"""Compaction: what stays, what is removed, and that a crash at any instruction is harmless (R5)."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_the_last_batch_of_each_producer_stays_if_only_as_a_shell(tmp_path: Path
     states = {s.producer_id: (s.producer_epoch, s.last_sequence) for s in again.active_producers()}
     assert states == {1: (4, 2), 2: (0, 1)}
     assert [r.value for r in read_all(again)] == [b"newest", b"y"]
-    # Once the producer has gone on, the shell goes too.
+    # Once the producer has continued, the empty batch is removed too.
     put(again, ("z", "z"), producer_id=1, producer_epoch=4, base_sequence=3)
     flush(again)
     clean(shelf, again)
@@ -292,7 +292,7 @@ def test_short_keys_are_themselves_and_long_ones_hashed() -> None:
     assert prints[1] == b"a"
 
 
-# --- what goes wrong ---------------------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_stops_compaction_without_a_trace(

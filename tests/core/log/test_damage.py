@@ -1,4 +1,4 @@
-"""Finding the next whole batch behind damaged bytes."""
+"""Finding the next whole batch after damaged bytes."""
 
 from __future__ import annotations
 

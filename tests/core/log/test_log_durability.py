@@ -66,7 +66,7 @@ def test_a_flush_covers_segments_that_were_rolled_meanwhile(
     log.finish_flush(task, None)
     disk.calls.clear()
     flush(log)
-    # The one that was active then, if it was written on, and those behind it.
+    # The one that was active then, if it was written on, and those after it.
     assert disk.calls.count("sync") == len(log.segments.all) - count
     assert disk.calls.count("sync_path") >= 2 * (len(log.segments.all) - count - 1)
     assert log.flushed_offset == 8

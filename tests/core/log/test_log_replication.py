@@ -48,7 +48,7 @@ def copy_of(data: bytes) -> tuple[memoryview, list[BatchHeader]]:
 
 
 def follow(path: Path, source: Log, portions: Sequence[int] = (), segment_bytes: int = SEGMENT) -> Log:
-    """A copy, fetched in portions of so many batches, or at once."""
+    """A copy, fetched a number of batches at a time, or at once."""
     log = Shelf(path, segment_bytes=segment_bytes).open()
     data, headers = copy_of(all_bytes(source))
     for count in portions or [len(headers)]:

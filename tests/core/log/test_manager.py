@@ -206,7 +206,7 @@ def test_a_topic_of_the_same_name_begin_again(home: Home) -> None:
 
 
 def test_the_directory_of_a_former_topic_is_not_taken_over(home: Home) -> None:
-    """The metadata says that the topic was created anew, but the process died before the files followed."""
+    """By the metadata the topic was created again, but the process died before the files followed."""
     manager = home.start()
     home.create(manager)
     append(manager.get(TP), records("former"))

@@ -1,4 +1,4 @@
-"""The codec's front: what it refuses, how it says so, and what goes by reference."""
+"""The codec's functions: what they refuse, with which error, and what they pass by reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from core.types import FileSlice
 
 class NoFile:
     def fileno(self) -> int:
-        raise AssertionError("nobody reads here")
+        raise AssertionError("never read")
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])

@@ -135,7 +135,7 @@ def test_a_header_that_contradicts_itself_is_invalid(changes: dict[str, int]) ->
 
 @pytest.mark.parametrize("more", [0, 0x01, 0x08, 0x20, 0x40])
 def test_a_transactional_batch_is_refused_as_long_as_there_are_no_transactions(more: int) -> None:
-    """Control or not, idempotent or not: it would be a transaction that is open for ever."""
+    """Control or not, idempotent or not: it would be a transaction without an end."""
     for producer in ({}, {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}):
         batch = altered(simple_batch(10)[0], attributes=0x10 | more, **producer)
         assert refused(batch).code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

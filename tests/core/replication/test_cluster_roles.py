@@ -1,4 +1,4 @@
-"""Two and three brokers in one process: following, committing, promotion, and what happens to those left behind."""
+"""Two and three brokers in one process: following, committing, promotion, and followers that lag."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def refused(code: ErrorCode, waiting: object) -> BrokerError:
 async def test_a_copy_is_the_leaders_log_byte_for_byte(two: Brokers) -> None:
     for number in range(20):
         await write(two[1], *(b"%d" % (number + i) for i in range(number % 3 + 1)))
-    await until(lambda: ends(two[2]) == ends(two[1]), "the follower to hear what is committed")
+    await until(lambda: ends(two[2]) == ends(two[1]), "the follower to learn what is committed")
     assert content(two[1]) == content(two[2])
     assert ends(two[1])[0] == ends(two[1])[1] > 20
 
@@ -80,7 +80,7 @@ async def test_no_client_is_shown_what_the_follower_lacks_and_acks_all_waits_for
         two[1].records.read(TP, 1, max_bytes=1000, max_records=10, wait_ms=20_000, min_bytes=1)
     )
     await two.start(2)
-    assert [r.value for r in (await poll).records] == [b"b", b"c"], "the long poll hears of it"
+    assert [r.value for r in (await poll).records] == [b"b", b"c"], "the long poll gets it"
     assert await write(two[1], b"d") == [3]
 
 

@@ -1,4 +1,4 @@
-"""Topics, groups, offsets and keys on several brokers: whoever is promoted has what was acknowledged."""
+"""Topics, groups, offsets and keys on several brokers: a promoted broker has what was acknowledged."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_an_idempotency_key_is_known_to_the_promoted_broker(two: Brokers) 
     request = KeyedRequest("/p", "key", b"f" * 32)
     new = [NewRecord(value=b"once")]
     first = await two[1].idempotency.produce(request, "t", new, acks=-1, render=lambda results: b"answer")
-    await two[1].store.read(load_settings)  # the answer is stored behind the caller's back
+    await two[1].store.read(load_settings)  # the answer is stored without the caller
     assert not any((await two[2].roles.lead_everything()).values())
     await two.serving(2)
     again = await two[2].idempotency.produce(request, "t", new, acks=-1, render=lambda results: b"other")

@@ -19,7 +19,7 @@ def run(*arguments: str) -> Result:
 
 
 def _checkpoint(home: Path, name: str, ends: dict[str, dict[str, int]]) -> None:
-    """What Spark leaves behind: one batch that is done."""
+    """What Spark leaves: one batch that is done."""
     directory = home / "sluice-spark" / "checkpoints" / name
     for log in ("offsets", "commits"):
         (directory / log).mkdir(parents=True)

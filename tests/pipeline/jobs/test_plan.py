@@ -1,4 +1,4 @@
-"""What a job would read: of topics from their start, from a time, from a checkpoint; and what of it is gone."""
+"""What a job would read: of topics from their start, from a time, from a checkpoint; and which of it is deleted."""
 
 from __future__ import annotations
 

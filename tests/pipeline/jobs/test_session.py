@@ -1,4 +1,4 @@
-"""What a job's session leaves behind, and what its workers are told. (That it works is shown by the kill loop.)"""
+"""What a job's session leaves, and what its workers are told. (That it works is shown by the kill loop.)"""
 
 from __future__ import annotations
 

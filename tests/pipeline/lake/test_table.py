@@ -19,7 +19,7 @@ PARTITIONING: list[tuple[str, ...]] = [(), ("day",)]
 
 
 class _Killed(BaseException):
-    """Stands for kill -9: nobody catches it."""
+    """Like kill -9: no code catches it."""
 
 
 @pytest.fixture(params=KINDS)

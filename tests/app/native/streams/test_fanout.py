@@ -1,4 +1,4 @@
-"""The fan-out: records are read and encoded once for all who want the same, within bounded memory."""
+"""The fan-out: records are read and encoded once for all readers of the same ones, within bounded memory."""
 
 from __future__ import annotations
 

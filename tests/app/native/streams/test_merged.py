@@ -1,4 +1,4 @@
-"""Merged reads as pages: all partitions, in turn, with a cursor that goes on exactly."""
+"""Merged reads as pages: all partitions, in turn, with a cursor that continues exactly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = {"http_max_scan": 2_000, "max_partitions_per_topic": 100}
 
 
 async def fill(http: httpx.AsyncClient, topic: str, *counts: int, **record: Any) -> None:
-    """So many records into each partition; the value is their number there, their time that many seconds."""
+    """Write `count` records to each partition. The value is their number there, their time that many seconds."""
     records = [
         {"partition": number, "value": i, "timestamp": i * 1000, **record}
         for number, count in enumerate(counts)

@@ -1,4 +1,4 @@
-"""core.listeners.kafka.fetch_session: KIP-227's table of session ids and epochs, news, turns, room."""
+"""core.listeners.kafka.fetch_session: KIP-227's table of session ids and epochs, news, turns, limits."""
 
 from __future__ import annotations
 
