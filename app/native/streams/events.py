@@ -82,7 +82,7 @@ class Listener:
         self._feed = feed
         self._form = form
         self._position = position
-        # What is told first: that records are missing before the position.
+        # What is sent first: that records are missing before the position.
         self.problem: Problem | None = None
         # The last position that the client knows.
         self._told: Position | None = None
