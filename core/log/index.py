@@ -3,15 +3,15 @@
     .index      entries of 8 bytes    relative offset int32, position int32
     .timeindex  entries of 12 bytes   timestamp int64, relative offset int32
 
-All big-endian, no header, offsets relative to the segment's base. An offset entry says: the batch whose *last*
-offset is this begins at that position. A time entry says: no record up to this offset is younger than that
+All big-endian, no header, offsets relative to the segment's base. An offset entry means: the batch whose *last*
+offset is this begins at that position. A time entry means: no record up to this offset is younger than that
 timestamp, and the batch whose last offset is this holds one that is as young.
 
-An index is a hint and never believed: the reader of an entry checks that the batch is really there. So the
-files need no checksum and no fsync, and a lost, torn or foreign one costs a rebuild, not data.
+An index is only a hint: the reader of an entry checks that the batch is really there. So the files need no checksum
+and no fsync. A lost, torn or foreign index costs a rebuild, but no data.
 
-Entries wait in memory and go to the file in one write at a checkpoint, a roll or a close, so that an append
-has one write only, the batch itself.
+Entries are kept in memory. A checkpoint, a roll or a close writes them in one write, so that an append has only one
+write, the batch itself.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class SparseIndex:
     def load(self) -> bool:
         """Take what the file holds. False if there is no file, or it cannot be an index of this kind.
 
-        Looks at the size and the last two entries only; a file of zeros, which a power loss or another
-        broker's preallocation leaves, is told by entries that do not rise.
+        Check the size and the last two entries only. A power loss or another broker's preallocation may leave a file
+        of zeros; its entries do not rise.
         """
         self.reset()
         try:
@@ -152,7 +152,7 @@ class SparseIndex:
         self._slot.release()
 
     def close(self) -> None:
-        """Let go of the descriptor."""
+        """Forget the descriptor."""
         self._slot.release()
 
     @property

@@ -381,7 +381,7 @@ async def test_a_record_that_does_not_fit_is_passed_by_on_request_alone(
     await instance.subscribe(topic)
     assert await instance.values() == [0, 1]
     for _ in range(2):
-        refused(await instance.call("GET", "records"), 422, 42203, "offset 2", "go on at offset 3")
+        refused(await instance.call("GET", "records"), 422, 42203, "offset 2", "continue at offset 3")
     assert (await instance.call("POST", "offsets")).status_code == 200
     assert await instance.committed(topic) == 2
     await instance.done("POST", "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 3}]})
@@ -417,7 +417,7 @@ async def test_a_format_with_schemas_shows_what_needs_no_registry(
             "POST", "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": offset}]}
         )
         answer = await instance.call("GET", "records", accept=media_type)
-        refused(answer, 422, 42203, f"offset {offset}", f"go on at offset {offset + 1}", *words)
+        refused(answer, 422, 42203, f"offset {offset}", f"continue at offset {offset + 1}", *words)
     refused(await instance.call("GET", "records", accept=BINARY), 406, 40601, format_name)
 
 
