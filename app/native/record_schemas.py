@@ -347,8 +347,8 @@ class MergedQuery(Struct):
     cursor: Annotated[
         str | UnsetType,
         Meta(
-            description="Continue where an earlier answer ended: `next_cursor`, the `id` of an event, the `cursor` of "
-            "a line. It has its partitions; partitions that are newer begin at their first record."
+            description="Continue where an earlier answer ended: `next_cursor`, the `id` of an event, the `cursor` "
+            "of a line. It has its partitions; newer ones begin at their first record."
         ),
     ] = UNSET
     from_: Annotated[

@@ -43,7 +43,7 @@ class Streams:
         self.fanout = fanout
         self.open = 0
 
-    def check_room(self, request: Request) -> None:
+    def check_limit(self, request: Request) -> None:
         """Raise THROTTLING_QUOTA_EXCEEDED when there are as many streams as there may be, or of this client."""
         check_share(request.scope)
         limit = self.config.http_max_streams
@@ -206,7 +206,7 @@ class Listener:
 
     async def _skip(self, write: Write, fault: ReadFaultError) -> bool:
         """Send a `problem` for what cannot be read, and continue after it. Return False if that is not possible."""
-        further = behind_fault(self._position, fault)
+        further = after_fault(self._position, fault)
         document = fault_problem(self._feed, self._position, fault).members()
         if further is not None:
             self._position = further
@@ -244,7 +244,7 @@ def offset_at(position: Position, index: int) -> int:
     return position.offsets[index] if index < len(position.offsets) else 0
 
 
-def behind_fault(position: Position, fault: ReadFaultError) -> Position | None:
+def after_fault(position: Position, fault: ReadFaultError) -> Position | None:
     """Return the position after what cannot be read: the log start offset, or the end of a broken batch.
 
     None when reading on would not help.

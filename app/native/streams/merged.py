@@ -19,7 +19,7 @@ from app.http.waiting import ClientWatch, check_share, counted
 from app.native.accept import choose
 from app.native.record_schemas import MergedQuery
 from app.native.streams.cursor import Cursor, CursorError, Position, read_cursor
-from app.native.streams.events import Listener, Streams, behind_fault, fault_problem, offset_at
+from app.native.streams.events import Listener, Streams, after_fault, fault_problem, offset_at
 from app.native.streams.fanout import RANGE_RECORDS, Fanout, Feed, ReadFaultError
 from app.native.streams.filters import HEADER, read_filter
 from app.native.streams.forms import NDJSON, SSE, StreamForm
@@ -127,7 +127,7 @@ class MergedRoutes:
             limit = whole_number("limit", query["limit"], 1, 2**53)
         if "wait_ms" in query:
             wait_ms = whole_number("wait_ms", query["wait_ms"], 0, self._config.max_wait_ms)
-        self.streams.check_room(request)
+        self.streams.check_limit(request)
         form = FORMS[media_type]
         listener = Listener(self.streams, request, feed, form, position, limit=limit, wait_ms=wait_ms)
         listener.problem = None if gap is None else gap.problem
@@ -384,7 +384,7 @@ def read_partitions(text: str, limit: int) -> tuple[int, ...]:
 
 def _refusal(feed: Feed, position: Position, fault: ReadFaultError) -> Problem:
     problem = fault_problem(feed, position, fault)
-    further = behind_fault(position, fault)
+    further = after_fault(position, fault)
     if further is not None:
         problem.extra["next_cursor"] = feed.writer.text(further).decode()
     return problem

@@ -204,7 +204,7 @@ async def test_a_subscription_can_be_read_replaced_and_ended(http: httpx.AsyncCl
     assert (await instance.call("GET", "subscription")).json() == {"topics": []}
 
 
-async def test_a_pattern_stands_for_the_topics_that_match(http: httpx.AsyncClient, group: Group) -> None:
+async def test_a_pattern_means_the_topics_that_match(http: httpx.AsyncClient, group: Group) -> None:
     instance = await group.create(format="json", auto_offset_reset="earliest")
     for name in ("pat-1", "pat-2", "other-pat-3"):
         await write(http, name, name)
@@ -491,7 +491,7 @@ async def test_two_instances_share_the_partitions(
     assert [len(one) for one in owned] == [2, 2]
 
 
-async def test_a_poll_whose_client_has_gone_moves_nothing(
+async def test_a_poll_whose_client_has_disconnected_moves_nothing(
     http: httpx.AsyncClient, app: Application, group: Group, topic: str
 ) -> None:
     instance = await group.create(format="json")

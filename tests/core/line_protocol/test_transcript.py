@@ -132,7 +132,7 @@ def test_a_group_of_two(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("command", ["SYNC", "HEARTBEAT", "LEAVE", "COMMIT"])
-def test_who_is_no_member_is_a_mismatch(broker: BrokerProcess, command: str) -> None:
+def test_a_client_that_is_no_member_gets_a_mismatch(broker: BrokerProcess, command: str) -> None:
     end = " 0 1" if command == "COMMIT" else ""
     transcript(
         broker,
