@@ -156,7 +156,7 @@ def test_the_lost_bytes_are_counted(shelf: Shelf, caplog: pytest.LogCaptureFixtu
     flip(shelf.directory / path.name, position * 8 + 200)
     lost = (shelf.directory / path.name).stat().st_size - position
     shelf.open()
-    assert f"ends at offset {header.base_offset}, {lost} bytes after it" in caplog.text
+    assert f"ends at offset {header.base_offset}; the {lost} bytes after it" in caplog.text
 
 
 def test_segments_after_a_bad_batch_are_removed(shelf: Shelf, tmp_path: Path) -> None:
