@@ -31,7 +31,7 @@ class SparseIndex:
     """An append-only file of fixed-size entries, sorted in both columns, and its tail that is not written yet."""
 
     ENTRY: ClassVar[Struct]
-    __slots__ = ("_pending", "_slot", "_stale", "_written", "last")
+    __slots__ = ("_pending", "_slot", "_stale", "_written", "count", "last")
 
     def __init__(self, pool: FilePool, path: str) -> None:
         self._slot = FileSlot(pool, path)
@@ -39,6 +39,8 @@ class SparseIndex:
         self._pending = bytearray()
         # Whether the file is missing, or holds more than the entries that count.
         self._stale = True
+        # Entries, written or not. A field, because each append reads it.
+        self.count = 0
         # The newest entry, or None.
         self.last: tuple[int, int] | None = None
 
@@ -46,16 +48,6 @@ class SparseIndex:
     def path(self) -> str:
         """Where the file is."""
         return self._slot.path
-
-    @property
-    def count(self) -> int:
-        """Entries, written or not."""
-        return self._written + len(self._pending) // self.ENTRY.size
-
-    @property
-    def size(self) -> int:
-        """Bytes of all entries."""
-        return self.count * self.ENTRY.size
 
     def load(self) -> bool:
         """Take what the file holds. False if there is no file, or it cannot be an index of this kind.
@@ -73,6 +65,7 @@ class SparseIndex:
         if torn:
             self.reset()
             return False
+        self.count = self._written
         if self._written:
             self.last = self.entry(self._written - 1)
             before = self.entry(self._written - 2) if self._written > 1 else None
@@ -83,7 +76,7 @@ class SparseIndex:
 
     def reset(self) -> None:
         """Forget all entries; the file is overwritten by the next `flush`."""
-        self._written = 0
+        self._written = self.count = 0
         self._pending.clear()
         self._stale = True
         self.last = None
@@ -100,6 +93,7 @@ class SparseIndex:
     def add(self, first: int, second: int) -> None:
         """Append an entry, in memory."""
         self._pending += self.ENTRY.pack(first, second)
+        self.count += 1
         self.last = (first, second)
         if len(self._pending) >= PENDING_LIMIT:
             self.flush()
@@ -128,6 +122,7 @@ class SparseIndex:
             self._stale = True
         else:
             del self._pending[(count - self._written) * self.ENTRY.size :]
+        self.count = count
         self.last = self.entry(count - 1) if count else None
 
     def flush(self) -> bool:

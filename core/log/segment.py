@@ -70,9 +70,9 @@ class Segment:
     """A run of batches from `base_offset` on. The log appends to its last one, the others are sealed."""
 
     __slots__ = (
-        "_hints", "_index_bytes", "_interval", "_jitter_ms", "_loaded", "_reported", "age_from", "base_offset",
-        "created_ms", "damaged", "first_timestamp", "full", "log", "max_timestamp", "max_timestamp_offset",
-        "offsets", "sealed", "since_entry", "size", "stem", "times",
+        "_hints", "_interval", "_jitter_ms", "_loaded", "_most_offsets", "_most_times", "_reported", "age_from",
+        "base_offset", "created_ms", "damaged", "first_timestamp", "full", "log", "max_timestamp",
+        "max_timestamp_offset", "offsets", "sealed", "since_entry", "size", "stem", "times",
     )  # fmt: skip
 
     def __init__(
@@ -110,7 +110,8 @@ class Segment:
         self._interval = interval
         # Whether one of the indexes has the size at which the segment is rolled (segment.index.bytes).
         self.full = False
-        self._index_bytes = index_bytes
+        self._most_offsets = -(-index_bytes // OffsetIndex.ENTRY.size)
+        self._most_times = -(-index_bytes // TimeIndex.ENTRY.size)
         self._hints: dict[int, int] = {}
         self._reported: set[int] = set()
         # Whether batches are missing below the place up to which the segment was loaded.
@@ -148,7 +149,7 @@ class Segment:
         self.first_timestamp, self.age_from = timestamp, timestamp - self._jitter_ms
 
     def _measure_indexes(self) -> None:
-        self.full = max(self.offsets.size, self.times.size) >= self._index_bytes
+        self.full = self.offsets.count >= self._most_offsets or self.times.count >= self._most_times
 
     def _note_time(self) -> None:
         last = self.times.last
