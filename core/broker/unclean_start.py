@@ -6,8 +6,9 @@ grown past that offset, the broker cannot tell the difference any more, and the 
 between. So while the logs still end where recovery has found their ends:
 
     1  the leader epoch rises. Clients with KIP-320 notice: their fetches are fenced, and OffsetForLeaderEpoch returns
-    the end of the epoch that they have read last 2  committed offsets of all groups, also those of v0, that are
-    beyond the end of their log move back to it 3  so do positions and outstanding batches of managed consumers
+       the end of the epoch that they have read last
+    2  committed offsets of all groups, also those of v0, that are beyond the end of their log move back to it
+    3  so do positions and outstanding batches of managed consumers
 
 All of it is on the disk before listeners open. If the disk refuses, the broker starts for reading: appends are
 refused until it is done. The broker cannot know whether power was lost or only the process died. In the latter case

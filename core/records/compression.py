@@ -5,9 +5,9 @@ believed before it is checked, output is made in steps of `_STEP` bytes, and the
 a bomb costs `_KEPT` bytes of memory, a real batch its own size. What each format allows, and clients send:
 
     1  gzip    RFC 1952, several members in a row
-    2 snappy  raw, or in blocks as Java's snappy library frames them ("xerial"), also several such streams
-    3 lz4     LZ4 frames, several in a row. Written with independent blocks of 64 KiB and without
-              content size: Java's reader knows no others
+    2  snappy  raw, or in blocks as Java's snappy library frames them ("xerial"), also several such streams
+    3  lz4     LZ4 frames, several in a row. Written with independent blocks of 64 KiB and without
+               content size: Java's reader knows no others
     4  zstd    RFC 8878 frames, several in a row, skippable ones too
 
 Levels are low unless a topic asks for another: a broker compresses once and is waited for; level 9 costs ten to
