@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from core.broker.open_batches import OpenedBatches
+from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.topic_table import TopicTable
 from core.broker.topics import Topics
@@ -43,7 +43,7 @@ class Records:
         topics: Topics,
         table: TopicTable,
         partitions: Partitions,
-        open_batches: OpenedBatches,
+        open_batches: OpenBatches,
         sticky: StickyPartitions,
     ) -> None:
         self._clock = clock
