@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.broker import open_batches as opened
@@ -37,6 +37,7 @@ def walk(batches: OpenBatches, data: bytes, header: BatchHeader, steps: list[int
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@settings(deadline=None)  # the first call loads the codec
 @given(steps=st.lists(st.integers(1, COUNT), max_size=8))
 def test_several_steps_give_what_one_gives(codec: int, steps: list[int]) -> None:
     data, header = a_batch(codec=codec)
