@@ -69,7 +69,7 @@ class ConsumerToCreate(Shape):
         default=None,
         min_length=1,
         max_length=_LIMITS.max_subscription,
-        description="Partitions of its own choice, without the group: nobody else is kept from them.",
+        description="Partitions of its own choice, without the group: other consumers may read them as well.",
     )
     start: StrictStr | Offset = Field(
         default="earliest",
@@ -78,7 +78,7 @@ class ConsumerToCreate(Shape):
         examples=["earliest", "2025-01-31T12:00:00Z"],
     )
     encoding: EncodingName = Field(
-        default="auto", description="How keys and values stand in the JSON of polls."
+        default="auto", description="The form of keys and values in the JSON of polls."
     )
     ttl_ms: Annotated[StrictInt, Field(ge=1, le=_LIMITS.consumer_max_ttl_ms)] | None = Field(
         default=None,
@@ -91,7 +91,7 @@ class ConsumerToCreate(Shape):
         default=60_000, description="How long the group may wait for it to join a round."
     )
     group_instance_id: Annotated[StrictStr, Field(min_length=1, max_length=249)] | None = Field(
-        default=None, description="Makes it a static member: who comes with the same id takes its place."
+        default=None, description="Makes it a static member: a consumer with the same id replaces it."
     )
     assignor: StrictStr | None = Field(
         default=None,
@@ -107,7 +107,7 @@ class Poll(Shape):
 
     ack: Annotated[StrictStr, Field(max_length=100)] | None = Field(
         default=None,
-        description="`ack` of the batch before: all of it is committed. Without it, it comes again.",
+        description="`ack` of the previous batch: all of it is committed. Without it, the batch is delivered again.",
     )
     limit: Annotated[StrictInt, Field(ge=1, le=_LIMITS.http_max_limit)] = Field(
         default=_LIMITS.http_default_limit, description="Records at most."
@@ -128,7 +128,7 @@ class Ack(Shape):
 
 
 class PartitionToSeek(PartitionOf):
-    """Where to go on in one partition: exactly one of `offset` and `at`."""
+    """Where to continue in one partition: exactly one of `offset` and `at`."""
 
     offset: Offset | None = None
     at: StrictStr | None = Field(
@@ -137,7 +137,7 @@ class PartitionToSeek(PartitionOf):
 
 
 class SeekTo(Shape):
-    """Where to go on: in some partitions, or `at` the same place in all that are assigned."""
+    """Where to continue: in some partitions, or `at` the same place in all that are assigned."""
 
     model_config = _example(
         {"at": "earliest"},
@@ -192,7 +192,7 @@ class OutstandingBatch(Shape):
 
 
 class ConsumerDetail(Shape):
-    """A consumer as it is."""
+    """A managed consumer."""
 
     group_id: str
     name: str
@@ -211,7 +211,7 @@ class ConsumerDetail(Shape):
     encoding: str | None
     group_instance_id: str | None
     created: str | None
-    expires_in_ms: int = Field(description="How long it lives from now on if nobody asks it for anything.")
+    expires_in_ms: int = Field(description="How long it is kept from now on without a request.")
 
 
 class ConsumerList(Shape):
@@ -223,7 +223,7 @@ class ConsumerList(Shape):
 class Acked(Shape):
     """What an acknowledgement did.
 
-    `revoked` are partitions that had gone to another member before: their records are delivered again there.
+    `revoked` are partitions that another member has got: their records are delivered again there.
     """
 
     acknowledged: list[RangeDetail]

@@ -4,7 +4,7 @@
     curl -d '{}' …/groups/g/consumers/$name:poll                           {"ack": "8c2f01aa.1", "records": [...]}
     curl -d '{"ack":"8c2f01aa.1"}' …/groups/g/consumers/$name:poll         the next ones
 
-A batch comes again until it is acknowledged: a lost answer, a client that died, a restart lose nothing.
+A batch is delivered until it is acknowledged: a lost answer, a dead client or a restart loses no record.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def create_consumer(
 
 
 async def list_consumers(broker: BrokerDep, group: GroupId) -> ConsumerList:
-    """The managed consumers of a group. Other members stand in the group itself."""
+    """The managed consumers of a group. The group itself lists its other members."""
     return ConsumerList(items=[_detail(info) for info in broker.consumers.of_group(group)])
 
 
@@ -152,10 +152,10 @@ async def ack_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerName
 async def seek_consumer(
     broker: BrokerDep, request: Request, group: GroupId, consumer: ConsumerName, wanted: SeekTo
 ) -> ConsumerDetail:
-    """Go on elsewhere. What is outstanding of these partitions is forgotten; nothing is committed."""
+    """Set the position. Outstanding records of these partitions are forgotten; nothing is committed."""
     consumers = broker.consumers
     if (wanted.at is None) == (wanted.partitions is None):
-        raise _invalid("Say where to go on: at, or partitions.", "#/at")
+        raise _invalid("Set where to continue: at, or partitions.", "#/at")
     seeks = [_seek(one, f"#/partitions/{index}") for index, one in enumerate(wanted.partitions or ())]
     try:
         with share(request.scope):

@@ -1,12 +1,12 @@
 """POST of NDJSON with `Accept: application/x-ndjson`: a line in, a line out, for as long as the client likes.
 
-Each line is a record, and gets a line in the answer, in the same order: where it is now, or why it was refused.
-A bad line harms no other. The lines of one piece of the body that hold together are written together; their
-answers are sent before more is read. So a client that does not read its answers cannot send for ever: the body
-stops being read, and its sending blocks. Nothing is held but one piece and an unfinished line.
+Each line is a record, and gets a line in the answer, in the same order: its offset, or the reason why it was refused.
+A bad line does not affect the others. The complete lines of one piece of the body are written together, and their
+answers are sent before more is read. So a client that does not read its answers cannot send without an end: the body
+is not read any more, and its send blocks. Only one piece and one unfinished line are held in memory.
 
-A line of the answer without `partition` is about the stream, and its last: `{"problem": …}` when it cannot go
-on, `{"bye": …}` when the server stops. Lines that were not answered then were not written.
+The last line of the answer may have no `partition` and concern the stream: `{"problem": …}` if it cannot continue,
+`{"bye": …}` if the server stops. Lines without an answer were not written.
 
 The HTTP server hands out body and answer of one request independently, so the exchange is full duplex. Starlette's
 StreamingResponse would consume the messages of the body.
@@ -76,7 +76,7 @@ class ProduceLines:
         if b"expect" in request.headers:
             # Once the answer has begun, it is too late for "100 Continue"; reading sends it.
             await stream.read_first()
-        # What is left of the body when the stream ends early cannot be told from a next request.
+        # If the stream ends early, the rest of the body cannot be distinguished from a next request.
         headers = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), (b"connection", b"close"))
         return Streamed(200, media_type, headers, stream.run)
 
@@ -119,12 +119,16 @@ class _Lines:
         self._receiving: asyncio.Future[Any] | None = None
 
     async def read_first(self) -> None:
-        """Wait for the first piece of the body. Raises Problem when it does not come."""
+        """Wait for the first piece of the body. Raises Problem if it does not arrive in time."""
         self._receiving = asyncio.ensure_future(self._request.receive())
         done, _ = await asyncio.wait([self._receiving], timeout=self._config.frame_timeout_ms / 1000)
         if not done:
             self._receiving.cancel()
-            raise Problem("request-timeout", "The body did not come.", headers={"connection": "close"})
+            raise Problem(
+                "request-timeout",
+                "No data of the body was received in time.",
+                headers={"connection": "close"},
+            )
 
     async def run(self, write: Write) -> None:
         """Read, write and answer until the body ends. Raises ClientGoneError."""
@@ -154,15 +158,15 @@ class _Lines:
         if self._receiving is None:
             self._receiving = asyncio.ensure_future(self._request.receive())
         waiting = self._receiving
+        seconds = self._config.idle_timeout_ms / 1000
         if not waiting.done():
             waiting.add_done_callback(lambda _: self._broker.changes.wake(self))
-            # No partition is waited for: only the piece, the drain, or a client that has fallen asleep.
-            seconds = self._config.idle_timeout_ms / 1000
+            # No partition is waited for: only the piece, the drain, or a client that sends nothing.
             await self._broker.changes.wait_for(self._topic, (), seconds, self)
         if not waiting.done():
             if not self._broker.ready:
                 return None
-            raise Problem("request-timeout", "No line came for too long.")
+            raise Problem("request-timeout", f"No data received for {seconds:g} s; the stream was closed.")
         self._receiving = None
         message = waiting.result()
         if message["type"] == "http.disconnect":
@@ -190,7 +194,7 @@ class _Lines:
         if held > limit:
             raise Problem(
                 "payload-too-large",
-                f"Line {self._count} has more than the {limit} bytes that are taken at once.",
+                f"Line {self._count} has more than the {limit} bytes, which is the limit for one line.",
                 extra={"limit": limit, "unit": "bytes"},
             )
 
@@ -203,7 +207,7 @@ class _Lines:
             )
             written = iter([written_record(result) for result in results])
         except BrokerError as error:
-            # The whole group is refused, say because the topic has gone.
+            # The whole group is refused, for example because the topic is deleted.
             written = iter([_refused(from_broker(error))] * len(records))
         return [next(written) if isinstance(item, NewRecord) else item for item in items]
 

@@ -17,7 +17,7 @@ from core.config import Config
 _LIMITS = Config()
 
 _VALUE = "A string is stored as its text, any other JSON as its JSON text, null or nothing as null; see `{}`."
-_ENCODING = "How it stands here: `json`, `utf8` (also `text`) or `base64` (also `binary`)."
+_ENCODING = "Its form here: `json`, `utf8` (also `text`) or `base64` (also `binary`)."
 EncodingName = Literal["json", "utf8", "text", "base64", "binary"]
 _IGNORED = "Ignored, so that a record can be written as it was read."
 _RECORD = {"key": "user-1", "value": {"event": "signed-up"}, "headers": [{"name": "trace", "value": "7f"}]}
@@ -134,7 +134,7 @@ Events = Annotated[str, Meta(examples=[f"id: {_CURSOR}\nevent: record\ndata: {js
 
 
 class RecordPage(Struct, gc=False):
-    """The answer of a read. `next_offset` is where the next read goes on, also when `records` is empty."""
+    """The answer of a read. `next_offset` is where the next read continues, also when `records` is empty."""
 
     records: list[RecordRead]
     next_offset: int
@@ -157,7 +157,7 @@ class MergedPage(Struct, gc=False):
     """The answer of a merged read."""
 
     records: list[RecordRead]
-    next_cursor: Annotated[str, Meta(description="Where the next read goes on; opaque. Keep it as it is.")]
+    next_cursor: Annotated[str, Meta(description="Where the next read continues; opaque. Keep it as it is.")]
     caught_up: CaughtUp
 
     EXAMPLES: ClassVar[list[Any]] = [{"records": [_READ], "next_cursor": _CURSOR, "caught_up": True}]
@@ -227,8 +227,8 @@ class ProduceQuery(Struct):
     acks: Annotated[
         Literal["0", "1", "all", "-1"],
         Meta(
-            description="When the answer comes: `all` once the records are on disk, `1` and `0` once the operating "
-            "system has them."
+            description="When the answer is sent: `all` once the records are on disk, `1` and `0` once the "
+            "operating system has them."
         ),
     ] = "all"
     key: Annotated[str | UnsetType, Meta(description="Of a raw body: the record's key.")] = UNSET
@@ -318,7 +318,10 @@ class CachedHeaders(Struct):
 
 
 class RecordHeaders(CachedHeaders):
-    """Header lines of a record; the bare bytes of a value come with its key, headers and timestamp in them."""
+    """Header lines of a record.
+
+    An answer with the bare bytes of a value has its key, headers and timestamp in them.
+    """
 
     key: Annotated[
         str, Meta(description="With bare bytes: the key, percent-encoded; absent when it is null.")
@@ -347,8 +350,8 @@ class MergedQuery(Struct):
     cursor: Annotated[
         str | UnsetType,
         Meta(
-            description="Go on where an earlier answer ended: `next_cursor`, the `id` of an event, the `cursor` of a "
-            "line. It knows its partitions; those that the topic has got since begin at their first record."
+            description="Continue where an earlier answer ended: `next_cursor`, the `id` of an event, the `cursor` "
+            "of a line. It has its partitions; newer ones begin at their first record."
         ),
     ] = UNSET
     from_: Annotated[
@@ -375,14 +378,14 @@ class MergedQuery(Struct):
     wait_ms: Annotated[
         _Wait | UnsetType,
         Meta(
-            description="In pages: how long to wait for the first record when there is none; default 0. Lines of "
-            "NDJSON end when no record came for so long; without it they go on for ever. Not in events."
+            description="In pages: how long to wait for the first record when there is none; default 0. NDJSON "
+            "ends when no record has come for this long; without it, it has no end. Not in events."
         ),
     ] = UNSET
     limit: Annotated[
         _Count,
         Meta(
-            description="Records at most. Lines of NDJSON end after so many, without an upper limit; not in events."
+            description="Records at most. NDJSON ends after this many, without an upper limit; not in events."
         ),
     ] = _LIMITS.http_default_limit
     max_bytes: Annotated[
@@ -419,7 +422,7 @@ class MergedQuery(Struct):
 
 
 class StreamHeaders(Struct):
-    """The header line by which a browser goes on with a stream."""
+    """The header line by which a browser continues a stream."""
 
     last_event_id: Annotated[
         str | UnsetType,

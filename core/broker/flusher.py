@@ -31,7 +31,7 @@ from core.errors import BrokerError, ErrorCode
 from core.log.flush import FlushTask
 from core.log.log import Log
 
-# How long a cycle may take before others go on without it: several fsyncs of a good disk.
+# How long a cycle may take before others continue without it: several fsyncs of a good disk.
 PATIENCE_SECONDS = 0.05
 
 _Waiter = tuple[int, asyncio.Future[None]]
@@ -55,7 +55,7 @@ class Work:
         self._steps = deque(steps)
         self._done = done
         self._lock = Lock()
-        # Threads that have not come to the end yet.
+        # Threads that have not ended yet.
         self.workers = workers
 
     def next_step(self) -> Callable[[], None] | None:
@@ -220,7 +220,7 @@ class Flusher:
         cycle.work = self._threads.run(cycle.steps(), workers, lambda: self._done(cycle))
 
     def _overtake(self, cycle: _Cycle) -> None:
-        """A log of the cycle takes long: answer for those that are done, and let the others go on without it."""
+        """A log of the cycle takes long: answer for the logs that are done, and let the others continue."""
         self._settle(cycle)
         self._current = None
         if self._waiting:

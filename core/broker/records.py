@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from core.broker.open_batches import OpenedBatches
+from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.topic_table import TopicTable
 from core.broker.topics import Topics
@@ -43,7 +43,7 @@ class Records:
         topics: Topics,
         table: TopicTable,
         partitions: Partitions,
-        open_batches: OpenedBatches,
+        open_batches: OpenBatches,
         sticky: StickyPartitions,
     ) -> None:
         self._clock = clock
@@ -66,10 +66,10 @@ class Records:
     ) -> list[ProduceResult]:
         """Append records that are not batches yet; one result for each, in order.
 
-        A record goes to its own `partition`, else to the `partition` of the call, else by its key (murmur2,
-        as the Java client does), else to one partition per call, which rotates. A topic that does not exist
-        is created where the settings allow it. `timeout_ms` is for acks=all, as in `durable`. Raises
-        UNKNOWN_TOPIC_OR_PARTITION when the topic may not be created.
+        The partition of a record is its own `partition`, else the `partition` of the call, else by its key (murmur2,
+        as the Java client does), else one partition per call, which rotates. A missing topic is created if the
+        settings allow it. `timeout_ms` is for acks=all, as in `durable`. Raises UNKNOWN_TOPIC_OR_PARTITION when the
+        topic may not be created.
         """
         info = self._table.find(topic) or await self._topics.get_or_create(topic)
         if partition is not None:
@@ -208,7 +208,7 @@ class Records:
         return self._decoded(one, offset, max_records)
 
     def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
-        """Return the records of `read` that are at hand, without waiting."""
+        """Return the records of `read` that exist now, without a wait."""
         fetched = self._partitions.fetch_now([FetchRead(tp, offset, max_bytes)], max_bytes=max_bytes)
         return self._decoded(fetched.answers[0], offset, max_records, fetched.event)
 
@@ -260,10 +260,10 @@ class Records:
 
 
 def _unreadable(header: BatchHeader, tp: TopicPartition) -> BrokerError:
-    """A client with a right checksum can store garbage inside a batch; its reader is told where to go on."""
+    """A client can store garbage in a batch with a right checksum. The error names the offset to continue at."""
     return BrokerError(
         ErrorCode.CORRUPT_MESSAGE,
-        f"The batch at offset {header.base_offset} of {tp} cannot be read; go on at offset "
+        f"The batch at offset {header.base_offset} of {tp} cannot be read; continue at offset "
         f"{header.next_offset}.",
         next_offset=header.next_offset,
     )

@@ -123,7 +123,7 @@ class Roles:
         return self._partitions.info(tp)
 
     def placed(self, topic: TopicInfo, partition: int) -> Placement:
-        """Who leads a partition and who copies it, without opening its log."""
+        """Return the leader and the replicas of a partition, without opening its log."""
         copy = self._replicas.get(TopicPartition(topic.name, partition)) if self._replicas else None
         if copy is None:
             replicas = topic.replicas or (self._config.broker_id,)
@@ -246,8 +246,10 @@ class Roles:
     async def follower_fetch(
         self, replica: int, reads: Sequence[FollowerRead], *, max_bytes: int, wait_ms: int
     ) -> list[FollowerFetched]:
-        """The batches that a follower lacks, also those that are not committed; waits until there are any, or more of
-        what it has is committed than it knows."""
+        """Return the batches that a follower lacks, also uncommitted ones.
+
+        Wait until there are any, or until the high watermark is above the one that it knows.
+        """
         found = [self._begin_read(replica, read) for read in reads]
         copies = [one for one in found if isinstance(one, Copy)]
         answers = self._read_all(reads, found, max_bytes)
@@ -284,7 +286,7 @@ class Roles:
             )
         try:
             if read.leader_epoch > copy.replica.epoch and self._cluster is not None:
-                self._cluster.heard_of(copy, read.leader_epoch)
+                self._cluster.note_newer_epoch(copy, read.leader_epoch)
             self._check_follower(copy, read)
             self._progress(copy, replica, read.offset)
         except BrokerError as error:

@@ -76,7 +76,7 @@ class LineMember:
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
-        # When the client's last command came, in monotonic seconds.
+        # The time of the client's last command, in monotonic seconds.
         self.heard = registry.clock.monotonic()
         # What the next join offers.
         self.protocols: Protocols = ()
@@ -98,7 +98,7 @@ class LineMember:
         return self._hosted.start(self)
 
     async def before_join(self) -> None:
-        """See `HostedMember`. The client knows nothing of a round before it is over."""
+        """See `HostedMember`. The client does not learn of a round before it is over."""
 
     def request(self) -> JoinRequest:
         """See `HostedMember`."""
@@ -219,7 +219,7 @@ class LineMembers:
         reply = await self._coordinator.sync(group_id, SyncRequest(member_id, generation))
         if reply.error:
             raise refusal(reply.error, group_id, member_id)
-        self._heard(group_id, member_id)
+        self._note_alive(group_id, member_id)
         return LineAssignment(generation, _of_topic(reply.assignment, topic))
 
     def heartbeat(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
@@ -228,7 +228,7 @@ class LineMembers:
         error = self._coordinator.heartbeat(group_id, member_id, generation)
         if error:
             raise refusal(error, group_id, member_id)
-        self._heard(group_id, member_id)
+        self._note_alive(group_id, member_id)
 
     async def leave(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
         """Leave the group. Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION."""
@@ -256,7 +256,7 @@ class LineMembers:
         await self._positions.set(
             group_id, [Commit(topic, partition, offset)], member_id=member_id, generation=generation
         )
-        self._heard(group_id, member_id)
+        self._note_alive(group_id, member_id)
 
     def committed(self, group_id: str, topic: str, partition: int) -> int:
         """Return the committed offset, −1 if nothing was committed."""
@@ -334,7 +334,7 @@ class LineMembers:
     def _drop(self, key: tuple[str, str]) -> None:
         self._hosted.remove(self._members.pop(key))
 
-    def _heard(self, group_id: str, member_id: str) -> None:
+    def _note_alive(self, group_id: str, member_id: str) -> None:
         member = self._members.get((group_id, member_id))
         if member is not None:
             member.heard = self._monotonic()

@@ -64,7 +64,7 @@ class AddressView:
             if self._bases:
                 address = max(self._bases.values()) + self.log.size
                 logger.warning(
-                    "%s: the 0.7 addresses (magic %d) of its first segment are lost; they begin anew at %d",
+                    "%s: the 0.7 addresses (magic %d) of its first segment are lost; they begin again at %d",
                     self.log.tp, self.magic, address,
                 )  # fmt: skip
             self._bases = {first.base_offset: address}
@@ -187,7 +187,7 @@ class AddressView:
             self.flush()
 
     def _settle(self) -> None:
-        """Go on to the next segment where the frontier has come to the end of a sealed one."""
+        """Continue with the next segment if the frontier has reached the end of a sealed one."""
         segment = self.segment
         following = self._following(segment)
         if following is None or self.frontier.position < segment.size:
@@ -205,7 +205,7 @@ class AddressView:
             self._waiting.add(index)
 
     def flush(self) -> None:
-        """Write the entries whose records have come to the disk since."""
+        """Write the entries whose records have been fsynced since."""
         for index in list(self._waiting):
             try:
                 if index.flush(self.log.flushed_offset):
@@ -306,7 +306,7 @@ class AddressView:
         return self._start[1] if self._start is not None and self._start[0] == offset else None
 
     def begin_locating(self) -> Locating | None:
-        """Return the search for `start_address`; None as long as the frontier has not come so far. Raises OSError."""
+        """Return the search for `start_address`; None until the frontier reaches it. Raises OSError."""
         offset = self.log.offsets.log_start_offset
         segments = self.log.segments
         segment = segments.all[segments.index_of(offset)]
@@ -354,7 +354,7 @@ class AddressView:
     def before_removal(self, gone: Segment, following: Segment) -> None:
         """Fix the address of the segment `following` before the segment in front of it, `gone`, is removed.
 
-        If the frontier has not come so far, that address is set above all that were given out, by the bytes of
+        If the frontier has not reached it, that address is set above all that clients have got, by the bytes of
         `gone` on the disk. Raises OSError if it cannot be written.
         """
         inside = gone.base_offset >= self.segment.base_offset
@@ -385,7 +385,7 @@ class AddressView:
         segment = segments.all[segments.index_of(offset)]
         empty = segment is segments.all[0]
         if empty:
-            # A log that begins again goes on above all addresses that were given out.
+            # A log that begins again continues above all addresses that clients have got.
             self._bases.setdefault(segment.base_offset, self.frontier.address)
         self._write_bases()
         if empty or segment.base_offset <= self.segment.base_offset:

@@ -1,4 +1,4 @@
-"""What is wrong with a job, as far as it can be told before Spark starts, which takes ten seconds."""
+"""Check a job as far as possible before Spark starts, which takes ten seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
 class PreflightError(Exception):
-    """A job that cannot run, in one sentence for the person who started it."""
+    """A job that cannot run. The message is one sentence for its user."""
 
 
 def preflight(job: Job) -> None:
@@ -94,13 +94,13 @@ def _check_starting(job: Streaming, there: list[tuple[str, int]]) -> None:
 
 
 def _stood(job: Streaming) -> dict[str, dict[str, int]]:
-    """Where the state of an earlier run stands; empty if there was none."""
+    """The directory with the state of an earlier run; empty if there was none."""
     stood = standing(checkpoint(Path(job.state), job.title()))
     return stood.offsets or stood.begun_offsets
 
 
 def _check_state(job: Streaming) -> None:
-    """Refuse to go on with the state of other topics, of which Spark could only say that they are gone."""
+    """Refuse to continue with the state of other topics; Spark could only report that they are missing."""
     left = sorted(_stood(job).keys() - set(job.topics))
     if job.topics and left and job.source.get("failOnDataLoss", "true").lower() != "false":
         raise PreflightError(

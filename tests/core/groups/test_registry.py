@@ -89,7 +89,7 @@ async def test_an_answer_waits_for_the_newest_change_and_not_for_an_earlier_one(
     assert follower.result().assignment == b"x"
 
 
-async def test_a_drained_registry_wakes_nobody() -> None:
+async def test_a_drained_registry_wakes_no_wait() -> None:
     w = await world()
     await w.stable()
     w.registry.drain()
