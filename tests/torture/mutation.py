@@ -2,9 +2,9 @@
 
 It needs `pip install sluice[mutation]`: cosmic-ray finds the places, makes the faults (mutants), keeps the results.
 The same seed and the same code give the same mutants. They are made in a copy of the tree. For each, the tests of its
-package run until one fails; `--wide` runs more tests for those that survive. A run that was ended goes on in the same
-`--out`. `--before DIR` names the `--out` of a run of the same sample with other tests, and tries what died there;
-the exit code is 1 if any of it survives.
+package run until one fails; `--wide` runs more tests for those that survive. A run that was stopped continues if it
+gets the same `--out`. `--before DIR` names the `--out` of a run of the same sample with other tests, and tries what
+died there; the exit code is 1 if any of it survives.
 """
 
 from __future__ import annotations
