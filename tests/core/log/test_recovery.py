@@ -159,13 +159,15 @@ def test_the_lost_bytes_are_counted(shelf: Shelf, caplog: pytest.LogCaptureFixtu
     assert f"ends at offset {header.base_offset}; the {lost} bytes after it" in caplog.text
 
 
-def test_segments_after_a_bad_batch_are_removed(shelf: Shelf, tmp_path: Path) -> None:
+@pytest.mark.parametrize("segment", [0, 1])
+def test_segments_after_a_bad_batch_are_removed(shelf: Shelf, tmp_path: Path, segment: int) -> None:
     places = layout(shelf)
-    first = places[0][0]
-    path, position, header = [place for place in places if place[0] == first][-1]
+    paths = sorted({path for path, _, _ in places})
+    path, position, header = [place for place in places if place[0] == paths[segment]][-1]
     flip(shelf.directory / path.name, position * 8 + 300)
     check(shelf, tmp_path, header.base_offset)
-    assert len(list(shelf.directory.glob("*.log"))) == 2  # it, and a new active one
+    # Those up to the bad one, which was sealed, and a new active one.
+    assert len(list(shelf.directory.glob("*.log"))) == segment + 2
 
 
 # --- from the recovery point on ----------------------------------------------------------------------------
