@@ -41,7 +41,15 @@ def main(context: click.Context) -> None:
 @click.option(
     "--advertised", metavar="URL", help="kafka://HOST:PORT that Kafka clients are told to connect to."
 )
-@click.option("--insecure", is_flag=True, help="Allow listeners that other machines can reach.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Allow listeners that other machines can reach and that ask nobody to log in.",
+)
+@click.option(
+    "--insecure-passwords", is_flag=True,
+    help="Allow users to log in without TLS over listeners that other machines can reach.",
+)  # fmt: skip
 @click.option(
     "--allowed-host", "allowed_hosts", metavar="NAME", multiple=True,
     help="A name by which browsers may reach the HTTP listener.",
@@ -70,6 +78,7 @@ def serve(
     listeners: tuple[str, ...] = (),
     advertised: str | None = None,
     insecure: bool = False,
+    insecure_passwords: bool = False,
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
     broker_id: int | None = None,
@@ -96,6 +105,7 @@ def serve(
             listeners=listeners,
             advertised=advertised,
             insecure=insecure,
+            insecure_passwords=insecure_passwords,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             broker_id=broker_id,
