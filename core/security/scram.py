@@ -105,7 +105,7 @@ class ScramExchange:
         self._own_nonce = base64.b64encode(random[:_NONCE_BYTES]).decode()
         self.user = ""
         self._header = ""
-        self._nonce = ""
+        self._client_nonce = self._nonce = ""
         self._credential: ScramCredential | None = None
         self._known = False
         self._authentication_message = ""
@@ -122,7 +122,8 @@ class ScramExchange:
             raise ScramError("no user")
         self._header = f"n,a={found['authzid']}," if found["authzid"] is not None else "n,,"
         self._credential, self._known = self._find(self.user)
-        self._nonce = found["nonce"] + self._own_nonce
+        self._client_nonce = found["nonce"]
+        self._nonce = self._client_nonce + self._own_nonce
         salt = base64.b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
         self._authentication_message = f"{found['bare']},{answer}"
@@ -137,8 +138,9 @@ class ScramExchange:
         # The header of the first message again, mostly "biws": another one would be a downgrade on the way.
         if _decoded(found["binding"]) != self._header.encode():
             raise ScramError("another channel binding")
-        # The whole nonce: comparing its end alone was CVE-2024-56128.
-        if not hmac.compare_digest(found["nonce"].encode(), self._nonce.encode()):
+        # The whole nonce: comparing its end alone was CVE-2024-56128. librdkafka before 2.6.1 (kcat of Debian 12) puts
+        # its own half in front once more. That form holds both halves too, and the proof signs it.
+        if found["nonce"] not in (self._nonce, self._client_nonce + self._nonce):
             raise ScramError("another nonce")
         proof = _decoded(found["proof"])
         signed = f"{self._authentication_message},{found['unsigned']}".encode()

@@ -17,6 +17,8 @@ class ScramClient:
         self.nonce = nonce
         self.header = "n,,"
         self.extension = ""
+        # What stands in front of the nonce in the final message.
+        self.before_nonce = ""
         self._salted = b""
         self._signed = b""
 
@@ -33,7 +35,7 @@ class ScramClient:
         self._salted = hashlib.pbkdf2_hmac(self.digest, self.password.encode(), salt, rounds)
         client_key = self._mac(self._salted, b"Client Key")
         stored_key = hashlib.new(self.digest, client_key).digest()
-        unsigned = f"c={base64.b64encode(self.header.encode()).decode()},r={fields['r']}"
+        unsigned = f"c={base64.b64encode(self.header.encode()).decode()},r={self.before_nonce}{fields['r']}"
         self._signed = f"{self._bare()},{server_first.decode()},{unsigned}".encode()
         proof = bytes(a ^ b for a, b in zip(client_key, self._mac(stored_key, self._signed), strict=True))
         return f"{unsigned},p={base64.b64encode(proof).decode()}".encode()

@@ -97,6 +97,18 @@ def test_a_malformed_first_message_ends_the_exchange(first: bytes) -> None:
         exchange().first(first)
 
 
+def test_librdkafka_before_2_6_1_repeats_its_half_of_the_nonce() -> None:
+    client, server = ScramClient("alice", "pencil"), exchange()
+    client.before_nonce = client.nonce
+    assert client.verify(server.final(client.final(server.first(client.first()))))
+    for other in ("x", client.nonce[:-1], client.nonce * 2):
+        client, server = ScramClient("alice", "pencil"), exchange()
+        client.before_nonce = other
+        final = client.final(server.first(client.first()))
+        with pytest.raises(ScramError, match="another nonce"):
+            server.final(final)
+
+
 def _swap(pattern: bytes, replacement: bytes):  # type: ignore[no-untyped-def]
     return lambda final: re.sub(pattern, replacement, final, count=1)
 
