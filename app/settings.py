@@ -51,7 +51,7 @@ _API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
 # Variables that are no settings: the path of the configuration file, and what commands other than `serve` read.
-_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_URL", "SLUICE_BOOTSTRAP"})
+_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_TOKEN", "SLUICE_URL", "SLUICE_BOOTSTRAP"})
 
 
 @dataclass(frozen=True, slots=True)

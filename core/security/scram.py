@@ -138,8 +138,8 @@ class ScramExchange:
         # The header of the first message again, mostly "biws": another one would be a downgrade on the way.
         if _decoded(found["binding"]) != self._header.encode():
             raise ScramError("another channel binding")
-        # The whole nonce: comparing its end alone was CVE-2024-56128. librdkafka before 2.6.1 (kcat of Debian 12) puts
-        # its own half in front once more. That form holds both halves too, and the proof signs it.
+        # The whole nonce: comparing its end alone was CVE-2024-56128. librdkafka before 2.6.1 (kcat of Debian 12)
+        # puts its own half in front once more. That form holds both halves too, and the proof signs it.
         if found["nonce"] not in (self._nonce, self._client_nonce + self._nonce):
             raise ScramError("another nonce")
         proof = _decoded(found["proof"])
