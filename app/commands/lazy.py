@@ -1,7 +1,7 @@
 """Commands that are imported when they are called.
 
-`sluice serve` must not pay for what only a client needs (an HTTP client, tables, JSON): the group knows a
-command by its module and its one line of help, and looks no further until somebody calls it.
+`sluice serve` must not load what only a client needs (an HTTP client, tables, JSON). So the group has the module and
+one line of help of each command, and loads the module when the command is called.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMANDS: dict[str, Lazy] = {
     "consume": Lazy("app.commands.consume", "Read records, or follow them as they come."),
     "groups": Lazy("app.commands.groups", "Consumer groups: members, lag, reset, delete."),
     "offsets": Lazy("app.commands.offsets", "Committed offsets of groups; a topic's offsets by time."),
-    "users": Lazy("app.commands.users", "Users who may log in: create, list, change passwords, delete."),
+    "users": Lazy("app.commands.users", "Users and their passwords: create, list, change, delete."),
     "tokens": Lazy("app.commands.tokens", "Tokens for curl, kcat and Spark: create, list, delete."),
     "import-groups": Lazy(
         "app.commands.import_groups", "Take over groups.json and offsets.json of another broker."

@@ -1,4 +1,4 @@
-"""ACLs: a broker without an authorizer answers SECURITY_DISABLED, as such a Kafka does."""
+"""ACLs: answer SECURITY_DISABLED, as a Kafka broker without an authorizer does."""
 
 from __future__ import annotations
 
