@@ -2,9 +2,9 @@
 
 It needs `pip install sluice[mutation]`: cosmic-ray finds the places, makes the faults (mutants), keeps the results.
 The same seed and the same code give the same mutants. They are made in a copy of the tree. For each, the tests of its
-package run until one fails; `--wide` runs more tests for those that survive. A run that was stopped continues if it
-gets the same `--out`. `--before DIR` names the `--out` of a run of the same sample with other tests, and tries what
-died there; the exit code is 1 if any of it survives.
+package run until one fails. A run that was stopped continues if it gets the same `--out`. `--before DIR` names the
+`--out` of a run of the same sample with other tests, and tries what died there; the exit code is 1 if any of it
+survives.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import random
 import resource
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -38,6 +38,10 @@ NOT_COPIED = (".git", ".venv", ".cache", ".*_cache", ".hypothesis", "__pycache__
 MEMORY_BYTES = 4 << 30
 # The end of tests that neither finish nor use the processor.
 WAIT_SECONDS = 1200
+# How the output of a command ends that failed, and what it then holds if time ended it: pytest's limit for a test, or
+# a signal because of the limit of processor time.
+EXIT = "exit code"
+ENDLESS = ("Timeout (>", f"{EXIT} {128 + signal.SIGXCPU}", f"{EXIT} {128 + signal.SIGKILL}")
 # Hypothesis draws the same examples for every mutant, and keeps none.
 PYTEST = (
     sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider",
@@ -45,20 +49,11 @@ PYTEST = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Tests:
-    """The tests that run for a package: its own, and those that `--wide` adds for what these do not notice."""
-
-    own: tuple[str, ...]
-    wide: tuple[str, ...]
-
-
+# The tests of each package.
 PACKAGES = {
-    "core/groups": Tests(
-        own=("tests/core/groups",), wide=("tests/core/consumers", "tests/core/listeners/kafka")
-    ),
-    "core/log": Tests(own=("tests/core/log",), wide=("tests/core/broker", "tests/core/replication")),
-    "core/protocol": Tests(own=("tests/core/protocol",), wide=("tests/core/listeners/kafka", "tests/golden")),
+    "core/groups": "tests/core/groups",
+    "core/log": "tests/core/log",
+    "core/protocol": "tests/core/protocol",
 }
 # For numbers, enumerations and constants `is` says the same as `==`.
 SAME_MEANING = {
@@ -78,7 +73,6 @@ def main() -> int:
     parser.add_argument("--per-package", type=int, default=40, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--package", action="append", choices=PACKAGES, help="may be repeated; otherwise all")
-    parser.add_argument("--wide", action="store_true", help="run more tests for the faults that survive")
     parser.add_argument(
         "--out", type=Path, default=ROOT / "build" / "mutation", help="where the results are kept"
     )
@@ -95,28 +89,29 @@ def main() -> int:
         for package in arguments.package or PACKAGES:
             items = sample(package, arguments.per_package, arguments.seed)
             if before is not None:
-                died = {job_id for job_id, verdict in final(package, before).items() if verdict != "survived"}
-                items = [item for item in items if item.job_id in died]
-            try_all(package, items, out, wide=arguments.wide)
-            print(report(package, out), flush=True)
-            worse |= before is not None and "survived" in final(package, out).values()
+                items = that_died(items, outcomes(database(package, before)))
+            try_all(package, items, database(package, out))
+            print(report(package, database(package, out)), flush=True)
+            worse |= before is not None and "survived" in outcomes(database(package, out)).values()
     return 1 if worse else 0
 
 
-def try_all(package: str, items: list[WorkItem], out: Path, *, wide: bool) -> None:
-    """Run the tests for each mutant that has no result yet."""
-    tests = PACKAGES[package]
-    name = package.replace("/", "-")
-    _try(items, package, tests.own, out / f"{name}.sqlite")
-    if wide:
-        alive = {
-            job_id for job_id, outcome in outcomes(out / f"{name}.sqlite").items() if outcome == "survived"
-        }
-        left = [item for item in items if item.job_id in alive]
-        _try(left, package, tests.wide, out / f"{name}-wide.sqlite")
+def that_died(items: list[WorkItem], before: dict[str, str]) -> list[WorkItem]:
+    """Return the mutants that an earlier run of the same sample killed."""
+    if before.keys() != {item.job_id for item in items}:
+        sys.exit(
+            "The earlier run had other mutants: give it the same --per-package and --seed, and the same code."
+        )
+    return [item for item in items if before[item.job_id] != "survived"]
 
 
-def _try(items: list[WorkItem], package: str, tests: tuple[str, ...], path: Path) -> None:
+def database(package: str, out: Path) -> Path:
+    """Return where the results of a package are kept."""
+    return out / f"{package.replace('/', '-')}.sqlite"
+
+
+def try_all(package: str, items: list[WorkItem], path: Path) -> None:
+    """Run the tests for each mutant that has no result yet, and keep the results."""
     with use_db(str(path)) as kept:
         known = {item.job_id for item in kept.work_items}
         if not known <= {item.job_id for item in items}:
@@ -126,7 +121,7 @@ def _try(items: list[WorkItem], package: str, tests: tuple[str, ...], path: Path
         left = [item for item in items if item.job_id not in done]
         if not left:
             return
-        cpu_seconds = _time_limit(package, tests)
+        cpu_seconds = _time_limit(package)
         count = len(items)
 
         def keep(job_id: str, result: WorkResult) -> None:
@@ -136,28 +131,29 @@ def _try(items: list[WorkItem], package: str, tests: tuple[str, ...], path: Path
             print(f"{kept.num_results:3}/{count} {verdict(result):9} {job_id}", flush=True)
 
         for item in left:
-            command = _command_for(item, tests, cpu_seconds)
+            command = _command_for(item, PACKAGES[package], cpu_seconds)
             LocalDistributor()([item], command, WAIT_SECONDS, {}, keep)
 
 
-def _command_for(item: WorkItem, tests: tuple[str, ...], cpu_seconds: int) -> str:
-    """The test files with the name of the changed module come first: they are quick and notice most of its faults."""
+def _command_for(item: WorkItem, tests: str, cpu_seconds: int) -> str:
+    """The test file with the name of the changed module comes first: it is quick and notices most of its faults."""
     (spec,) = item.mutations
-    names = [f"{directory}/test_{spec.module_path.name}" for directory in tests]
-    near = [name for name in names if Path(name).is_file()]
-    commands = [_command(some, cpu_seconds) for some in (near, tests) if some]
-    return f"sh -c {shlex.quote(' && '.join(commands))}"
+    near = f"{tests}/test_{spec.module_path.name}"
+    commands = [_command(some, cpu_seconds) for some in (near, tests) if Path(some).exists()]
+    script = f"{{ {' && '.join(commands)}; }} 2>&1 || {{ code=$?; echo {EXIT} $code; exit $code; }}"
+    return f"sh -c {shlex.quote(script)}"
 
 
-def _command(tests: Iterable[str], cpu_seconds: int = WAIT_SECONDS) -> str:
-    return f"prlimit --core=0 --as={MEMORY_BYTES} --cpu={cpu_seconds} {shlex.join((*PYTEST, *tests))}"
+def _command(tests: str, cpu_seconds: int = WAIT_SECONDS) -> str:
+    return f"prlimit --core=0 --as={MEMORY_BYTES} --cpu={cpu_seconds} {shlex.join((*PYTEST, tests))}"
 
 
-def _time_limit(package: str, tests: tuple[str, ...]) -> int:
+def _time_limit(package: str) -> int:
     """Return the processor seconds that the tests of one mutant may use; a wall clock would tell of other programs.
 
     Without a fault the tests must pass. With a module that raises they must fail: they import the copy.
     """
+    tests = PACKAGES[package]
     # The runs themselves compile without writing: a mutant's file must never be taken for the original's.
     run_tests(f"{sys.executable} -m compileall -q app core tests", WAIT_SECONDS)
     before = _processor_seconds()
@@ -173,7 +169,7 @@ def _time_limit(package: str, tests: tuple[str, ...]) -> int:
     if outcome is not TestOutcome.KILLED:
         sys.exit(f"the tests pass with a broken {module}: they do not import the copy.")
     limit = 10 + round(2 * took)
-    print(f"{package}: {' '.join(tests)} use {took:.1f} s; a mutant has {limit} s", flush=True)
+    print(f"{package}: {tests} use {took:.1f} s; a mutant has {limit} s", flush=True)
     return limit
 
 
@@ -262,47 +258,37 @@ def verdict(result: WorkResult) -> str:
     if result.test_outcome is TestOutcome.SURVIVED:
         return "survived"
     output = result.output or ""
-    # A process that used its processor time up is killed: its output has no summary.
-    ended = any(word in output for word in ("failed", "error", "Error")) and "Timeout (>" not in output
-    return "killed" if ended else "timed out"
+    return "timed out" if output == "timeout" or any(sign in output for sign in ENDLESS) else "killed"
 
 
 def outcomes(path: Path) -> dict[str, str]:
-    """Return the verdict of each mutant in a database of results, by job id; nothing if there is no database."""
+    """Return the verdict of each mutant in a database of results, by job id."""
     if not path.exists():
-        return {}
+        sys.exit(f"There are no results in {path}.")
     with use_db(str(path), WorkDB.Mode.open) as kept:
         return {job_id: verdict(result) for job_id, result in kept.results}
 
 
-def _both(package: str, out: Path) -> tuple[dict[str, str], dict[str, str]]:
-    name = package.replace("/", "-")
-    return outcomes(out / f"{name}.sqlite"), outcomes(out / f"{name}-wide.sqlite")
-
-
-def report(package: str, out: Path) -> str:
-    """Return the totals of a package and its survivors, with what each changed."""
-    own, wide = _both(package, out)
-    count = Counter(own.values())
-    wider = sum(value != "survived" for value in wide.values())
+def report(package: str, path: Path) -> str:
+    """Return the totals of a package and its survivors, with what each changed, as Markdown."""
+    found = outcomes(path)
+    count = Counter(found.values())
     lines = [
-        "| package | mutants | killed | timed out | survived | of these killed by more tests |",
-        "|---|---|---|---|---|---|",
-        f"| {package} | {len(own)} | {count['killed']} | {count['timed out']} | {count['survived']} "
-        f"| {wider if wide else '–'} |",
+        "| package | mutants | killed | timed out | survived |",
+        "|---|---|---|---|---|",
+        f"| {package} | {len(found)} | {count['killed']} | {count['timed out']} | {count['survived']} |",
         "",
     ]
-    for job_id, (was, now) in _changes(package, out).items():
-        if own[job_id] == "survived":
-            also = f" ({wide[job_id]} by more tests)" if wide.get(job_id, "survived") != "survived" else ""
-            lines += [f"- {job_id}{also}", f"  `{was}` → `{now}`"]
+    for job_id, (was, now) in _changes(path).items():
+        if found[job_id] == "survived":
+            lines += [f"- {job_id}", f"  `{was}` → `{now}`"]
     return "\n".join(lines)
 
 
-def _changes(package: str, out: Path) -> dict[str, tuple[str, str]]:
+def _changes(path: Path) -> dict[str, tuple[str, str]]:
     """The changed lines of each mutant, before and after."""
     found = {}
-    with use_db(str(out / f"{package.replace('/', '-')}.sqlite"), WorkDB.Mode.open) as kept:
+    with use_db(str(path), WorkDB.Mode.open) as kept:
         for job_id, result in sorted(kept.results):
             lines = (result.diff or "").splitlines()
             sides = [
@@ -311,14 +297,6 @@ def _changes(package: str, out: Path) -> dict[str, tuple[str, str]]:
             ]
             found[job_id] = (sides[0], sides[1])
     return found
-
-
-def final(package: str, out: Path) -> dict[str, str]:
-    """Return the verdict of each mutant of a run; what only the wider tests killed is killed."""
-    own, wide = _both(package, out)
-    if not own:
-        sys.exit(f"{out} has no results of {package}.")
-    return {**own, **wide}
 
 
 if __name__ == "__main__":
