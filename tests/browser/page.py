@@ -151,6 +151,11 @@ class Page:
             value,
         )
 
+    def close_dialog(self) -> None:
+        """Close the dialog that is open."""
+        self.one("dialog[open] [data-at=close]").click()
+        self.until(lambda: not self.all("dialog[open]"))
+
     def choose(self, field: str, value: str) -> None:
         """Choose in a drop-down list."""
         Select(self.one(f"select[name={field}]")).select_by_value(value)

@@ -74,9 +74,9 @@ def test_on_a_phone_in_the_dark(page: Page, topic: str, group: str, objections: 
     page.one("ol.records button").click()
     page.until(lambda: page.one("#record [data-at=value]").text)
     assert objections() == []
-    page.one("#record [data-at=close]").click()
+    page.close_dialog()
     for button, part in (("grow", "now"), ("remove", "held")):
         page.at(button).click()
         page.until(lambda p=part: page.text(p))  # type: ignore[misc]
         assert objections() == []
-        page.at("close").click()
+        page.close_dialog()

@@ -30,6 +30,7 @@ def test_settings_are_found_changed_and_set_back(page: Page, topic: str, api: ht
     assert api.get(f"/topics/{topic}").json()["configs"] == {"retention.ms": "7200000"}
     page.until(lambda: "this topic" in page.one(RETENTION).find_element("xpath", "../..").text)
     page.one(".setting button").click()
+    page.says("outcome", "retention.ms: the default")
     page.at("save").click()
     page.until(lambda: api.get(f"/topics/{topic}").json()["configs"] == {})
     # The first one clears the search.
@@ -54,6 +55,7 @@ def test_a_change_of_a_topic_that_has_changed_meanwhile_is_refused(
     page.tail(topic)
     page.at("edit").click()
     page.retype(RETENTION, "7200000")
+    page.says("outcome", "retention.ms: 7200000")
     api.patch(f"/topics/{topic}", json={"configs": {"retention.ms": 1000}}).raise_for_status()
     page.at("save").click()
     page.until(lambda: "version" in page.one("dialog [data-at=trouble]").text)

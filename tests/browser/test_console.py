@@ -314,7 +314,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(
             page.at(button).click()
             page.until(lambda p=part: page.one(f"dialog [data-at={p}]").text)  # type: ignore[misc]
             fits(page, f"{address} {button}")
-            page.at("close").click()
+            page.close_dialog()
     page.open(f"#/topics/{topic}")
     assert page.browse("earliest") == ["v" * 600 + "…"]
     fits(page, "browse")

@@ -199,3 +199,17 @@ def test_events_are_read_wherever_the_network_cuts_them(page: Page) -> None:
     ]
     found = page.driver.execute_async_script(PARSED, text)
     assert [json.loads(one) for one in found] == [wanted]
+
+
+def test_of_very_many_partitions_those_written_last_are_shown(
+    page: Page, api: httpx.Client, write: Any
+) -> None:
+    """One request cannot name them all."""
+    api.put("/topics/wide", json={"partitions": 310}).raise_for_status()
+    write("wide", *[{"value": f"{n}", "partition": n, "timestamp": BEGIN_MS - 1000 * n} for n in range(310)])
+    page.tail("wide")
+    page.says("count", "300 read, 300 shown")
+    assert page.values() == texts(range(299, -1, -1))
+    page.run("document.querySelector('[name=mode][value=browse]').click()")
+    page.says("notice", "name at most 300 of them")
+    assert page.browse("earliest", partitions="300-309") == texts(range(309, 299, -1))

@@ -46,7 +46,7 @@ export class Browse {
   }
 
   get summary() {
-    if (!this.#page || !this.#search) return "";
+    if (!this.#page) return "";
     return `${count(this.#list.length)} of ${count(this.#page.records.length)} shown`;
   }
 

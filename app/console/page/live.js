@@ -110,7 +110,7 @@ export class Live {
 
   /** What is said beside the search. */
   get summary() {
-    return this.#seen ? `${count(this.#seen)} read, ${count(this.#list.length)} shown` : "";
+    return `${count(this.#seen)} read, ${count(this.#list.length)} shown`;
   }
 
   /** What is said in place of rows; null while it is not known that there are none. `curl`: whether a command helps. */

@@ -6,6 +6,8 @@ import { debounced, say, stamp } from "./dom.js";
 import { Live } from "./live.js";
 import { RecordList } from "./record_list.js";
 
+const HOUR_MS = 3_600_000;
+
 /** Show the records of a topic; returns `{ stop, revive, browse(partition) }`. */
 export function showRecords(place, topic) {
   return new RecordsView(place, topic);
@@ -80,9 +82,11 @@ class RecordsView {
   }
 
   #showFields() {
-    const start = this.#at.form.elements.start.value;
-    this.#at.offset.hidden = start !== "offset";
-    this.#at.time.hidden = start !== "time";
+    const { start, time } = this.#at.form.elements;
+    this.#at.offset.hidden = start.value !== "offset";
+    this.#at.time.hidden = start.value !== "time";
+    // A reader who asks for a time mostly looks for what happened just now.
+    if (start.value === "time" && !time.value) time.value = localTime(Date.now() - HOUR_MS);
   }
 
   /** What follows from the rows that are there: the count, and the text in place of rows. */
@@ -97,8 +101,14 @@ class RecordsView {
   }
 }
 
+/** A time as a `datetime-local` field has it: in the reader's zone, to the second. */
+function localTime(ms) {
+  return new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
 function startOf({ start, offset, time }) {
-  const moment = time.value ? new Date(time.value).toISOString() : "latest";
+  // A field that was cleared is for the gateway to refuse.
+  const moment = time.value ? new Date(time.value).toISOString() : "";
   return { at: start.value, offset: Math.max(0, Math.trunc(Number(offset.value) || 0)), time: moment };
 }
 

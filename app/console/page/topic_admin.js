@@ -11,7 +11,7 @@ const SOURCES = { topic: "this topic", broker: "broker", default: "default" };
 /** Send a change for the version of the topic that `etag` names; null when it was refused, which `place` tells. */
 async function change(method, topic, body, etag, place) {
   try {
-    const answer = await exchange(method, path("topics", topic), { body, headers: { "If-Match": etag } });
+    const answer = await exchange(method, path("topics", topic), { body, headers: etag ? { "If-Match": etag } : {} });
     showProblem(place, null);
     return answer;
   } catch (error) {
