@@ -128,6 +128,7 @@ class Page:
     def page_of_records(self) -> list[str]:
         """Wait for a page of the browser and return its values, oldest first."""
         self.until(lambda: self.text("range") not in ("", "Reading"))
+        assert self.text("notice") == ""
         return [row[2] for row in self.rows()]
 
     def turn(self, button: str) -> list[str]:

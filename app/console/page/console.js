@@ -33,7 +33,7 @@ function show() {
     if (link.hash === `#/${area}`) link.setAttribute("aria-current", name ? "true" : "page");
     else link.removeAttribute("aria-current");
   }
-  // A reader who follows a link with the keyboard continues at the title of the new view.
+  // After a link was followed with the keyboard, the focus is at the title of the new view.
   if (!first) main.querySelector("h1")?.focus();
   first = false;
   scrollTo(0, 0);

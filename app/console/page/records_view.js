@@ -85,7 +85,7 @@ class RecordsView {
     const { start, time } = this.#at.form.elements;
     this.#at.offset.hidden = start.value !== "offset";
     this.#at.time.hidden = start.value !== "time";
-    // A reader who asks for a time mostly looks for what happened just now.
+    // Most questions for a time are about what happened just now.
     if (start.value === "time" && !time.value) time.value = localTime(Date.now() - HOUR_MS);
   }
 

@@ -1,7 +1,7 @@
 // The live tail: one stream of server-sent events, and its position.
 //
 // The id of each event is a cursor over all partitions. A stream that was cut is opened again with the last cursor,
-// so no record is missed and none comes twice. A pause closes the stream and keeps the cursor: records that are
+// so no record is missed and none is repeated. A pause closes the stream and keeps the cursor: records that are
 // written meanwhile wait in the log and not in this page.
 //
 //     state          meaning

@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from app.console.routes import PAGE
-from tests.docs.test_vocabulary import found_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -71,11 +70,6 @@ async def test_one_module_sends_all_requests() -> None:
     senders = r"\b(?:fetch\(|EventSource\(|XMLHttpRequest|sendBeacon|WebSocket\()"
     assert {name for name, text in SCRIPTS.items() if re.search(senders, text)} == {"api.js"}
     assert len(re.findall(senders, SCRIPTS["api.js"])) == 1
-
-
-async def test_the_console_uses_the_words_of_the_documentation() -> None:
-    for name, text in {"index.html": HTML, **SCRIPTS}.items():
-        assert found_in(text) == [], name
 
 
 async def test_whatever_is_here_is_installed_too() -> None:
