@@ -13,7 +13,7 @@ from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.protocol.consumer_protocol import Subscription, encode_subscription
 from core.types import TopicPartition
-from core.vocabulary.groups import Commit
+from core.vocabulary.groups import Commit, JoinRequest, SyncRequest
 from core.vocabulary.member_metadata import assignment_of, owned_partitions, wanted_topics
 
 OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -21,7 +21,7 @@ OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    opened = Broker(Config(data_dir=tmp_path), ManualClock())
+    opened = Broker(Config(data_dir=tmp_path, group_initial_rebalance_delay_ms=0), ManualClock())
     await opened.open()
     await opened.topics.create("t", partitions=2)
     yield opened
@@ -90,10 +90,20 @@ async def test_nothing_is_served_after_a_drain(broker: Broker) -> None:
 
 async def test_expired_offsets_go_when_the_broker_looks(broker: Broker) -> None:
     await broker.groups.commit("g", [Commit("t", 0, 2)], retention_ms=10)
+    await broker.groups.commit("g", [Commit("t", 1, 3)])
     assert isinstance(broker.clock, ManualClock)
     broker.clock.advance(1)
     await broker.groups.expire()
-    assert offset(broker) is None
+    assert (offset(broker), offset(broker, 1)) == (None, 3)
+
+
+async def test_a_group_is_before_its_sync_from_the_join_until_the_leader_assigns(broker: Broker) -> None:
+    assert broker.groups.before_sync("g") is OK
+    protocols = (("range", encode_subscription(Subscription(["t"]), 0)),)
+    joined = await broker.groups.join("g", JoinRequest("", "consumer", protocols, 10_000, 10_000, "c", "/h"))
+    assert broker.groups.before_sync("g") is ErrorCode.REBALANCE_IN_PROGRESS
+    await broker.groups.sync("g", SyncRequest(joined.member_id, 1, [(joined.member_id, b"")]))
+    assert broker.groups.before_sync("g") is OK
 
 
 def test_blobs_are_shown_where_they_can_be_read() -> None:

@@ -124,6 +124,7 @@ async def test_a_position_set_by_hand_is_what_clients_of_the_first_version_see(b
         (Target(offset=99), 4),
         (Target(shift=-1), 1),
         (Target(shift=-9), 0),
+        (Target(shift=0), 2),
         (Target(shift=1), 3),
     ],
     ids=str,

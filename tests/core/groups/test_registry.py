@@ -71,6 +71,24 @@ async def test_answers_of_a_change_that_is_on_its_way_fail_with_it() -> None:
     assert (leader.result().error, follower.result().error) == (gone, gone)
 
 
+async def test_an_answer_waits_for_the_newest_change_and_not_for_an_earlier_one() -> None:
+    w = await world()
+    ids = await w.stable(members=3)
+    w.store.hold = True
+    left = await w.start_task(w.coordinator.leave("g", [Leaver(ids[2])]))
+    for member_id in ids[:2]:
+        await w.join(member_id=member_id)
+    await w.sync(ids[0], {ids[1]: b"x"}, generation=2)
+    w.store.release(1)
+    await w.turn()
+    assert left.done()
+    follower = await w.sync(ids[1], generation=2)
+    assert not follower.done()
+    w.store.release()
+    await w.turn()
+    assert follower.result().assignment == b"x"
+
+
 async def test_a_drained_registry_wakes_no_wait() -> None:
     w = await world()
     await w.stable()

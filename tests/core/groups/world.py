@@ -86,9 +86,9 @@ class MemoryStore:
             self.release()
         return future
 
-    def release(self) -> None:
-        """What was held back is now durable, or lost."""
-        held, self._held = self._held, []
+    def release(self, count: int | None = None) -> None:
+        """What was held back, or the first `count` writes of it, is now durable, or lost."""
+        held, self._held = self._held[:count], self._held[count:] if count is not None else []
         for future, changes in held:
             if self.broken:
                 future.set_exception(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -83,6 +84,19 @@ def _check(message: type[Struct]) -> None:
             assert field.nullable.first <= first <= field.nullable.last, f"{message.__name__}.{field.name}"
         if field.struct is not None:
             _check(field.struct)
+
+
+def test_a_message_reports_no_error_and_no_throttling_unless_told() -> None:
+    for api in APIS.values():
+        assert [name for name, default in _verdicts(api.response_type) if default != 0] == []
+
+
+def _verdicts(message: type[Struct]) -> Iterator[tuple[str, object]]:
+    for field in fields_of(message):
+        if field.name.endswith("error_code") or field.name == "throttle_time_ms":
+            yield f"{message.__name__}.{field.name}", field.default
+        if field.struct is not None:
+            yield from _verdicts(field.struct)
 
 
 def test_the_docstring_of_each_message_file_names_key_and_versions() -> None:
