@@ -62,7 +62,7 @@ class Stage:
 
 
 def stages(file: Path = DOCKERFILE) -> list[Stage]:
-    """Read a Dockerfile: comments are left out, lines that go on are joined."""
+    """Read a Dockerfile: comments are left out, and a line that ends in a backslash is joined with the next."""
     text = re.sub(r"^\s*#.*\n", "", file.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     found: list[Stage] = []
     for line in filter(str.strip, text.splitlines()):

@@ -17,7 +17,7 @@ PATIENCE = 60.0
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return the environment of a user who has no settings and no Python path."""
+    """Return the environment of this process without settings of Sluice and without a Python path."""
     kept = {
         name: value
         for name, value in os.environ.items()
