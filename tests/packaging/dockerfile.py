@@ -106,13 +106,14 @@ class CleanRoot:
             elif source.exists():
                 shutil.copy(source, target)
 
-    def command(self, words: list[str], *, net: bool = False) -> list[str]:
+    def command(self, words: list[str], *, contained: bool = False) -> list[str]:
         """Return a command that runs words in this root, as its user, in its working directory.
 
-        With `net`, its network is its own loopback device and nothing else.
+        `contained`: its network is its own loopback device and nothing else, and of the root it may write to `/data`
+        and `/tmp` alone, as in a container with a read-only root.
         """
         at = shlex.quote(str(self.directory))
-        mounts = ["mount --make-rprivate /"]
+        mounts = ["mount --make-rprivate /", f"mount --bind {at} {at}"]
         for name in SYSTEM:
             source = Path("/", name)
             if source.is_symlink():
@@ -126,11 +127,13 @@ class CleanRoot:
             source = shlex.quote(str(prefix))
             mounts += [f"mount --bind -o ro {source} {at}{to}" for to in ("/usr/local", source)]
         mounts += [f"mount --rbind /dev {at}/dev", f"mount -t proc proc {at}/proc"]
-        if net:
+        if contained:
+            mounts += [f"mount --bind {at}{place} {at}{place}" for place in ("/data", "/tmp")]
+            mounts.append(f"mount -o remount,ro,bind {at}")
             mounts.append(f"{shlex.quote(sys.executable)} -c {shlex.quote(_LOOPBACK_UP)}")
         inside = f"cd {shlex.quote(self.workdir)} && exec {shlex.join(words)}"
         enter = f"exec chroot --userspec={self.user} {at} /bin/sh -c {shlex.quote(inside)}"
-        options = ["--mount", "--pid", "--fork", "--kill-child", *(["--net"] if net else [])]
+        options = ["--mount", "--pid", "--fork", "--kill-child", *(["--net"] if contained else [])]
         return ["unshare", *options, "/bin/sh", "-ec", "\n".join([*mounts, enter])]
 
     def run(self, words: list[str]) -> str:

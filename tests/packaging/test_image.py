@@ -38,10 +38,10 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> CleanRoot:
 
 @pytest.fixture(scope="module")
 def container(image: CleanRoot) -> Iterator[subprocess.Popen[str]]:
-    """The image's own command line, running: on its own ports, in a network of its own."""
+    """The image's own command line, running: on its own ports, in a network of its own, over a read-only root."""
     words = [*IMAGE.words("ENTRYPOINT"), *IMAGE.words("CMD")]
     with subprocess.Popen(
-        image.command(words, net=True),
+        image.command(words, contained=True),
         env=image.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -94,6 +94,7 @@ def test_a_container_is_healthy_serves_and_stops(container: subprocess.Popen[str
     pid = wait_healthy(container)
     uid = os.stat(f"/proc/{pid}").st_uid
     assert uid == int(IMAGE.last["USER"].partition(":")[0]) != 0
+    assert "Read-only file system" in enter(pid, "touch", "/opt/new").stderr
     tried = enter(pid, "python", "-c", TRY)
     assert tried.stdout == "['Hello']\n", tried.stderr
     data = image.directory / IMAGE.last["VOLUME"].lstrip("/")
