@@ -126,9 +126,13 @@ def test_the_version_is_written_in_one_place(built: Built) -> None:
     assert VERSION not in (ROOT / "Dockerfile").read_text()
 
 
-def test_the_wheel_holds_every_file_of_the_program_and_nothing_else(wheel_names: set[str]) -> None:
+def test_the_wheel_holds_every_file_of_the_program_and_nothing_else(
+    built: Built, wheel_names: set[str]
+) -> None:
     packed = {name for name in wheel_names if not name.startswith("sluice-")}
     assert packed == sources() | {"pipeline/decode/_decoder.abi3.so"}
+    with zipfile.ZipFile(built.wheel) as archive:
+        assert [name for name in sources() if archive.read(name) != (ROOT / name).read_bytes()] == []
 
 
 def test_what_users_see_is_packed(wheel_names: set[str]) -> None:
@@ -193,6 +197,15 @@ def test_the_compiled_decoder_is_in_the_wheel(installed: Path, tmp_path: Path) -
         installed / "python", "-c", "from pipeline.decode import _decoder; print(_decoder)", cwd=tmp_path
     )
     assert str(installed.parent) in said
+
+
+def test_the_extra_brings_the_fixtures(built: Built, installed: Path, tmp_path: Path) -> None:
+    """Last of these: it adds pytest to the environment."""
+    run(UV, "pip", "install", "--quiet", "--python", installed.parent, f"{built.wheel}[pytest]", cwd=tmp_path)
+    (tmp_path / "test_mine.py").write_text(
+        "def test_mine(sluice, sluice_topic):\n    assert sluice_topic.startswith('test_mine-')\n"
+    )
+    assert "1 passed" in run(installed / "python", "-m", "pytest", "-q", cwd=tmp_path)
 
 
 # --- without a C compiler ---------------------------------------------------------------------------------------
