@@ -66,13 +66,13 @@ class Way:
     run: Callable[[], Start]
 
 
-def write_one(bootstrap: str) -> None:
+def write_one(bootstrap: str, topic: str = TOPIC) -> None:
     """Write a record with librdkafka and wait for its acknowledgement by all replicas."""
     from confluent_kafka import Producer
 
     errors: list[object] = []
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
-    producer.produce(TOPIC, b"one", on_delivery=lambda error, _: errors.append(error))
+    producer.produce(topic, b"one", on_delivery=lambda error, _: errors.append(error))
     if producer.flush(FLUSH_SECONDS) or errors != [None]:
         raise RuntimeError(f"The record was not written: {errors}.")
 
@@ -84,6 +84,22 @@ def fixture() -> Start:
         ready = time.perf_counter() - begin
         write_one(broker.kafka_bootstrap_servers)
         return started(broker.pid, ready, time.perf_counter() - begin)
+
+
+def topic_after(others: int) -> Callable[[], Start]:
+    """Return what the fixture `sluice_topic` does for a test, after `others` tests: a topic, and the record in it."""
+
+    def run() -> Start:
+        with start_sluice() as broker:
+            for number in range(others):
+                write_one(broker.kafka_bootstrap_servers, broker.create_topic(f"other-{number}"))
+            begin, used = time.perf_counter(), cpu_ns(broker.pid)
+            name = broker.create_topic("mine")
+            ready = time.perf_counter() - begin
+            write_one(broker.kafka_bootstrap_servers, name)
+            return Start(ready, time.perf_counter() - begin, (cpu_ns(broker.pid) - used) / 1e9)
+
+    return run
 
 
 def command() -> Start:
@@ -164,7 +180,9 @@ def mock(program: str) -> Callable[[], Start]:
 
 
 WAYS = (
-    Way("the fixture `sluice`", fixture),
+    Way("the fixture `sluice`, once for a run", fixture),
+    Way("the fixture `sluice_topic`, first test", topic_after(0)),
+    Way("the fixture `sluice_topic`, later tests", topic_after(3)),
     Way("`sluice serve --ephemeral`", command),
     Way("Apache Kafka 4.1, one node, from its jars", kafka),
     Way("librdkafka's mock cluster", mock(_MOCK_CLUSTER)),
