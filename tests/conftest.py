@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.broker_process import ROOT, BrokerProcess
+from tests.packaging.dockerfile import can_replay
 from tests.peers.fetch import is_fetched
 from tests.sharing_out import ByFile, begins_later
 from tests.zookeeper_process import zookeeper_path
@@ -127,12 +128,17 @@ def strace_path() -> str | None:
     return path if tried.returncode == 0 else None
 
 
+def systemd_path() -> str | None:
+    """The program that checks systemd's units; it needs no systemd that runs."""
+    return shutil.which("systemd-analyze")
+
+
 CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "netcat": netcat_path,
     "chromium": chromium_path, "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
     "zookeeper": zookeeper_path, "strace": strace_path, "kafka": kafka_path, "openssl": openssl_path,
-    "go clients": go_clients_path, "rust client": rust_client_path,
+    "go clients": go_clients_path, "rust client": rust_client_path, "systemd": systemd_path, "unshare": can_replay,
 }  # fmt: skip
 
 

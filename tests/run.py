@@ -2,10 +2,10 @@
 """One command that tests everything: `python3 tests/run.py [--tests-only] [pytest arguments]`.
 
 It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
-fetches the clients that the tests drive (kcat, netcat, openssl, strace and Chromium from the system's packages when
-root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), builds those in Go
-and Rust, runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; where it
-cannot be installed its tests are skipped, and the summary says so.
+fetches the clients and tools that the tests drive (kcat, netcat, openssl, strace, systemd and Chromium from the
+system's packages when root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through
+Maven), builds those in Go and Rust, runs every check that a machine can make, then pytest. With CI=true a missing
+client is a failure; where it cannot be installed its tests are skipped, and the summary says so.
 """
 
 from __future__ import annotations
@@ -166,6 +166,11 @@ def install_chromium() -> bool:
 def install_strace() -> bool:
     """strace, by which system calls of a broker are made to fail, from the system's packages."""
     return shutil.which("strace") is not None or apt_install("strace")
+
+
+def install_systemd() -> bool:
+    """systemd-analyze, which checks units and needs no systemd that runs, from the system's packages."""
+    return shutil.which("systemd-analyze") is not None or apt_install("systemd")
 
 
 def install_java() -> bool:
@@ -365,6 +370,7 @@ def install_clients() -> None:
             ("kafkajs", install_kafkajs),
             ("zookeeper", install_zookeeper),
             ("strace", install_strace),
+            ("systemd", install_systemd),
             ("old kafka-python", install_old_kafka_pythons),
             ("java", install_java),
             ("kafka", install_kafka),
