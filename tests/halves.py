@@ -5,7 +5,7 @@ A test belongs to the slow half if any of these holds; nothing has to be listed 
 - It is in a directory of `SLOW`: a kind of test that needs real clients, a browser, a Kafka, kills or minutes.
 - It is marked `client(name)`: it needs a program that is not a Python package.
 - It uses a fixture of `SLOW_FIXTURES`.
-- It is marked `slow`: it takes more than a few seconds.
+- It is marked `slow`: it starts processes of its own, or takes more than a few seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-SLOW = {"browser", "clients", "crash", "limits", "openapi", "peers", "sdk", "simulation", "upgrade"}
+SLOW = {"browser", "clients", "crash", "fuzz", "limits", "openapi", "peers", "sdk", "simulation", "upgrade"}
 SLOW_FIXTURES = {"spark"}
 
 
