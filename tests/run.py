@@ -51,7 +51,7 @@ IN_CI = os.environ.get("CI") == "true"
 # A registry may be slow for a while; an answer of "no" comes at once, twice.
 INSTALL_TRIES = 2
 # Half of the time a test waits: for a broker to start, for Spark. One process took 45 minutes on two cores.
-# In the order of tests/sharing_out.py, not of who has the most tests.
+# In the order of tests/sharing_out.py, not by the number of tests.
 SIDE_BY_SIDE = ("-n", "2", "--no-loadscope-reorder")
 # After Ctrl-C; Spark and Kafka take seconds to stop.
 SECONDS_TO_STOP = 60
@@ -146,7 +146,7 @@ def make_venv(fast: bool) -> None:
 
 
 def make_empty_venv() -> None:
-    """Make `.venv` anew."""
+    """Make an empty `.venv` in place of the old one."""
     say("making .venv")
     make = (sys.executable, "-m", "venv", "--clear", VENV)
     # Debian ships Python without ensurepip; its python3-venv package brings it.

@@ -1,4 +1,4 @@
-"""A broker is killed during commits: an answered commit is there, and no commit goes back.
+"""A broker is killed during commits: an answered commit is there, and no commit decreases.
 
 The short form is tests/crash/test_commit_loop.py.
 """

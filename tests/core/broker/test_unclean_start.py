@@ -127,7 +127,7 @@ async def test_a_managed_consumer_reads_what_comes_in_the_place_of_lost_records(
     assert offsets(await w.poll()) == {0: [*range(7, 13)]}
 
 
-async def test_the_position_of_a_consumer_that_chose_its_partitions_goes_back_and_is_kept(w: World) -> None:
+async def test_the_position_of_a_consumer_that_chose_its_partitions_decreases_and_is_kept(w: World) -> None:
     cut = await written(w, 7, 3)
     await w.consumers.create(G, "own", subscription=Subscription(assignments=(T0,)))
     assert offsets(await w.poll("own", advance=True)) == {0: [*range(10)]}

@@ -73,7 +73,7 @@ async def test_a_group_needs_a_name(w: World) -> None:
 
 
 @pytest.mark.settings(max_consumers=2)
-async def test_there_are_only_so_many_consumers(w: World) -> None:
+async def test_the_number_of_consumers_is_limited(w: World) -> None:
     await w.consumers.create(G, "a")
     await w.consumers.create(G, "b")
     error = await refused(w.consumers.create(G, "c"), ErrorCode.THROTTLING_QUOTA_EXCEEDED)
@@ -132,7 +132,7 @@ async def test_subscriptions_and_assignments_do_not_mix(w: World) -> None:
     assert sorted(offsets(await w.poll())) == [0, 1]
 
 
-async def test_who_unsubscribes_leaves_the_group_and_may_come_back(w: World) -> None:
+async def test_a_consumer_that_unsubscribes_leaves_the_group_and_may_come_back(w: World) -> None:
     await w.topic(records=4)
     await w.create()
     batch = await w.poll(limit=2)
@@ -149,7 +149,7 @@ async def test_who_unsubscribes_leaves_the_group_and_may_come_back(w: World) -> 
 # --- going --------------------------------------------------------------------------------------------------
 
 
-async def test_an_idle_consumer_goes_and_every_request_keeps_it(w: World) -> None:
+async def test_an_idle_consumer_expires_and_every_request_keeps_it(w: World) -> None:
     await w.topic()
     await w.create("idle", ttl_ms=10_000)
     await w.create("busy", ttl_ms=10_000)
@@ -180,7 +180,7 @@ async def test_five_minutes_are_the_default(w: World) -> None:
     assert w.consumers.of_group(G) == []
 
 
-async def test_a_deleted_consumer_gives_its_partitions_up_at_once_and_its_polls_hear_of_it(w: World) -> None:
+async def test_a_deleted_consumer_gives_its_partitions_up_at_once_and_its_polls_learn_it(w: World) -> None:
     await w.topic(partitions=2, records=2)
     await w.create("a")
     await w.create("b")
@@ -203,7 +203,7 @@ async def test_a_deleted_consumer_gives_its_partitions_up_at_once_and_its_polls_
 # --- clocks and pauses --------------------------------------------------------------------------------------
 
 
-async def test_a_wall_clock_that_jumps_ends_nobody(w: World) -> None:
+async def test_a_wall_clock_that_jumps_ends_no_consumer(w: World) -> None:
     await w.topic(records=1)
     await w.create(session_timeout_ms=6_000)
     batch = await w.poll()
@@ -216,7 +216,7 @@ async def test_a_wall_clock_that_jumps_ends_nobody(w: World) -> None:
     assert (await w.poll()).token == batch.token
 
 
-async def test_the_time_to_live_goes_on_over_restarts_with_a_chance_for_the_client(w: World) -> None:
+async def test_the_time_to_live_continues_over_restarts_with_a_chance_for_the_client(w: World) -> None:
     await w.topic()
     await w.create(ttl_ms=1_000_000)
     await asyncio.sleep(300)
@@ -229,7 +229,7 @@ async def test_the_time_to_live_goes_on_over_restarts_with_a_chance_for_the_clie
     assert w.consumers.of_group(G) == []
 
 
-async def test_a_process_that_stood_still_ends_nobody(w: World) -> None:
+async def test_a_process_that_stood_still_ends_no_consumer(w: World) -> None:
     await w.topic(records=1)
     await w.create(ttl_ms=20_000, session_timeout_ms=6_000)
     batch = await w.poll()

@@ -65,7 +65,7 @@ async def test_partitions_of_a_binary_member_that_dies_come_to_the_consumer(w: W
     assert offsets(batch) == {mine.partition: [2]}
 
 
-async def test_a_poll_that_waits_hears_of_records_in_partitions_that_came_meanwhile(w: World) -> None:
+async def test_a_poll_that_waits_gets_records_in_partitions_that_came_meanwhile(w: World) -> None:
     await w.topic(partitions=2)
     await w.create("a")
     other = await w.other_member(session_timeout_ms=6_000)
@@ -77,7 +77,7 @@ async def test_a_poll_that_waits_hears_of_records_in_partitions_that_came_meanwh
     assert offsets(await asyncio.wait_for(waiting, 1)) == {other_s.partition: [0]}
 
 
-async def test_heartbeats_keep_a_consumer_that_nobody_polls_in_its_group(w: World) -> None:
+async def test_heartbeats_keep_a_consumer_without_polls_in_its_group(w: World) -> None:
     await w.topic()
     await w.create(session_timeout_ms=6_000, ttl_ms=3_600_000)
     await settled(w, "c")
@@ -149,7 +149,7 @@ async def test_a_consumer_waits_with_a_rebalance_for_the_acknowledgement_of_its_
     assert offsets(await w.poll("b")) == {owned(w, "b")[0]: [3]}
 
 
-async def test_a_batch_whose_partition_has_gone_is_revoked_and_delivered_to_the_next_owner(w: World) -> None:
+async def test_a_batch_whose_partition_has_moved_is_revoked_and_delivered_to_the_next_owner(w: World) -> None:
     await w.topic(partitions=2, records=3)
     await w.create("a", assignor="range")
     batch = await w.poll("a")
@@ -181,7 +181,7 @@ async def test_an_acknowledgement_during_the_round_is_committed_before_or_after_
     assert [o[0] for o in offsets(await w.poll("a")).values()] == [3]
 
 
-async def test_an_acknowledgement_of_a_lingering_consumer_that_the_group_goes_on_without_comes_to_an_end(
+async def test_an_acknowledgement_of_a_lingering_consumer_whose_group_continues_without_it_ends(
     w: World,
 ) -> None:
     batch = await lingering(w)
@@ -220,13 +220,13 @@ async def test_an_acknowledgement_that_has_to_wait_too_long_says_so_and_can_be_r
     third.cancel()
 
 
-async def test_nothing_new_is_delivered_while_a_round_goes_on(w: World) -> None:
+async def test_nothing_new_is_delivered_during_a_rebalance(w: World) -> None:
     await w.topic(partitions=2)
     await w.create("a")
     await settled(w, "a")
     slow = await w.other_member()
     await slow.join()
-    # The round waits for the other member, which does not hear of it yet.
+    # The round waits for the other member, which does not know of it yet.
     third = asyncio.create_task((await w.other_member()).join())
     await asyncio.sleep(1)
     await w.produce(1, partition=0)
@@ -282,7 +282,7 @@ async def test_a_consumer_whose_instance_id_is_taken_is_fenced_and_does_not_figh
     assert w.consumers.of_group(G) == []
 
 
-async def test_a_fenced_consumer_that_waits_hears_of_it(w: World) -> None:
+async def test_a_fenced_consumer_that_waits_gets_the_error(w: World) -> None:
     await w.topic()
     await w.create("a", group_instance_id="one", session_timeout_ms=6_000)
     await settled(w, "a")
@@ -360,7 +360,7 @@ async def test_the_leader_shares_out_partitions_that_are_added(w: World) -> None
     assert sorted(owned(w, "a") + owned(w, "b")) == list(range(6))
 
 
-async def test_a_deleted_topic_is_forgotten_and_one_of_its_name_begins_anew(w: World) -> None:
+async def test_a_deleted_topic_is_forgotten_and_one_of_its_name_begin_again(w: World) -> None:
     await w.topic(records=3)
     await w.create("c", "t", "u")
     batch = await w.poll()

@@ -158,7 +158,7 @@ async def test_min_bytes_are_waited_for_and_the_deadline_gives_what_there_is(w: 
     assert 19.9 < w.clock.monotonic() - started < 20.1
 
 
-async def test_a_poll_whose_client_has_gone_moves_nothing(w: World) -> None:
+async def test_a_poll_whose_client_has_disconnected_moves_nothing(w: World) -> None:
     await w.topic(records=0)
     await w.create()
     await w.poll(wait_ms=4_000)
@@ -201,7 +201,7 @@ async def test_a_drain_answers_polls_at_once(w: World) -> None:
 # --- polls without tokens ------------------------------------------------------------------------------------
 
 
-async def test_with_advance_each_poll_goes_on_and_nothing_is_committed(w: World) -> None:
+async def test_with_advance_each_poll_continues_and_nothing_is_committed(w: World) -> None:
     await w.topic(records=6)
     await w.create()
     assert offsets(await w.poll(limit=2, advance=True)) == {0: [0, 1]}
@@ -266,7 +266,7 @@ async def test_seek_forgets_the_outstanding_batch_of_its_partitions_and_commits_
     assert w.committed() == {1: 4}
 
 
-async def test_seek_goes_to_the_ends_and_to_times(w: World) -> None:
+async def test_seek_finds_the_ends_and_to_times(w: World) -> None:
     await w.topic(records=2)
     between = w.clock.wall_ms() + 1
     await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Managed consumers over kill -9 and clean restarts: they go on, and nobody rejoins."""
+"""Managed consumers over kill -9 and clean restarts: they continue, and no member rejoins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.core.consumers.consumer_world import G, World, offsets, owned, settle
 
 
 @pytest.mark.parametrize("stop", ["kill", "restart"])
-async def test_consumers_go_on_after_a_restart_and_nobody_rejoins(w: World, stop: str) -> None:
+async def test_consumers_continue_after_a_restart_and_none_rejoins(w: World, stop: str) -> None:
     await w.topic(partitions=4, records=5)
     await w.create("a")
     await w.create("b", group_instance_id="static")

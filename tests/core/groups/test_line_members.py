@@ -47,7 +47,7 @@ def beats(world: World, name: str, generation: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def test_one_alone_gets_everything_and_hears_it_again(world: World) -> None:
+async def test_one_alone_gets_everything_and_gets_it_again(world: World) -> None:
     given = await join(world, "c1", host="127.0.0.1")
     assert given == (1, [0, 1, 2, 3])
     assert await join(world, "c1") == given, "joining again begins no round"
@@ -96,7 +96,7 @@ async def test_a_member_of_the_binary_port_and_one_of_lines_rebalance_together(w
     other = await world.other_member(session_timeout_ms=10_000)
     before = world.clock.monotonic()
     await other.join()
-    assert world.clock.monotonic() - before < 0.1, "nobody waits for a script that sleeps"
+    assert world.clock.monotonic() - before < 0.1, "no client waits for a script that sleeps"
     assert beats(world, "c1", 1) is ErrorCode.ILLEGAL_GENERATION
     mine = await join(world, "c1")
     assert mine.generation == other.generation == 2
@@ -123,7 +123,7 @@ async def test_a_join_that_takes_longer_than_a_session_is_told_to_ask_again(worl
     assert (await join(world, "c1")).generation == 2
 
 
-async def test_who_is_not_heard_of_for_a_session_is_gone(world: World) -> None:
+async def test_a_member_without_heartbeats_for_a_session_is_removed(world: World) -> None:
     await join(world, "c1")
     await join(world, "c2")
     await join(world, "c1")
@@ -198,7 +198,7 @@ async def test_a_restart_and_kill_9_are_invisible(world: World) -> None:
     assert beats(world, "c3", 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_group_that_was_killed_in_mid_round_goes_on(world: World) -> None:
+async def test_a_group_that_was_killed_in_mid_round_continues(world: World) -> None:
     other = await world.other_member()
     await other.join()
     joining = asyncio.ensure_future(join(world, "c1"))
@@ -246,7 +246,7 @@ async def test_names_that_cannot_be_are_refused(world: World) -> None:
     assert len(lines(world)) == 0
 
 
-async def test_a_group_of_another_broker_goes_on_in_its_generation(world: World) -> None:
+async def test_a_group_of_another_broker_continues_in_its_generation(world: World) -> None:
     shares = {"c1": [0, 2], "c2": [1, 3]}
     assert await lines(world).take_over("g", "t", 7, "roundrobin", shares)
     assert await lines(world).sync("g", "t", "c1", 7) == (7, [0, 2])
@@ -264,7 +264,7 @@ async def test_a_group_of_another_broker_goes_on_in_its_generation(world: World)
     assert beats(world, "c2", 8) is ErrorCode.NONE
 
 
-async def test_a_taken_over_member_that_is_not_heard_of_goes(world: World) -> None:
+async def test_a_taken_over_member_without_heartbeats_is_removed(world: World) -> None:
     await lines(world).take_over("g", "t", 7, "range", {"c1": [0]})
     await asyncio.sleep(SESSION + 1)
     assert await join(world, "c2") == (9, [0, 1, 2, 3])
@@ -290,7 +290,7 @@ async def test_a_full_group_says_so(world: World) -> None:
     assert await refused(lambda: join(world, "c2")) is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-async def test_a_stop_answers_those_who_wait(world: World) -> None:
+async def test_a_stop_answers_every_waiting_line(world: World) -> None:
     joining = asyncio.ensure_future(join(world, "c1"))
     await asyncio.sleep(0.1)
     world.broker.drain()

@@ -1,4 +1,4 @@
-"""A cluster of two real executors, one of which is killed in mid-query: nothing is lost, nothing is there twice."""
+"""A cluster of two real executors, one of which is killed in mid-query: no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import pytest
 from tests.broker_process import ROOT
 from tests.pipeline.jobs.running import naive, once
 from tests.pipeline.topics import Topics
+
+pytestmark = pytest.mark.slow
 
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PARTITIONS, RECORDS, BATCH = 2, 4_000, 1_000
