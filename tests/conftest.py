@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.broker_process import ROOT, BrokerProcess
+from tests.halves import is_slow, is_slow_directory
 from tests.packaging.dockerfile import can_replay
 from tests.peers.fetch import is_fetched
 from tests.sharing_out import ByFile, begins_later
 from tests.zookeeper_process import zookeeper_path
+
+# How long one example takes depends on what else the machine does.
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")
 
 CACHE = ROOT / ".cache"
 OLD_KAFKA_PYTHONS = ("1.4.7", "2.0.2")
@@ -148,8 +154,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     return ByFile(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest shares begin first."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest --fast`, which is what `tests/run.py --fast` calls."""
+    parser.addoption("--fast", action="store_true", help="only the tests of the fast half: tests/halves.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --fast whole directories are not read at all."""
+    return True if config.getoption("--fast") and is_slow_directory(collection_path) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --fast slow tests are left out. The longest shares begin first."""
+    if config.getoption("--fast"):
+        slow = [item for item in items if is_slow(item)]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not is_slow(item)]
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items.sort(key=lambda item: begins_later(item.nodeid))
 
@@ -166,7 +186,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(
+def broker(broker_process: BrokerProcess) -> BrokerProcess:
+    """A broker in a process of its own; in tests/core this name is a broker in the test's own process."""
+    return broker_process
+
+
+@pytest.fixture(scope="module")
+def broker_process(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[BrokerProcess]:
     """A broker of its own for this test file; a module may set `BROKER_OPTIONS`, `BROKER_ENVIRONMENT`, and
@@ -175,7 +201,9 @@ def broker(
     At the end its log must hold no traceback: whatever clients did, none of it may surprise the broker.
     """
     options = getattr(request.module, "BROKER_OPTIONS", ())
-    environment = getattr(request.module, "BROKER_ENVIRONMENT", {})
+    # Otherwise the first generation of each group takes three seconds.
+    environment = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
+    environment |= getattr(request.module, "BROKER_ENVIRONMENT", {})
     data_dir = tmp_path_factory.mktemp("broker") / "data"
     schemes = getattr(request.module, "BROKER_SCHEMES", ())
     process = BrokerProcess(data_dir, options=options, environment=environment, schemes=schemes)

@@ -17,6 +17,8 @@ import pytest
 from pytest_sluice import Sluice, start_sluice
 from tests.broker_process import ROOT
 
+pytestmark = pytest.mark.slow
+
 SERVE = (sys.executable, "-m", "app", "serve", "--ephemeral")
 # Ample for a machine that is shared.
 PATIENCE = 30.0

@@ -14,6 +14,8 @@ from tests.docs.examples import PAGES
 
 DOCS = ROOT / "docs"
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
