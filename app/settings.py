@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import json
+import re
 import socket
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +23,18 @@ from urllib.parse import urlsplit
 
 from app.logs import FORMATS, LEVELS
 from app.rest_v2.dialect import DIALECTS
-from core.config import LISTENER_OPTIONS, MAX_BROKERS, Config, Endpoint, Peer
+from app.tls_settings import authenticates, listeners_with_tls, parse_tls
+from core.config import (
+    ADVERTISED,
+    DEFAULT_CERTIFICATE,
+    LISTENER_OPTIONS,
+    MAX_BROKERS,
+    TLS,
+    Config,
+    Endpoint,
+    Peer,
+    TlsSettings,
+)
 from core.errors import BrokerError, StartupError
 from core.topic_config import parse_topic_config
 
@@ -30,6 +43,8 @@ CONFIG_VARIABLE = "SLUICE_CONFIG"
 _MAX_FILE_BYTES = 1024 * 1024
 # Schemes of `--listener`: `http` is served here, the others by `core.server`, which knows its own.
 HTTP_SCHEME = "http"
+HTTPS_SCHEME = "https"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})
 # Numbers that may be 0. Every other limit of 0 would stop the broker from doing anything.
@@ -48,7 +63,7 @@ _API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
 # Variables that are no settings: the path of the configuration file, and what commands other than `serve` read.
-_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_URL", "SLUICE_BOOTSTRAP"})
+_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_URL", "SLUICE_CA", "SLUICE_BOOTSTRAP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +85,24 @@ SETTINGS: tuple[Setting, ...] = (
         "The addresses to listen on; repeat the flag, or separate by commas. Port 0 lets the system choose.",
     ),
     Setting(
+        "SLUICE_TLS",
+        "--tls",
+        "none",
+        "The certificate of `https://…` and `kafka://…?tls`: `CERTIFICATE.pem,KEY.pem`, or `auto` for a self-signed "
+        "one that the broker makes. In the file also as tables `[tls.NAME]`.",
+    ),
+    Setting(
         "SLUICE_ADVERTISED",
         "--advertised",
         "the listener's own address",
-        "The address that Kafka clients are told to connect to, as `kafka://host:port`.",
+        "The address that Kafka clients are told to connect to, as `kafka://host:port`. One listener has its own "
+        "address by the option `kafka://…?advertised=host:port`.",
     ),
     Setting(
         "SLUICE_INSECURE",
         "--insecure",
         "off",
-        "Allow listeners that are not loopback, although there is no authentication yet.",
+        "Allow listeners that other machines can reach, although their clients need no certificate.",
     ),
     Setting(
         "SLUICE_ALLOWED_HOSTS",
@@ -132,6 +155,7 @@ def load(
     *,
     data_dir: str | None = None,
     listeners: Sequence[str] = (),
+    tls: str | None = None,
     advertised: str | None = None,
     insecure: bool = False,
     allowed_hosts: Sequence[str] = (),
@@ -152,9 +176,10 @@ def load(
     where = data_dir if data_dir is not None else environ.get("SLUICE_DATA_DIR", "")
     if where:
         values["data_dir"] = Path(where).expanduser()
+    certificates = parse_tls(tls if tls is not None else environ.get("SLUICE_TLS", ""))
     texts = listeners or split_list(environ.get("SLUICE_LISTENERS", ""))
-    if texts:
-        values["listeners"] = _distinct([parse_listener(text) for text in texts])
+    named = _distinct([parse_listener(text) for text in texts])
+    values |= {"tls": certificates, "listeners": listeners_with_tls(named, certificates)}
     address = advertised if advertised is not None else environ.get("SLUICE_ADVERTISED", "")
     if address:
         values["advertised"] = parse_advertised(address)
@@ -181,9 +206,8 @@ def load(
         values["access_log"] = True
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     config = Config(**values)  # type: ignore[arg-type]
-    allowed = insecure or _parse_switch("SLUICE_INSECURE", environ.get("SLUICE_INSECURE", ""))
-    if not allowed:
-        refuse_open_listeners(config.listeners)
+    if not (insecure or _parse_switch("SLUICE_INSECURE", environ.get("SLUICE_INSECURE", ""))):
+        refuse_open_listeners(config.listeners, config.tls)
     return config
 
 
@@ -258,24 +282,38 @@ def _parse_switch(variable: str, text: str) -> bool:
 
 
 def parse_listener(text: str) -> Endpoint:
-    """A listener from `scheme://host:port[?option=value]`; IPv6 in brackets, port 0 allowed. Raises StartupError."""
+    """A listener from `scheme://host:port[?option=value]`; IPv6 in brackets, port 0 allowed. Raises StartupError.
+
+    `https` is `http` with the option `tls`.
+    """
     address, _, query = text.partition("?")
     endpoint = _parse_endpoint(address, "listener", lowest_port=0)
-    return replace(endpoint, options=_parse_options(endpoint.scheme, query)) if "?" in text else endpoint
+    if endpoint.scheme == HTTPS_SCHEME:
+        options = dict(_parse_options(HTTP_SCHEME, query))
+        return replace(
+            endpoint, scheme=HTTP_SCHEME, options=tuple({TLS: DEFAULT_CERTIFICATE, **options}.items())
+        )
+    return replace(endpoint, options=_parse_options(endpoint.scheme, query))
 
 
 def _parse_options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
     known = LISTENER_OPTIONS.get(scheme, {})
     options: dict[str, str] = {}
     for part in filter(None, query.split("&")):
-        name, _, value = part.partition("=")
+        name, separator, value = part.partition("=")
         if name not in known:
             may = f"knows {', '.join(known)}" if known else "has no options"
             raise StartupError(f"A {scheme} listener {may}; {name!r} is not one of them.")
-        if value not in known[name] or name in options:
-            raise StartupError(
-                f"The option {name} of a listener is {' or '.join(sorted(known[name]))}, once; not {value!r}."
-            )
+        if name == TLS:
+            value = value if separator else DEFAULT_CERTIFICATE
+            right, wanted = _NAME.fullmatch(value) is not None, "the name of a certificate"
+        elif name == ADVERTISED:
+            value = _parse_endpoint(f"{scheme}://{value}", "advertised address", lowest_port=1).address
+            right, wanted = True, "HOST:PORT"
+        else:
+            right, wanted = value in known[name], " or ".join(sorted(known[name]))
+        if not right or name in options:
+            raise StartupError(f"The option {name} of a listener is {wanted}, once; not {value!r}.")
         options[name] = value
     return tuple(options.items())
 
@@ -397,13 +435,13 @@ def is_loopback(host: str) -> bool:
     return bool(addresses) and all(ipaddress.ip_address(a).is_loopback for a in addresses)
 
 
-def refuse_open_listeners(listeners: Iterable[Endpoint]) -> None:
-    """Raise StartupError for a listener that other machines can reach."""
+def refuse_open_listeners(listeners: Iterable[Endpoint], tls: tuple[TlsSettings, ...] = ()) -> None:
+    """Raise StartupError for a listener that other machines can reach without a certificate of theirs."""
     for endpoint in listeners:
-        if not is_loopback(endpoint.host):
+        if not is_loopback(endpoint.host) and not authenticates(endpoint, tls):
             raise StartupError(
-                f"The listener {endpoint} can be reached from other machines, and there is no authentication "
-                "yet. Listen on 127.0.0.1, or allow it with --insecure."
+                f"The listener {endpoint} can be reached from other machines, and its clients need no certificate. "
+                "Listen on 127.0.0.1, ask for certificates (client_ca), or allow it with --insecure."
             )
 
 
@@ -499,6 +537,8 @@ def _text(path: Path, name: str, value: object) -> str:
         return _shown(value)
     if isinstance(value, list) and all(isinstance(one, str) and "," not in one for one in value):
         return ",".join(value)
+    if name == "tls" and isinstance(value, dict):
+        return json.dumps(value, default=str)
     if name == "topic_defaults" and isinstance(value, dict):
         return "; ".join(f"{key}={_shown(one)}" for key, one in _flat(value).items())
     raise StartupError(f"{path}: {name} must be a string, a number, true, false, or a list of strings.")

@@ -10,6 +10,12 @@ import asyncio
 import random
 import time
 import uuid
+from datetime import UTC, datetime
+
+
+def datetime_of(ms: int) -> datetime:
+    """Return the date and time in UTC of milliseconds since the Unix epoch."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 class Clock:

@@ -19,7 +19,8 @@ MAX_BROKERS = 32
 class Endpoint:
     """One address that a listener binds or advertises: `scheme://host:port`.
 
-    `options` are what a listener of its scheme lets itself be told, as (name, value); see `LISTENER_OPTIONS`.
+    `options` are those of its listener, as (name, value); see `LISTENER_OPTIONS`. The scheme of HTTP over TLS is
+    `http` with the option `tls`; it is shown as `https`.
     """
 
     scheme: str
@@ -28,20 +29,65 @@ class Endpoint:
     options: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        options = "&".join(f"{name}={value}" for name, value in self.options)
-        return f"{self.scheme}://{host}:{self.port}{'?' if options else ''}{options}"
+        secure = self.scheme == "http" and bool(self.tls)
+        hidden = [(TLS, DEFAULT_CERTIFICATE)] if secure else []
+        options = "&".join(f"{name}={value}" for name, value in self.options if (name, value) not in hidden)
+        return f"{'https' if secure else self.scheme}://{self.address}{'?' if options else ''}{options}"
+
+    @property
+    def address(self) -> str:
+        """Return `host:port`, with an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def tls(self) -> str:
+        """Return the name of the certificate of a listener with TLS; empty without TLS."""
+        return dict(self.options).get(TLS, "")
+
+    @property
+    def advertised(self) -> Endpoint | None:
+        """Return the address that clients of this listener are told; None if it has no such option."""
+        host, _, port = dict(self.options).get(ADVERTISED, "").rpartition(":")
+        return Endpoint(self.scheme, host.strip("[]"), int(port)) if host else None
 
     def option(self, name: str) -> str:
-        """The value of an option, or its default: the first of its choices."""
-        return dict(self.options).get(name) or LISTENER_OPTIONS[self.scheme][name][0]
+        """Return the value of an option, or its default: the first of its choices, empty if it has none."""
+        return dict(self.options).get(name) or next(iter(LISTENER_OPTIONS[self.scheme][name]), "")
 
 
-# What may stand behind the address of a listener, by scheme: the option, and its values, the default first.
+TLS = "tls"
+ADVERTISED = "advertised"
+# The name of a certificate whose listener or setting gives none.
+DEFAULT_CERTIFICATE = "default"
+# What may stand behind the address of a listener, by scheme: the option, and its values, the default first. An
+# option without values here takes any text: `tls` the name of a certificate, `advertised` the `host:port` that the
+# clients of this listener are told.
 LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "http": {TLS: ()},
+    "kafka": {TLS: (), ADVERTISED: ()},
     # The message format: 1 since Kafka 0.7, 0 before. Clients of one do not understand the other.
-    "kafka07": {"magic": ("1", "0")},
+    "kafka07": {"magic": ("1", "0"), TLS: ()},
+    "text": {TLS: ()},
 }
+CLIENT_AUTH = ("none", "requested", "required")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """A certificate that listeners name by `?tls=NAME`, and what they ask of the certificates of clients.
+
+    `certificate` is a PEM file with the chain, the server's own certificate first, and `key` one with its private
+    key. Without `certificate` the broker makes a self-signed pair itself. `client_ca` is a PEM file of the
+    authorities of clients. `client_auth` is one of `CLIENT_AUTH`, with the meaning of Kafka's `ssl.client.auth`.
+    `principal_mapping_rules` are those of KIP-371.
+    """
+
+    name: str
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    client_auth: str = "none"
+    principal_mapping_rules: str = "DEFAULT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +109,8 @@ class Config:
         Endpoint("http", "127.0.0.1", 8082),
         Endpoint("kafka", "127.0.0.1", 9092),
     )
-    # What Metadata names; None means the address of the listener itself. Never "localhost" by default:
-    # librdkafka resolves it to ::1 first.
+    # What Metadata names, where a listener has no address of its own for it; None means the listener's. Never
+    # "localhost" by default: librdkafka resolves it to ::1 first.
     advertised: Endpoint | None = None
     broker_id: int = 1
     # Where the ZooKeeper of Kafka 0.7 is, for the listener of 0.7: `host:port`, several with commas, and a path
@@ -81,6 +127,17 @@ class Config:
     # Under which API key the ProtocolVersionRequest of KIP-35's draft is served, which never got one; 0: not at
     # all. Kafka gives its keys out from 0 upwards and is at a hundred.
     protocol_version_api_key: int = 32_035
+
+    # --- TLS -----------------------------------------------------------------------------------------------
+    # The certificates of listeners, by their names.
+    tls: tuple[TlsSettings, ...] = ()
+    # A client must complete the TLS handshake by then; asyncio's own limit is 60 s.
+    tls_handshake_timeout_ms: int = 10_000
+    # Handshakes under way on one listener (about 30 KB each); one more closes the oldest, which a client that
+    # answers has long left.
+    tls_max_handshakes: int = 1_024
+    # How often the files of certificates are checked for changes.
+    tls_check_interval_ms: int = 60_000
 
     # --- frames and connections ----------------------------------------------------------------------------
     # Kafka's socket.request.max.bytes. A larger frame closes the connection with one log line.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
-from core.counters import ListenerLoad
+from core.counters import Handshakes, ListenerLoad
 from core.errors import StartupError
 from core.kafka07.views import Kafka07Views
 from core.listeners.acceptor import Acceptor, Listener
@@ -26,6 +26,7 @@ from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.handler import protocol_versions
 from core.listeners.kafka.listener import KafkaListener
 from core.protocol.apis import APIS
+from core.security.tls import Certificates
 from core.types import ApiSupport
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class Server:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
         self.broker = Broker(config, clock or Clock())
+        self.certificates = Certificates(config, self.broker.clock)
         # Subscribed also without a 0.7 listener: addresses that were given out once stay as they are.
         self.kafka07_views = Kafka07Views(
             self.broker.logs.pool,
@@ -141,6 +143,7 @@ class Server:
         self._directory.acquire()
         opened = False
         try:
+            self.certificates.load()
             for endpoint in self.config.listeners:
                 if endpoint.scheme in HTTP_SCHEMES:
                     continue
@@ -150,17 +153,22 @@ class Server:
                         f"Unknown listener scheme in {endpoint}; known are: http, {', '.join(LISTENERS)}."
                     )
                 listener, connection = make_listener(self)
-                acceptor = Acceptor(endpoint, self.config, self.broker.clock, listener, connection)
+                certificate = self.certificates.by_name()[endpoint.tls] if endpoint.tls else None
+                acceptor = Acceptor(
+                    endpoint, self.config, self.broker.clock, listener, connection, certificate
+                )
                 acceptor.bind()
                 self._acceptors.append(acceptor)
             await self.broker.open()
             opened = True
+            self.certificates.start()
             for acceptor in self._acceptors:
                 await acceptor.start()
                 self.endpoints.append(acceptor.endpoint)
             if self.config.zookeeper:
                 self._zookeeper = await self._register()
         except BaseException:
+            self.certificates.stop()
             for acceptor in self._acceptors:
                 await acceptor.stop()
             if opened:
@@ -198,6 +206,12 @@ class Server:
         """Return the load of each TCP listener now."""
         return [acceptor.load for acceptor in self._acceptors]
 
+    def handshakes(self) -> list[tuple[str, Handshakes]]:
+        """Return the TLS handshakes of each TCP listener with TLS, with its scheme."""
+        return [
+            (one.endpoint.scheme, one.handshakes) for one in self._acceptors if one.handshakes is not None
+        ]
+
     def drain(self) -> None:
         """Answer everything that waits and take no new connections; requests under way go on."""
         self.broker.drain()
@@ -207,6 +221,7 @@ class Server:
     async def stop(self) -> None:
         """Drain, close the connections, flush, write the clean-shutdown marker, unlock."""
         self.drain()
+        self.certificates.stop()
         if self._zookeeper is not None:
             # First, so that nobody is sent here any more.
             await self._zookeeper.stop()

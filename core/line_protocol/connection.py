@@ -18,7 +18,14 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, cast
 
-from core.listeners.connection import Answer, Connection, Session, Shared
+from core.listeners.connection import (
+    SPEAKS_TLS,
+    Answer,
+    Connection,
+    Session,
+    Shared,
+    begins_with_tls,
+)
 
 # Lines handled in one turn of the event loop: a few milliseconds.
 _LINES_AT_ONCE = 50
@@ -70,7 +77,11 @@ class LineConnection(Connection):
     def buffer_updated(self, nbytes: int) -> None:
         """asyncio: `nbytes` have arrived."""
         if self._frame is None:
-            self._consume(self._shared.view[:nbytes])
+            if begins_with_tls(self._shared.view[:nbytes]):
+                # No command begins so, and there may never be an end of a line.
+                self.refuse(SPEAKS_TLS)
+            else:
+                self._consume(self._shared.view[:nbytes])
             return
         start, self._filled = self._filled, self._filled + nbytes
         if self._frame.find(b"\n", start, self._filled) >= 0:

@@ -26,6 +26,8 @@ from typing import Any, Protocol, cast
 
 from core.clock import Clock
 from core.config import Config
+from core.security.principal import ANONYMOUS, Principal
+from core.security.tls import ServerCertificate, UnmappedPrincipalError
 from core.types import FileSlice
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,14 @@ _DIRECT_BYTES = 64 * 1024
 _MAX_CORKED_PIECES = 64
 # Answers that wait for those before them: the next request begins when there are fewer.
 _MAX_DEFERRED = 128
+
+
+SPEAKS_TLS = "it speaks TLS, and this listener does not: give the listener the option tls"
+
+
+def begins_with_tls(data: bytes | memoryview) -> bool:
+    """Return whether these are the first bytes of a TLS handshake (RFC 8446, section 5.1)."""
+    return bytes(data[:2]) == b"\x16\x03"
 
 
 class RefusedError(Exception):
@@ -89,8 +99,11 @@ class Deferred:
 class Session(Protocol):
     """What a listener keeps for one connection."""
 
-    def connected(self, peer_host: str, local_host: str) -> None:
-        """Who is at the other end, and which of our addresses was dialled."""
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
+        """Take the address of the client, the address of this broker that it connected to, and its principal.
+
+        The principal is that of the client's certificate, and ANONYMOUS without one.
+        """
         ...
 
     def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:
@@ -108,13 +121,23 @@ class Session(Protocol):
 
 
 class Shared:
-    """What the connections of one acceptor have in common: the buffer, the budget of bytes, the list."""
+    """What the connections of one acceptor have in common: the buffer, the budget of bytes, the list.
 
-    def __init__(self, config: Config, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    `certificate` is that of a listener with TLS.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        certificate: ServerCertificate | None = None,
+    ) -> None:
         # Kept, because asking which loop runs is a system call each time.
         self.loop = loop
         self.config = config
         self.clock = clock
+        self.certificate = certificate
         self.buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.connections: set[Connection] = set()
@@ -182,7 +205,12 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("?", 0)
         local = transport.get_extra_info("sockname") or ("?", 0)
         self._peer = f"{peer[0]}:{peer[1]}"
-        self._session.connected(peer[0], local[0])
+        try:
+            principal = ANONYMOUS if shared.certificate is None else shared.certificate.principal(transport)
+        except UnmappedPrincipalError as error:
+            self.refuse(str(error))
+            return
+        self._session.connected(peer[0], local[0], principal)
         if len(shared.connections) >= shared.config.max_connections:
             log.warning("%s: refused, %d connections are open", self._peer, len(shared.connections))
             shared.refused += 1
@@ -299,7 +327,8 @@ class Connection(asyncio.BufferedProtocol):
         while end - position >= 4 and not self._busy():
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= limit:
-                self.refuse(f"a frame of {size} bytes; 0 to {limit} are allowed")
+                plain = f"a frame of {size} bytes; 0 to {limit} are allowed"
+                self.refuse(SPEAKS_TLS if begins_with_tls(data[position:]) else plain)
                 break
             if end - position - 4 < size:
                 break

@@ -179,7 +179,7 @@ def test_a_variable_that_means_nothing_is_pointed_out() -> None:
 def test_every_field_of_config_can_be_set() -> None:
     set_by_hand = {
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
-        "v2_dialect", "log_format", "log_level", "zookeeper", "peers",
+        "v2_dialect", "log_format", "log_level", "zookeeper", "peers", "tls",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
 
@@ -219,14 +219,49 @@ def test_a_0_7_listener_has_a_message_format() -> None:
         ("kafka07://127.0.0.1:0?magic=2", "0 or 1"),
         ("kafka07://127.0.0.1:0?magic", "0 or 1"),
         ("kafka07://127.0.0.1:0?magic=1&magic=1", "once"),
-        ("kafka07://127.0.0.1:0?format=1", "knows magic; 'format'"),
-        ("kafka://127.0.0.1:0?magic=1", "has no options"),
-        ("http://127.0.0.1:0?a=b", "has no options"),
+        ("kafka07://127.0.0.1:0?format=1", "knows magic, tls; 'format'"),
+        ("kafka://127.0.0.1:0?magic=1", "knows tls, advertised; 'magic'"),
+        ("http://127.0.0.1:0?a=b", "knows tls; 'a'"),
+        ("xyz://127.0.0.1:0?a=b", "has no options"),
+        ("kafka://127.0.0.1:0?tls=", "the name of a certificate"),
+        ("kafka://127.0.0.1:0?tls=a/b", "the name of a certificate"),
+        ("https://127.0.0.1:0?tls&tls", "once"),
+        ("kafka://127.0.0.1:0?advertised=host", "names no port"),
+        ("kafka://127.0.0.1:0?advertised=host:0", "a real port"),
     ],
 )
 def test_an_option_that_a_listener_does_not_know_is_told(text: str, said: str) -> None:
     with pytest.raises(StartupError, match=said):
         parse_listener(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "tls", "shown"),
+    [
+        ("https://127.0.0.1:1", "http", "default", "https://127.0.0.1:1"),
+        ("http://127.0.0.1:1?tls", "http", "default", "https://127.0.0.1:1"),
+        ("https://127.0.0.1:1?tls=web", "http", "web", "https://127.0.0.1:1?tls=web"),
+        ("http://127.0.0.1:1", "http", "", "http://127.0.0.1:1"),
+        ("kafka://[::1]:1?tls", "kafka", "default", "kafka://[::1]:1?tls=default"),
+        ("text://127.0.0.1:1?tls=a", "text", "a", "text://127.0.0.1:1?tls=a"),
+        (
+            "kafka07://127.0.0.1:1?magic=0&tls",
+            "kafka07",
+            "default",
+            "kafka07://127.0.0.1:1?magic=0&tls=default",
+        ),
+    ],
+)
+def test_a_listener_says_whether_it_has_tls(text: str, scheme: str, tls: str, shown: str) -> None:
+    endpoint = parse_listener(text)
+    assert (endpoint.scheme, endpoint.tls, str(endpoint)) == (scheme, tls, shown)
+    assert parse_listener(shown) == endpoint
+
+
+def test_a_listener_may_advertise_another_address() -> None:
+    endpoint = parse_listener("kafka://0.0.0.0:9093?tls&advertised=[::1]:9094")
+    assert endpoint.advertised == Endpoint("kafka", "::1", 9094)
+    assert parse_listener("kafka://127.0.0.1:9092").advertised is None
 
 
 def test_peers_are_brokers_with_other_numbers() -> None:

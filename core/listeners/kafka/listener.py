@@ -30,6 +30,7 @@ from core.protocol.messages.produce import ProduceResponse
 from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
+from core.security.principal import ANONYMOUS, Principal
 from core.types import FileSlice
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class KafkaListener:
         self.broker = broker
         self.handlers = handlers
         self.endpoint = Endpoint("kafka", "127.0.0.1", 0)
+        self.advertised = broker.config.advertised
         self.fetch_sessions = FetchSessions(broker.config.max_fetch_sessions, broker.clock)
         self._cached: dict[tuple[object, ...], list[Piece]] = {}
         self._cached_version = -1
@@ -64,6 +66,7 @@ class KafkaListener:
     def bound(self, endpoint: Endpoint) -> None:
         """See `Listener.bound`."""
         self.endpoint = endpoint
+        self.advertised = endpoint.advertised or self.broker.config.advertised
 
     def session(self) -> KafkaSession:
         """See `Listener.session`."""
@@ -102,23 +105,27 @@ class KafkaSession:
         self.client_software = ""
         self.peer_host = ""
         self.local_host = ""
+        self.principal = ANONYMOUS
         # A handler that answers from topics alone, with nothing in error, sets this: the answer may be kept.
         self.cacheable = False
         # Of the request in progress: when it arrived, and its size in bytes.
         self._started = 0.0
         self._received = 0
 
-    def connected(self, peer_host: str, local_host: str) -> None:
-        """Take the address of the client, and the address of this broker that it connected to."""
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
+        """See `Session.connected`."""
         self.peer_host, self.local_host = peer_host, local_host
+        self.principal = principal
 
     @property
     def advertised(self) -> Endpoint:
-        """The address that this client should use: the setting, or the listener's, never a wildcard."""
-        advertised = self.broker.config.advertised
+        """The address that this client should use, never a wildcard.
+
+        It is the listener's own option, else the setting for all of them, else the listener's address.
+        """
+        endpoint, advertised = self.listener.endpoint, self.listener.advertised
         if advertised is not None:
             return advertised
-        endpoint = self.listener.endpoint
         if endpoint.host in _WILDCARDS:
             return Endpoint(endpoint.scheme, self.local_host, endpoint.port)
         return endpoint
