@@ -99,9 +99,9 @@ def announcement(
     if http is not None:
         file = next((f"--cacert {one.file} " for one in own if one.name == http.tls), "")
         lines.append(
-            f"Open {reachable(http)}/console in a browser; {reachable(http)}/docs describes the API."
+            f"Open {reachable(http).url}/console in a browser; {reachable(http).url}/docs describes the API."
         )
-        lines.append(f"Try: curl {file}-d 'Hello' {reachable(http)}/api/v1/topics/hello/records")
+        lines.append(f"Try: curl {file}-d 'Hello' {reachable(http).url}/api/v1/topics/hello/records")
     lines.append("Ctrl-C stops it.")
     return "\n".join(lines)
 
@@ -121,7 +121,7 @@ def addresses(endpoints: Sequence[Endpoint]) -> str:
     by_scheme = {endpoint.scheme: endpoint for endpoint in reversed(endpoints)}
     line: dict[str, object] = {"pid": os.getpid(), "listeners": [str(endpoint) for endpoint in endpoints]}
     if http := by_scheme.get("http"):
-        line["http_url"] = str(http)
+        line["http_url"] = http.url
     if kafka := by_scheme.get("kafka"):
         line["kafka_bootstrap_servers"] = kafka.address
     return json.dumps(line)

@@ -35,6 +35,11 @@ class Endpoint:
         return f"{'https' if secure else self.scheme}://{self.address}{'?' if options else ''}{options}"
 
     @property
+    def url(self) -> str:
+        """Return the address for a client: what `str` gives without the options."""
+        return f"{str(self).partition('://')[0]}://{self.address}"
+
+    @property
     def address(self) -> str:
         """Return `host:port`, with an IPv6 address in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

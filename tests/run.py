@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """One command that tests everything: `python3 tests/run.py [--tests-only] [pytest arguments]`.
 
-It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
-fetches the clients that the tests drive (kcat, netcat, openssl, strace and Chromium from the system's packages when
-root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), builds those in Go
-and Rust, runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; where it
-cannot be installed its tests are skipped, and the summary says so.
+It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra, fetches
+the clients that the tests drive (kcat, netcat, openssl, sslscan, strace and Chromium from the system's packages
+when root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), builds those
+in Go and Rust, runs every check that a machine can make, then pytest. With CI=true a missing client is a failure;
+where it cannot be installed its tests are skipped, and the summary says so.
 """
 
 from __future__ import annotations
@@ -149,6 +149,11 @@ def install_curl() -> bool:
 def install_openssl() -> bool:
     """The openssl command, by which tests make certificates, from the system's packages."""
     return shutil.which("openssl") is not None or apt_install("openssl")
+
+
+def install_sslscan() -> bool:
+    """A scanner of what a TLS port offers, from the system's packages."""
+    return shutil.which("sslscan") is not None or apt_install("sslscan")
 
 
 def install_netcat() -> bool:
@@ -361,6 +366,7 @@ def install_clients() -> None:
             ("curl", install_curl),
             ("netcat", install_netcat),
             ("openssl", install_openssl),
+            ("sslscan", install_sslscan),
             ("chromium", install_chromium),
             ("kafkajs", install_kafkajs),
             ("zookeeper", install_zookeeper),

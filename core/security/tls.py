@@ -181,7 +181,7 @@ class ServerCertificate:
             raise StartupError(
                 f"The authorities of clients in {settings.client_ca} cannot be read as PEM ({error.reason})."
             ) from None
-        # A resumed session would not be checked again: neither the end of its certificate nor the authorities.
+        # The certificate of a resumed session would not be checked again.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
 
@@ -243,9 +243,12 @@ class ServerCertificate:
         if der is None:
             return ANONYMOUS
         try:
-            subject = facts_of(der).subject
+            subject, _, not_after_ms = facts_of(der)
         except CertificateError as error:
             raise UnmappedPrincipalError(f"its certificate cannot be read: {error}") from None
+        if self._clock.wall_ms() >= not_after_ms:
+            # A handshake would have found it; a session of TLS 1.2 that is resumed by its id has none.
+            raise UnmappedPrincipalError("its certificate has expired since its session began")
         principal = self._rules.principal(subject) if subject else None
         if principal is None:
             raise UnmappedPrincipalError(

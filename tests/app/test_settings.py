@@ -256,6 +256,7 @@ def test_a_listener_says_whether_it_has_tls(text: str, scheme: str, tls: str, sh
     endpoint = parse_listener(text)
     assert (endpoint.scheme, endpoint.tls, str(endpoint)) == (scheme, tls, shown)
     assert parse_listener(shown) == endpoint
+    assert endpoint.url == shown.partition("?")[0]
 
 
 def test_a_listener_may_advertise_another_address() -> None:

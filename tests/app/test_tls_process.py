@@ -275,6 +275,20 @@ def test_a_certificate_without_a_principal_is_refused(secured: Secured) -> None:
     until(lambda: secured.process.read_log().count("no principal mapping rule holds") >= 2)
 
 
+@pytest.mark.client("sslscan")
+@pytest.mark.parametrize("port", ["https", "kafka?tls=default"])
+def test_a_scanner_finds_nothing_weak(secured: Secured, port: str) -> None:
+    command = ["sslscan", "--no-colour", "--show-sigs", f"127.0.0.1:{secured.process.ports[port]}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    versions = dict(re.findall(r"^((?:SSL|TLS)v[\d.]+) +(enabled|disabled)$", found, re.M))
+    assert {name for name, state in versions.items() if state == "enabled"} == {"TLSv1.2", "TLSv1.3"}
+    suites = re.findall(r"^(?:Preferred|Accepted) +TLSv1\.\d +\d+ bits +(\S+)", found, re.M)
+    assert len(suites) >= 6 and all("GCM" in suite or "POLY1305" in suite for suite in suites)
+    assert all(suite.startswith(("TLS_", "ECDHE-")) for suite in suites)
+    assert "Session renegotiation not supported" in found
+    assert " vulnerable" not in found.replace("not vulnerable", "")
+
+
 # --- what each client is told -----------------------------------------------------------------------------------
 
 

@@ -254,6 +254,14 @@ def test_a_certificate_without_a_rule_is_refused(files: Files) -> None:
         served.principal(Transport(der_of(common_name="alice")))
 
 
+def test_a_session_does_not_outlive_the_certificate(files: Files) -> None:
+    served = loaded(files, "DEFAULT")
+    issued = trustme.CA().issue_cert("a@example.org", not_after=NOW - datetime.timedelta(days=1))
+    der = ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
+    with pytest.raises(UnmappedPrincipalError, match="has expired"):
+        served.principal(Transport(der))
+
+
 def test_a_part_of_a_name_cannot_pretend_to_be_another(files: Files) -> None:
     served = loaded(files, r"RULE:^CN=([^,\\]+),OU=admin,.*$/$1/")
     with pytest.raises(UnmappedPrincipalError):
