@@ -6,6 +6,7 @@ A line does not announce its length, so it is refused when it has passed the lim
 discarded as it arrives, and the next line is handled as usual.
 
 The end of the input is not the end of the connection: `printf … | nc` shuts down its side and waits for the answers.
+(Under TLS it is: what is not answered by then is lost.)
 The lines before the end are answered, then the connection is closed. A last line without LF is refused and never
 executed, because it may have been cut.
 
@@ -58,7 +59,8 @@ class LineConnection(Connection):
             self._drop_frame()
             self._unfinished()
         self.drain()
-        return True
+        # Under TLS one side cannot be shut down alone: the transport closes whatever is returned.
+        return self._transport is not None and self._transport.get_extra_info("sslcontext") is None
 
     def expire(self) -> None:
         """Close the connection: its deadline has passed."""

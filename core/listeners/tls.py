@@ -13,6 +13,7 @@ socket and a task until then.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -21,7 +22,7 @@ from functools import partial
 
 from core.config import Config
 from core.counters import Handshakes
-from core.security.tls import ServerCertificate
+from core.security.tls import HANDSHAKES, Handshake, ServerCertificate
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,9 @@ _HANDSHAKE_RECORD = 22
 _ACCEPTS_AT_ONCE = 64
 # The system has no descriptor or memory for another connection: try again after this time.
 _PAUSE_SECONDS = 1.0
-# What a client that speaks plain text may have sent until it is answered.
-_FIRST_BYTES = 64 * 1024
+# After the last bytes to a client that is refused, what it still sends is read for this long, in pieces of this size.
+_LINGER_SECONDS = 1.0
+_READ_BYTES = 64 * 1024
 # Failed handshakes that are logged in one second: a flood of them must not fill the disk.
 _LINES_PER_SECOND = 10
 
@@ -130,14 +132,7 @@ class TlsServer:
                 if not await self._speaks_tls(connection, peer):
                     connection.close()
                     return
-                context = self._certificate.context(http=self._http)
-                await self._loop.connect_accepted_socket(
-                    self._factory,
-                    connection,
-                    ssl=context,
-                    ssl_handshake_timeout=self._timeout,
-                    ssl_shutdown_timeout=self._shutdown_timeout,
-                )
+                await self._shake_hands(connection)
         except (OSError, TimeoutError) as error:
             self.handshakes.failed += 1
             connection.close()
@@ -145,14 +140,50 @@ class TlsServer:
             return
         self.handshakes.completed += 1
 
-    async def _speaks_tls(self, connection: socket.socket, peer: str) -> bool:
-        """Return whether a client begins with TLS; answer one that does not. One that leaves has said nothing."""
+    async def _shake_hands(self, connection: socket.socket) -> None:
+        """Make the handshake; tell the client why it fails. Raises OSError.
+
+        asyncio and uvloop close the socket of a failed handshake without sending its alert. Java's clients would take
+        that for a broken network, and try for ever. So the alert is sent over a second descriptor of the socket.
+        """
+        made: list[Handshake] = []
+        HANDSHAKES.set(made)
+        with connection.dup() as second:
+            try:
+                await self._loop.connect_accepted_socket(
+                    self._factory,
+                    connection,
+                    ssl=self._certificate.context(http=self._http),
+                    ssl_handshake_timeout=self._timeout,
+                    ssl_shutdown_timeout=self._shutdown_timeout,
+                )
+            except ssl.SSLError:
+                if made and made[0].alert:
+                    await self._say_last(second, made[0].alert)
+                raise
+
+    async def _say_last(self, connection: socket.socket, data: bytes) -> None:
+        """Send the last bytes, and read what the client still sends: a close with bytes unread takes them back."""
+        with contextlib.suppress(OSError, TimeoutError):
+            connection.send(data)
+            connection.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(_LINGER_SECONDS):
+                while await self._readable(connection) and connection.recv(_READ_BYTES):
+                    pass
+
+    async def _readable(self, connection: socket.socket) -> bool:
+        """Return once there are bytes to read, or the end of them."""
         arrived = self._loop.create_future()
         self._loop.add_reader(connection, _arrived, arrived)
         try:
             await arrived
         finally:
             self._loop.remove_reader(connection)
+        return True
+
+    async def _speaks_tls(self, connection: socket.socket, peer: str) -> bool:
+        """Return whether a client begins with TLS; answer one that does not. One that leaves has said nothing."""
+        await self._readable(connection)
         first = connection.recv(1, socket.MSG_PEEK)
         if first and first[0] == _HANDSHAKE_RECORD:
             return True
@@ -162,9 +193,7 @@ class TlsServer:
                 peer, f"the client does not speak TLS, and this listener does ({self._certificate.name!r})"
             )
             if self._plain_answer:
-                # What it has sent is read first: a close with bytes unread would take the answer back.
-                connection.recv(_FIRST_BYTES)
-                connection.send(self._plain_answer)
+                await self._say_last(connection, self._plain_answer)
         return False
 
     def _report(self, peer: str, reason: str) -> None:

@@ -14,6 +14,7 @@ import os
 import ssl
 import stat
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -36,6 +37,49 @@ _HTTP = ("http/1.1",)
 # Others than the owner must not read or write a private key.
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _MAX_NAME_IN_LOG = 500
+
+
+class Handshake(ssl.SSLObject):
+    """A TLS connection that keeps the alert of a handshake that fails: event loops drop it."""
+
+    outgoing: ssl.MemoryBIO
+    alert = b""
+
+    def do_handshake(self) -> None:
+        """See `ssl.SSLObject.do_handshake`."""
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            self.alert = self.outgoing.read()
+            raise
+
+
+# Where a context leaves the connections that it makes, for the code that makes the handshake.
+HANDSHAKES: ContextVar[list[Handshake]] = ContextVar("handshakes")
+
+
+class ServerContext(ssl.SSLContext):
+    """A context whose connections are `Handshake`, to be found in `HANDSHAKES`."""
+
+    sslobject_class = Handshake
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """See `ssl.SSLContext.wrap_bio`."""
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        assert isinstance(made, Handshake)
+        made.outgoing = outgoing
+        if (found := HANDSHAKES.get(None)) is not None:
+            found.append(made)
+        return made
 
 
 class UnmappedPrincipalError(Exception):
@@ -151,7 +195,7 @@ class ServerCertificate:
         return Pair(contexts[0], contexts[1], facts, hashlib.sha256(der).hexdigest(), stamps)
 
     def _context(self, protocols: Sequence[str]) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(_SUITES_OF_TLS_1_2)
         context.options |= _OPTIONS

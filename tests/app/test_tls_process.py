@@ -211,6 +211,25 @@ def test_a_line_is_answered_over_tls(secured: Secured) -> None:
         assert line.recv(1000).startswith(b"V1|7|OK|")
 
 
+def test_the_end_of_a_line_client_is_no_event_for_the_log(secured: Secured) -> None:
+    with secured.connect("text?tls=default") as line:
+        line.sendall(b"V1|9|HELP|\n")
+        assert line.recv(1000).startswith(b"V1|9|OK|")
+        line.unwrap().close()
+    assert "eof_received" not in secured.process.read_log()
+
+
+def test_kafka_s_tools_are_told_which_listeners_have_tls(secured: Secured) -> None:
+    admin = confluent_kafka.admin.AdminClient(librdkafka(secured))
+    broker = confluent_kafka.admin.ConfigResource(confluent_kafka.admin.ConfigResource.Type.BROKER, "1")
+    (future,) = admin.describe_configs([broker]).values()
+    found = future.result(SECONDS)
+    port, plain = (secured.process.ports[name] for name in ("kafka?tls=default", "kafka"))
+    assert found["advertised.listeners"].value == f"SSL://127.0.0.1:{port}"
+    listeners = f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{port}"
+    assert found["listeners"].value == listeners
+
+
 def test_our_own_command_trusts_the_authority_of_ca(secured: Secured) -> None:
     def sluice(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "app", *arguments, "--url", secured.https]

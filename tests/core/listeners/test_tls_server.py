@@ -40,7 +40,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 @contextlib.asynccontextmanager
 async def serving(certificate: Certificate, **settings: Any) -> AsyncIterator[tuple[TlsServer, int]]:
-    served = ServerCertificate(TlsSettings("default", certificate.file, certificate.key), Config(), Clock())
+    of_clients = {name: settings.pop(name) for name in ("client_auth", "client_ca") if name in settings}
+    pair = TlsSettings("default", certificate.file, certificate.key, **of_clients)
+    served = ServerCertificate(pair, Config(), Clock())
     served.load()
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
@@ -157,6 +159,30 @@ def test_a_failed_handshake_is_one_line(
     run(loop, work)
     assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 2
     assert "the TLS handshake failed: no shared cipher" in caplog.text
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_that_is_refused_gets_the_alert(
+    certificate: Certificate, loop: str, version: ssl.TLSVersion
+) -> None:
+    """The alert says that a certificate is required; without it the network would seem to be broken."""
+
+    def ask(port: int) -> None:
+        context = certificate.client()
+        context.minimum_version = context.maximum_version = version
+        plain = socket.create_connection(("127.0.0.1", port), timeout=30)
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as client:
+            client.sendall(b"hello")
+            client.recv(5)
+
+    async def work() -> None:
+        async with serving(certificate, client_auth="required", client_ca=certificate.file) as (server, port):
+            with pytest.raises(ssl.SSLError, match=r"alert (certificate required|handshake failure)"):
+                await asyncio.to_thread(ask, port)
+            await until(lambda: server.handshakes.under_way == 0)
+
+    run(loop, work)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
