@@ -43,7 +43,9 @@ def main(context: click.Context) -> None:
     "--tls", metavar="CERT,KEY", help="The certificate of listeners with TLS and its key; or: auto."
 )
 @click.option(
-    "--advertised", metavar="URL", help="kafka://HOST:PORT that Kafka clients are told to connect to."
+    "--advertised",
+    metavar="URL",
+    help="The address that the broker gives to Kafka clients, kafka://HOST:PORT.",
 )
 @click.option("--insecure", is_flag=True, help="Allow listeners that other machines can reach.")
 @click.option(

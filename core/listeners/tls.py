@@ -144,7 +144,7 @@ class TlsServer:
         """Make the handshake; tell the client why it fails. Raises OSError.
 
         asyncio and uvloop close the socket of a failed handshake without sending its alert. Java's clients would take
-        that for a broken network, and try for ever. So the alert is sent over a second descriptor of the socket.
+        that for a broken network, and retry without end. So the alert is sent over a second descriptor of the socket.
         """
         made: list[Handshake] = []
         HANDSHAKES.set(made)

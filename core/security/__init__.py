@@ -1,1 +1,1 @@
-"""Who a client is, and how it proves that: principals, users, passwords, tokens, SASL mechanisms."""
+"""Principals, and how clients prove them: certificates, users, passwords, tokens, SASL mechanisms."""

@@ -115,7 +115,7 @@ def _make(certificate: Path, key: Path, names: Sequence[str], clock: Clock) -> N
         .issuer_name(name)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        # A client whose clock is slow shall take it, too.
+        # Clients with a slow clock must accept it, too.
         .not_valid_before(datetime_of(now_ms - _DAY_MS))
         .not_valid_after(datetime_of(now_ms + (_DAYS - 1) * _DAY_MS))
         .add_extension(x509.SubjectAlternativeName([_general_name(one) for one in names]), critical=False)

@@ -1,6 +1,6 @@
-"""ACLs and SCRAM credentials: a broker without an authorizer and without users answers as such a Kafka does.
+"""ACLs and SCRAM credentials: answer as a Kafka broker without an authorizer and without users does.
 
-Every rule is SECURITY_DISABLED, every user is unknown, and a credential that could protect nothing is not taken.
+Every rule is SECURITY_DISABLED, and every user is unknown. A credential is refused, because it would protect nothing.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def test_its_names_are_those_of_the_listeners() -> None:
     ]  # fmt: skip
 
 
-def test_a_wildcard_stands_for_the_names_of_the_machine() -> None:
+def test_a_wildcard_gives_the_names_of_the_machine() -> None:
     config = Config(listeners=(Endpoint("http", "0.0.0.0", 1, (("tls", "default"),)),))
     assert socket.gethostname().lower() in names_of(config, "default")
 
