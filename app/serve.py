@@ -27,6 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from app import first_user
 from app.http.server import HttpServer, bind
 from app.logs import access_log, configured
 from app.main import create_app
@@ -144,6 +145,7 @@ async def serve(config: Config, parent: int | None = None) -> None:
         with access_log(config) as visits, _signals(stopping):
             app = create_app(config, clock, http_endpoints=bound, visits=visits, when_loaded=gc.freeze)
             async with app.lifespan():
+                await first_user.prepare(config, app.server.broker.users)
                 served = app.server.certificates.by_name()
                 certificates = [served[e.tls] if e.tls else None for e in http]
                 server = HttpServer(app.http, sockets, config, clock, app.traffic, certificates)
@@ -152,6 +154,10 @@ async def serve(config: Config, parent: int | None = None) -> None:
                 write_listeners(Path(config.data_dir), endpoints)
                 said = announcement(config, endpoints, served.values())
                 say(said if parent is None else addresses(endpoints))
+                first_user.announce(
+                    config, endpoints, app.server.broker.users, app.setup,
+                    terminal=sys.stdout is not None and sys.stdout.isatty(), say=say if parent is None else _nothing,
+                )  # fmt: skip
                 # Without a handler the signal would end the process.
                 asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, app.server.certificates.reload)
                 _settle_garbage()
@@ -164,6 +170,10 @@ async def serve(config: Config, parent: int | None = None) -> None:
     finally:
         for one in sockets:
             one.close()
+
+
+def _nothing(text: str) -> None:
+    """Say nothing: the output is for programs."""
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from app.rest_v2.dialect import DIALECTS
 from app.tls_settings import authenticates, listeners_with_tls, parse_tls
 from core.config import (
     ADVERTISED,
+    AUTH,
     DEFAULT_CERTIFICATE,
     LISTENER_OPTIONS,
     MAX_BROKERS,
@@ -55,6 +56,8 @@ _MAY_BE_ZERO = frozenset(
         "file_delete_delay_ms",
         "max_waiting",
         "drain_timeout_ms",
+        "failed_authentication_delay_ms",
+        "max_reauth_ms",
         "protocol_version_api_key",
     }
 )
@@ -63,7 +66,7 @@ _API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
 # Variables that are no settings: the path of the configuration file, and what commands other than `serve` read.
-_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_URL", "SLUICE_CA", "SLUICE_BOOTSTRAP"})
+_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_TOKEN", "SLUICE_URL", "SLUICE_CA", "SLUICE_BOOTSTRAP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,19 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_INSECURE",
         "--insecure",
         "off",
-        "Allow listeners that other machines can reach, although their clients need no certificate.",
+        "Allow listeners that are not loopback and have no authentication.",
+    ),
+    Setting(
+        "SLUICE_INSECURE_PASSWORDS",
+        "--insecure-passwords",
+        "off",
+        "Allow users to log in without TLS over listeners that are not loopback: others on the way can read along.",
+    ),
+    Setting(
+        "SLUICE_ADMIN_PASSWORD_FILE",
+        "",
+        "none",
+        "A file with the password of the user `admin`, which a start creates if there is no user yet.",
     ),
     Setting(
         "SLUICE_ALLOWED_HOSTS",
@@ -158,6 +173,7 @@ def load(
     tls: str | None = None,
     advertised: str | None = None,
     insecure: bool = False,
+    insecure_passwords: bool = False,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     broker_id: int | None = None,
@@ -177,16 +193,13 @@ def load(
     if where:
         values["data_dir"] = Path(where).expanduser()
     certificates = parse_tls(tls if tls is not None else environ.get("SLUICE_TLS", ""))
-    texts = listeners or split_list(environ.get("SLUICE_LISTENERS", ""))
+    texts = listeners or split_listeners(environ.get("SLUICE_LISTENERS", ""))
     named = _distinct([parse_listener(text) for text in texts])
     values |= {"tls": certificates, "listeners": listeners_with_tls(named, certificates)}
     address = advertised if advertised is not None else environ.get("SLUICE_ADVERTISED", "")
     if address:
         values["advertised"] = parse_advertised(address)
-    hosts = allowed_hosts or split_list(environ.get("SLUICE_ALLOWED_HOSTS", ""))
-    values["http_allowed_hosts"] = tuple(host.lower().rstrip(".") for host in hosts)
-    origins = allowed_origins or split_list(environ.get("SLUICE_ALLOWED_ORIGINS", ""))
-    values["http_allowed_origins"] = tuple(parse_origin(origin) for origin in origins)
+    values |= _of_browsers(environ, allowed_hosts, allowed_origins)
     if broker_id is not None:
         values["broker_id"] = broker_id
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
@@ -202,13 +215,45 @@ def load(
         word = given if given is not None else environ.get(variable_of(name), "")
         if word:
             values[name] = parse_choice(variable_of(name), word, choices)
-    if access_log:
-        values["access_log"] = True
+    values |= {"access_log": True} if access_log else {}
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
+    if file := environ.get("SLUICE_ADMIN_PASSWORD_FILE", ""):
+        values["admin_password_file"] = Path(file).expanduser()
     config = Config(**values)  # type: ignore[arg-type]
-    if not (insecure or _parse_switch("SLUICE_INSECURE", environ.get("SLUICE_INSECURE", ""))):
-        refuse_open_listeners(config.listeners, config.tls)
+    _refuse_unsafe(
+        config,
+        insecure=insecure or _switch_of(environ, "SLUICE_INSECURE"),
+        insecure_passwords=insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS"),
+    )
     return config
+
+
+def _of_browsers(
+    environ: Mapping[str, str], allowed_hosts: Sequence[str], allowed_origins: Sequence[str]
+) -> dict[str, object]:
+    hosts = allowed_hosts or split_list(environ.get("SLUICE_ALLOWED_HOSTS", ""))
+    origins = allowed_origins or split_list(environ.get("SLUICE_ALLOWED_ORIGINS", ""))
+    return {
+        "http_allowed_hosts": tuple(host.lower().rstrip(".") for host in hosts),
+        "http_allowed_origins": tuple(parse_origin(origin) for origin in origins),
+    }
+
+
+def _refuse_unsafe(config: Config, *, insecure: bool, insecure_passwords: bool) -> None:
+    if not insecure:
+        refuse_open_listeners(config.listeners, config.tls)
+    if not insecure_passwords:
+        refuse_clear_passwords(config.listeners)
+    refuse_authentication_with_peers(config)
+
+
+def _switch_of(environ: Mapping[str, str], variable: str) -> bool:
+    return _parse_switch(variable, environ.get(variable, ""))
+
+
+def split_listeners(text: str) -> list[str]:
+    """The listeners of a comma-separated list; a comma within the options of one does not end it."""
+    return [part.strip() for part in re.split(r",(?=\s*(?:[a-z0-9]+://|$))", text.strip()) if part.strip()]
 
 
 def split_list(text: str) -> list[str]:
@@ -304,18 +349,33 @@ def _parse_options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
         if name not in known:
             may = f"knows {', '.join(known)}" if known else "has no options"
             raise StartupError(f"A {scheme} listener {may}; {name!r} is not one of them.")
-        if name == TLS:
+        if name == AUTH:
+            _check_authentication(value, known[name])
+        elif name == TLS:
             value = value if separator else DEFAULT_CERTIFICATE
-            right, wanted = _NAME.fullmatch(value) is not None, "the name of a certificate"
+            if _NAME.fullmatch(value) is None:
+                raise StartupError(
+                    f"The option {name} of a listener is the name of a certificate, not {value!r}."
+                )
         elif name == ADVERTISED:
             value = _parse_endpoint(f"{scheme}://{value}", "advertised address", lowest_port=1).address
-            right, wanted = True, "HOST:PORT"
-        else:
-            right, wanted = value in known[name], " or ".join(sorted(known[name]))
-        if not right or name in options:
-            raise StartupError(f"The option {name} of a listener is {wanted}, once; not {value!r}.")
+        elif value not in known[name]:
+            raise StartupError(
+                f"The option {name} of a listener is {' or '.join(sorted(known[name]))}; not {value!r}."
+            )
+        if name in options:
+            raise StartupError(f"The option {name} of a listener is given more than once.")
         options[name] = value
     return tuple(options.items())
+
+
+def _check_authentication(value: str, known: Sequence[str]) -> None:
+    words = value.split(",")
+    if not value or len(set(words)) < len(words) or not set(words) <= set(known) - {""}:
+        raise StartupError(
+            f"The option {AUTH} of a listener lists some of {', '.join(filter(None, known))}, each once; "
+            f"not {value!r}."
+        )
 
 
 def parse_advertised(text: str) -> Endpoint:
@@ -436,13 +496,37 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open_listeners(listeners: Iterable[Endpoint], tls: tuple[TlsSettings, ...] = ()) -> None:
-    """Raise StartupError for a listener that other machines can reach without a certificate of theirs."""
+    """Raise StartupError for a listener that other machines can reach and that has no authentication."""
     for endpoint in listeners:
-        if not is_loopback(endpoint.host) and not authenticates(endpoint, tls):
+        proven = endpoint.authentication or authenticates(endpoint, tls)
+        if not proven and not is_loopback(endpoint.host):
+            ways = [word for word in LISTENER_OPTIONS.get(endpoint.scheme, {}).get(AUTH, ()) if word]
+            add = f"add ?{AUTH}={','.join(ways)} to it, " if ways else ""
             raise StartupError(
-                f"The listener {endpoint} can be reached from other machines, and its clients need no certificate. "
-                "Listen on 127.0.0.1, ask for certificates (client_ca), or allow it with --insecure."
+                f"The listener {endpoint} can be reached from other machines, and its clients need not log in. "
+                f"Listen on 127.0.0.1, {add}ask for certificates (client_ca), or allow it with --insecure."
             )
+
+
+def refuse_clear_passwords(listeners: Iterable[Endpoint]) -> None:
+    """Raise StartupError for a listener that other machines can reach, on which users log in without TLS."""
+    for endpoint in listeners:
+        if endpoint.authentication and not endpoint.tls and not is_loopback(endpoint.host):
+            raise StartupError(
+                f"The listener {endpoint} can be reached from other machines, and users log in to it without TLS: "
+                "others on the way can read along. Listen on 127.0.0.1, add TLS (--tls), or allow it with "
+                "--insecure-passwords."
+            )
+
+
+def refuse_authentication_with_peers(config: Config) -> None:
+    """Raise StartupError for a broker of a cluster with authentication: brokers cannot log in to each other yet."""
+    with_login = [endpoint for endpoint in config.listeners if endpoint.authentication]
+    if config.peers and with_login:
+        raise StartupError(
+            f"The listener {with_login[0]} asks clients to log in, but the brokers of a cluster cannot log in "
+            "to each other yet, and users would be copied over open connections. Leave --peer or the option auth out."
+        )
 
 
 # --- the configuration file ------------------------------------------------------------------------------------
@@ -535,7 +619,9 @@ def _text(path: Path, name: str, value: object) -> str:
     """A value of the file as the environment would have it."""
     if isinstance(value, str | bool | int | float):
         return _shown(value)
-    if isinstance(value, list) and all(isinstance(one, str) and "," not in one for one in value):
+    # A listener may have commas in its options.
+    commas = name == "listeners"
+    if isinstance(value, list) and all(isinstance(one, str) and (commas or "," not in one) for one in value):
         return ",".join(value)
     if name == "tls" and isinstance(value, dict):
         return json.dumps(value, default=str)

@@ -34,7 +34,7 @@ def principal_of(scope: Scope) -> str:
     name: str | None = scope.get(PRINCIPAL)
     if name is not None:
         return name
-    return scope[CERTIFICATE].name if CERTIFICATE in scope else ANONYMOUS
+    return str(scope[CERTIFICATE]) if CERTIFICATE in scope else ANONYMOUS
 
 
 async def resolve(resolver: Resolver, request: Request) -> None:

@@ -67,6 +67,21 @@ class RefusedError(Exception):
     """The connection must be closed; the message is the line in the log."""
 
 
+class Last(list[Piece]):
+    """The last answer of a connection, which is closed when it has been sent. Only a coroutine gives one."""
+
+
+class Limits:
+    """What a client may do that has not authenticated. The session changes it when that is over."""
+
+    __slots__ = ("max_frame_bytes", "ready_by")
+
+    def __init__(self, max_frame_bytes: int, ready_by: float) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        # When the connection is closed at the latest, by the monotonic clock.
+        self.ready_by = ready_by
+
+
 class Deferred:
     """An answer that is given later, while the next requests are handled. Call `finish` or `fail` once."""
 
@@ -99,10 +114,11 @@ class Deferred:
 class Session(Protocol):
     """What a listener keeps for one connection."""
 
-    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
         """Take the client's address, the address of ours that it connected to, and its principal.
 
-        The principal is that of the client's certificate, and ANONYMOUS without one.
+        The principal is that of the client's certificate, and ANONYMOUS without one. Return limits of the
+        connection's own, if any.
         """
         ...
 
@@ -194,6 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._read_paused = False
         self._draining = False
+        self._limits: Limits | None = None
         self.deadline = _NEVER
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -210,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         except UnmappedPrincipalError as error:
             self.refuse(str(error))
             return
-        self._session.connected(peer[0], local[0], principal)
+        self._limits = self._session.connected(peer[0], local[0], principal)
         if len(shared.connections) >= shared.config.max_connections:
             log.warning("%s: refused, %d connections are open", self._peer, len(shared.connections))
             shared.refused += 1
@@ -273,6 +290,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _set_deadline(self, milliseconds: int) -> None:
         self.deadline = self._shared.clock.monotonic() + milliseconds / 1000
+        if self._limits is not None:
+            self.deadline = min(self.deadline, self._limits.ready_by)
 
     def _busy(self) -> bool:
         """Return whether no request may be handled now: one is under way, or an answer, or it is closed."""
@@ -323,8 +342,9 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_whole(self, data: memoryview) -> int:
         """Handle the complete frames until one must wait. Return the position after the last one."""
         position, end = 0, len(data)
-        limit = self._shared.config.max_frame_bytes
         while end - position >= 4 and not self._busy():
+            limits = self._limits
+            limit = self._shared.config.max_frame_bytes if limits is None else limits.max_frame_bytes
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= limit:
                 plain = f"a frame of {size} bytes; 0 to {limit} are allowed"
@@ -420,8 +440,13 @@ class Connection(asyncio.BufferedProtocol):
         elif error is not None:
             log.error("%s: a request failed", self._peer, exc_info=error)
             self.refuse("internal error")
+        elif isinstance(answer := task.result(), Last):
+            # Requests that came after it are not looked at.
+            self._backlog = None
+            self._send(answer)
+            self._close()
         else:
-            self._send(task.result() or [])
+            self._send(answer or [])
             self._continue()
 
     def _finished(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
@@ -353,6 +354,48 @@ def test_a_mismatched_pair_leaves_the_former_certificate(secured: Secured) -> No
     until(lambda: "does not belong to the certificate" in secured.process.read_log())
     assert shown(secured) == before
     secured.certificate.write_bytes(good)
+
+
+# --- users over TLS ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+def test_a_user_logs_in_over_tls(tmp_path: Path, mechanism: str) -> None:
+    """The user of the login counts, whatever certificate the client has shown."""
+    password = tmp_path / "password"
+    password.write_text("the admin's own password")
+    password.chmod(0o600)
+    listener = f"kafka?auth={mechanism.lower()}&tls=default"
+    https = "https?auth=basic,token"
+    process = BrokerProcess(
+        tmp_path / "data",
+        options=["--tls", "auto"],
+        environment={"SLUICE_ADMIN_PASSWORD_FILE": str(password)},
+        schemes=(listener, https),
+    )
+    try:
+        process.start()
+        ca = str(tmp_path / "data" / "tls-default.pem")
+        settings = {
+            "bootstrap.servers": f"127.0.0.1:{process.ports[listener]}",
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": ca,
+            "sasl.mechanism": mechanism,
+            "sasl.username": "admin",
+            "sasl.password": password.read_text(),
+        }
+        producer = confluent_kafka.Producer(settings)
+        producer.produce("t", b"value")
+        assert producer.flush(SECONDS) == 0
+        context = ssl.create_default_context(cafile=ca)
+        url = f"https://127.0.0.1:{process.ports[https]}/api/v1/topics/t"
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(url, context=context, timeout=SECONDS)
+        login = base64.b64encode(f"admin:{password.read_text()}".encode()).decode()
+        request = urllib.request.Request(url, headers={"authorization": f"Basic {login}"})
+        assert urllib.request.urlopen(request, context=context, timeout=SECONDS).status == 200
+    finally:
+        process.kill()
 
 
 # --- starts -----------------------------------------------------------------------------------------------------
