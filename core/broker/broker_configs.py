@@ -225,16 +225,16 @@ class BrokerConfigs:
             return parse_topic_config(overrides)
 
     def of_broker(
-        self, endpoints: Sequence[Endpoint], advertised: Endpoint, *, tls: bool = False
+        self, endpoints: Sequence[Endpoint], advertised: Endpoint, asked: Endpoint
     ) -> list[ConfigEntry]:
         """Return all settings of this broker, by name. `endpoints` are those of its Kafka listeners.
 
-        `advertised` is the address for the client that asks, and `tls` whether its listener has TLS.
+        `advertised` is the address for the client that asks, and `asked` its listener.
         """
         config = self._config
         addresses = {
-            "listeners": ",".join(f"{_protocol(bool(one.tls))}://{_address(one)}" for one in endpoints),
-            "advertised.listeners": f"{_protocol(tls)}://{_address(advertised)}",
+            "listeners": ",".join(f"{_protocol(one)}://{_address(one)}" for one in endpoints),
+            "advertised.listeners": f"{_protocol(asked)}://{_address(advertised)}",
         }
         entries = [self._entry(one, None, whole_units=False) for one in DYNAMIC.values()]
         for one in FIXED:
@@ -399,8 +399,9 @@ def _static_values(config: Config) -> dict[str, str]:
     return values
 
 
-def _protocol(tls: bool) -> str:
-    return "SSL" if tls else "PLAINTEXT"
+def _protocol(endpoint: Endpoint) -> str:
+    """Return Kafka's name of what a listener speaks."""
+    return ("SASL_" if endpoint.authentication else "") + ("SSL" if endpoint.tls else "PLAINTEXT")
 
 
 def _address(endpoint: Endpoint) -> str:

@@ -82,9 +82,7 @@ def _described(
         listeners = [one for one in broker.endpoints if one.scheme == "kafka"] or [session.listener.endpoint]
         return [
             _result(entry, request)
-            for entry in configs.of_broker(
-                listeners, session.advertised, tls=bool(session.listener.endpoint.tls)
-            )
+            for entry in configs.of_broker(listeners, session.advertised, session.listener.endpoint)
         ]
     if kind == _LOGGER:
         _require_name(name, "Broker id")
