@@ -377,8 +377,8 @@ class Config:
     authentication_timeout_ms: int = 30_000
     # Kafka's connection.failed.authentication.delay.ms: how long a client waits after a wrong password.
     failed_authentication_delay_ms: int = 100
-    # Kafka's connections.max.reauth.ms, which is 0 (no end) in Kafka. A client logs in again by then, or is closed,
-    # so that a deleted user cannot continue for longer.
+    # Kafka's connections.max.reauth.ms, 0 (no end) in Kafka. A client logs in again by then, or is closed, so that a
+    # deleted user cannot continue for longer.
     max_reauth_ms: int = 3_600_000
     # PBKDF2 rounds of a new password: the most that Kafka's tools set (4,096 is the least). 7 ms of one core.
     scram_iterations: int = 16_384
