@@ -36,8 +36,12 @@ def main(context: click.Context) -> None:
 @click.option("--data-dir", metavar="DIR", help="Where logs and metadata are kept [./sluice-data].")
 @click.option(
     "--listener", "listeners", metavar="URL", multiple=True,
-    help="http://HOST:PORT, or kafka://, kafka07:// or text://; repeat it for more. Port 0 lets the system choose.",
+    help="http://HOST:PORT, or https://, kafka://, kafka07:// or text://; ?tls at the end adds TLS; repeat it for "
+    "more. Port 0 lets the system choose.",
 )  # fmt: skip
+@click.option(
+    "--tls", metavar="CERT,KEY", help="The certificate of listeners with TLS and its key; or: auto."
+)
 @click.option(
     "--advertised",
     metavar="URL",
@@ -78,6 +82,7 @@ def serve(
     config_file: Path | None = None,
     data_dir: str | None = None,
     listeners: tuple[str, ...] = (),
+    tls: str | None = None,
     advertised: str | None = None,
     insecure: bool = False,
     insecure_passwords: bool = False,
@@ -105,6 +110,7 @@ def serve(
             config_file,
             data_dir=data_dir,
             listeners=listeners,
+            tls=tls,
             advertised=advertised,
             insecure=insecure,
             insecure_passwords=insecure_passwords,

@@ -30,6 +30,7 @@ import bench.replication
 import bench.size
 import bench.spark
 import bench.streams
+import bench.tls
 import bench.yardstick  # noqa: F401  (importing a module registers its cases)
 from bench import peer
 from bench.case import CASES, Figure

@@ -88,6 +88,11 @@ def openssl_path() -> str | None:
     return shutil.which("openssl")
 
 
+def sslscan_path() -> str | None:
+    """The scanner of what a TLS port offers."""
+    return shutil.which("sslscan")
+
+
 def chromium_path() -> str | None:
     """The Chromium browser, where it and the driver that belongs to it are installed."""
     return shutil.which("chromium") if shutil.which("chromedriver") else None
@@ -144,6 +149,7 @@ CLIENTS = {
     "chromium": chromium_path, "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
     "zookeeper": zookeeper_path, "strace": strace_path, "kafka": kafka_path, "openssl": openssl_path,
+    "sslscan": sslscan_path,
     "go clients": go_clients_path, "rust client": rust_client_path, "systemd": systemd_path, "unshare": can_replay,
 }  # fmt: skip
 

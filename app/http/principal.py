@@ -24,13 +24,17 @@ Resolver = Callable[[Request, str | None], Awaitable[str]]
 """Returns the name of the client of a request, from its header lines, or from the ticket in its query."""
 
 PRINCIPAL = "sluice.principal"
+# In the scope of a request over TLS whose client has shown a certificate: its core.security.principal.Principal.
+CERTIFICATE = "sluice.certificate"
 _TICKET = b"ticket="
 
 
 def principal_of(scope: Scope) -> str:
     """Return the name of the client of a request."""
-    name: str = scope.get(PRINCIPAL, ANONYMOUS)
-    return name
+    name: str | None = scope.get(PRINCIPAL)
+    if name is not None:
+        return name
+    return str(scope[CERTIFICATE]) if CERTIFICATE in scope else ANONYMOUS
 
 
 async def resolve(resolver: Resolver, request: Request) -> None:

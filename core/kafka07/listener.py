@@ -31,6 +31,7 @@ from core.kafka07.views import Kafka07Views
 from core.listeners.connection import Answer, RefusedError
 from core.protocol.primitives import ProtocolError
 from core.records.message_set import MessageGroup
+from core.security.principal import ANONYMOUS, Principal
 from core.types import FileSlice
 
 _CODES = {
@@ -68,9 +69,11 @@ class Kafka07Session:
         self._fetch_limit = listener.broker.config.legacy_fetch_max_bytes
         self._counters = listener.broker.counters
         self._now = listener.broker.clock.monotonic
+        self.principal = ANONYMOUS
 
-    def connected(self, peer_host: str, local_host: str) -> None:
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
         """See `Session.connected`."""
+        self.principal = principal
 
     def close(self) -> None:
         """See `Session.close`."""

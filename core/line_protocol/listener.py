@@ -18,6 +18,7 @@ from core.facade import Facade
 from core.line_protocol import codec
 from core.line_protocol.answer_errors import code_of, refusal
 from core.listeners.connection import Answer, RefusedError
+from core.security.principal import ANONYMOUS, Principal
 
 # A web page can make a browser send a request to any port, with a body of its choice; no line of it may be executed.
 _HTTP = re.compile(rb"[A-Z]+ [^ ]+ HTTP/[0-9]|host:", re.IGNORECASE)
@@ -50,13 +51,14 @@ class LineSession:
         self.listener = listener
         self.broker = listener.broker
         self.peer_host = ""
+        self.principal = ANONYMOUS
         # Of the line under way: when it arrived, and its size in bytes.
         self._started = 0.0
         self._received = 0
 
-    def connected(self, peer_host: str, local_host: str) -> None:
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
         """See `Session.connected`."""
-        self.peer_host = peer_host
+        self.peer_host, self.principal = peer_host, principal
 
     def close(self) -> None:
         """See `Session.close`."""

@@ -80,7 +80,10 @@ def _described(
             return [_result(entry, request) for entry in configs.of_cluster()]
         _check_own(session, name, " or empty string")
         listeners = [one for one in broker.endpoints if one.scheme == "kafka"] or [session.listener.endpoint]
-        return [_result(entry, request) for entry in configs.of_broker(listeners, session.advertised)]
+        return [
+            _result(entry, request)
+            for entry in configs.of_broker(listeners, session.advertised, session.listener.endpoint)
+        ]
     if kind == _LOGGER:
         _require_name(name, "Broker id")
         _check_own(session, name, "")

@@ -54,6 +54,7 @@ class KafkaListener:
         self.broker = broker
         self.handlers = handlers
         self.endpoint = Endpoint("kafka", "127.0.0.1", 0)
+        self.advertised = broker.config.advertised
         self.fetch_sessions = FetchSessions(broker.config.max_fetch_sessions, broker.clock)
         self._cached: dict[tuple[object, ...], list[Piece]] = {}
         self._cached_version = -1
@@ -67,6 +68,7 @@ class KafkaListener:
     def bound(self, endpoint: Endpoint) -> None:
         """See `Listener.bound`."""
         self.endpoint = endpoint
+        self.advertised = endpoint.advertised or self.broker.config.advertised
 
     def session(self) -> KafkaSession:
         """See `Listener.session`."""
@@ -105,6 +107,7 @@ class KafkaSession:
         self.client_software = ""
         self.peer_host = ""
         self.local_host = ""
+        self.principal = ANONYMOUS
         # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
         # The user of the connection, unless its listener has no authentication.
@@ -114,9 +117,10 @@ class KafkaSession:
         self._started = 0.0
         self._received = 0
 
-    def connected(self, peer_host: str, local_host: str) -> Limits | None:
-        """See `Session.connected`."""
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
+        """See `Session.connected`. The user of a SASL login takes the place of the certificate's principal."""
         self.peer_host, self.local_host = peer_host, local_host
+        self.act_as(principal)
         return self.authentication.connected(peer_host)
 
     def act_as(self, principal: Principal) -> None:
@@ -125,11 +129,13 @@ class KafkaSession:
 
     @property
     def advertised(self) -> Endpoint:
-        """The address that this client should use: the setting, or the listener's, never a wildcard."""
-        advertised = self.broker.config.advertised
+        """The address that this client should use, never a wildcard.
+
+        It is the listener's own option, else the setting for all of them, else the listener's address.
+        """
+        endpoint, advertised = self.listener.endpoint, self.listener.advertised
         if advertised is not None:
             return advertised
-        endpoint = self.listener.endpoint
         if endpoint.host in _WILDCARDS:
             return Endpoint(endpoint.scheme, self.local_host, endpoint.port)
         return endpoint

@@ -15,6 +15,7 @@ from core.line_protocol.connection import LineConnection
 from core.listeners import acceptor
 from core.listeners.acceptor import Acceptor
 from core.listeners.connection import Answer
+from core.security.principal import ANONYMOUS, Principal
 
 
 class EchoSession:
@@ -23,7 +24,7 @@ class EchoSession:
     def __init__(self, listener: EchoListener) -> None:
         self.listener = listener
 
-    def connected(self, peer_host: str, local_host: str) -> None: ...
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None: ...
 
     def close(self) -> None:
         self.listener.closed += 1

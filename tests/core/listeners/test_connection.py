@@ -19,6 +19,7 @@ from core.errors import StartupError
 from core.listeners import acceptor
 from core.listeners.acceptor import Acceptor
 from core.listeners.connection import RECEIVE_BUFFER_BYTES, Answer, Connection, Deferred, RefusedError
+from core.security.principal import ANONYMOUS, Principal
 from core.types import FileSlice
 
 
@@ -32,7 +33,7 @@ class EchoSession:
     def __init__(self, listener: EchoListener) -> None:
         self.listener = listener
 
-    def connected(self, peer_host: str, local_host: str) -> None:
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
         self.listener.peers.append((peer_host, local_host))
 
     def close(self) -> None:
