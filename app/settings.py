@@ -94,6 +94,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Origins of other web pages that may read and write, such as `https://app.example.org`.",
     ),
     Setting(
+        "SLUICE_SUPER_USERS",
+        "--super-user",
+        "none",
+        "Principals that may do everything, such as `User:admin`, and with them access rules (ACLs) for all others; "
+        "repeat the flag, or separate by semicolons.",
+    ),
+    Setting(
         "SLUICE_PEERS",
         "--peer",
         "none",
@@ -136,6 +143,7 @@ def load(
     insecure: bool = False,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    super_users: Sequence[str] = (),
     broker_id: int | None = None,
     peers: Sequence[str] = (),
     v2_dialect: str | None = None,
@@ -162,6 +170,7 @@ def load(
     values["http_allowed_hosts"] = tuple(host.lower().rstrip(".") for host in hosts)
     origins = allowed_origins or split_list(environ.get("SLUICE_ALLOWED_ORIGINS", ""))
     values["http_allowed_origins"] = tuple(parse_origin(origin) for origin in origins)
+    values["super_users"] = parse_super_users(super_users, environ.get("SLUICE_SUPER_USERS", ""))
     if broker_id is not None:
         values["broker_id"] = broker_id
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
@@ -181,15 +190,14 @@ def load(
         values["access_log"] = True
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     config = Config(**values)  # type: ignore[arg-type]
-    allowed = insecure or _parse_switch("SLUICE_INSECURE", environ.get("SLUICE_INSECURE", ""))
-    if not allowed:
+    if not insecure and not _parse_switch("SLUICE_INSECURE", environ.get("SLUICE_INSECURE", "")):
         refuse_open_listeners(config.listeners)
     return config
 
 
-def split_list(text: str) -> list[str]:
-    """The parts of a comma-separated list, without blanks and empty parts."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+def split_list(text: str, separator: str = ",") -> list[str]:
+    """The parts of a list, without blanks and empty parts."""
+    return [part.strip() for part in text.split(separator) if part.strip()]
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -331,6 +339,16 @@ def parse_peers(texts: Iterable[str], broker_id: int) -> tuple[Peer, ...]:
             f"{', '.join(map(str, ids))} (--broker-id is this one's own)."
         )
     return tuple(found)
+
+
+def parse_super_users(given: Iterable[str], text: str) -> tuple[str, ...]:
+    """Principals like `User:name`, those given or those of a text with semicolons. Raises StartupError."""
+    principals = tuple(given) or tuple(split_list(text, ";"))
+    for principal in principals:
+        kind, _, name = principal.partition(":")
+        if kind != "User" or name in ("", "*"):
+            raise StartupError(f"The super user {principal!r} is not like User:admin.")
+    return principals
 
 
 def parse_origin(text: str) -> str:
@@ -497,6 +515,9 @@ def _text(path: Path, name: str, value: object) -> str:
     """A value of the file as the environment would have it."""
     if isinstance(value, str | bool | int | float):
         return _shown(value)
+    if name == "super_users" and isinstance(value, list):
+        # A name may have a comma in it: that of a certificate has several.
+        return ";".join(map(str, value))
     if isinstance(value, list) and all(isinstance(one, str) and "," not in one for one in value):
         return ",".join(value)
     if name == "topic_defaults" and isinstance(value, dict):

@@ -295,6 +295,16 @@ class Config:
     # Bytes that a topic pattern may take once it is compiled (RE2; matching is linear in the name anyway).
     max_pattern_bytes: int = 1 * MIB
 
+    # --- access rules ----------------------------------------------------------------------------------------
+    # Whether access rules (ACLs) hold. They do as well when there are `super_users`.
+    authorizer: bool = False
+    # Kafka's super.users: principals that may do everything, such as `User:admin`.
+    super_users: tuple[str, ...] = ()
+    # Kafka's allow.everyone.if.no.acl.found: what no rule of any principal covers is open to all.
+    allow_everyone_if_no_acl_found: bool = False
+    # Rules at most: each takes a kilobyte of memory, and a start reads all of them.
+    max_acls: int = 10_000
+
     # --- operations ----------------------------------------------------------------------------------------
     # `console` or `json`; `debug`, `info`, `warning` or `error`.
     log_format: str = "console"

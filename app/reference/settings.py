@@ -32,6 +32,8 @@ DOCUMENTED: dict[str, str] = {
     "auto_create_topics": "Create a topic when a client writes to it or asks for it.",
     "default_partitions": "Partitions of a topic if its creator gives no number.",
     "default_replication_factor": "Replicas of a topic if its creator gives no number.",
+    "authorizer": "Whether access rules (ACLs) hold. They also hold if there are `SLUICE_SUPER_USERS`.",
+    "allow_everyone_if_no_acl_found": "Whether everybody may use a resource that no access rule covers.",
     "checkpoint_interval_ms": "How often the broker fsyncs logs in the background. This bounds what a power loss can "
     "take from `acks=0` and `acks=1`.",
     "offsets_retention_ms": "How long an empty group keeps its committed offsets.",
@@ -58,6 +60,7 @@ OTHER: dict[str, str] = {
     "zookeeper_refresh_interval_ms": "How often the broker checks its registration and reads the consumers.",
     "zookeeper_max_nodes": "Nodes of consumers that one such check reads.",
     "protocol_version_api_key": "The API key of the ProtocolVersionRequest of KIP-35's draft. 0 turns it off.",
+    "max_acls": "Access rules at most.",
     "max_inflight_bytes": "Bytes of requests that are partly received, over all connections.",
     "first_request_timeout_ms": "A connection must send its first request within this time.",
     "frame_timeout_ms": "A request that has begun must be complete within this time.",

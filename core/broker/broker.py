@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.broker.acls import Acls
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
 from core.broker.open_batches import OpenedBatches
@@ -38,6 +39,7 @@ from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log
 from core.log.manager import LogManager
+from core.metadata.acls import load_acls
 from core.metadata.broker_configs import load_broker_configs
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
@@ -46,6 +48,8 @@ from core.records.partitioner import StickyPartitions
 from core.replication.controller import Controller
 from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
 from core.replication.replicas import Replicas
+from core.security.authorizer import Authorizer
+from core.security.guarded import Guards
 from core.topic_config import parse_topic_config
 from core.types import TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
@@ -93,6 +97,12 @@ class Broker:
         self._reserved_ids = ReservedIds(config, clock, self.store)
         self.producer_ids = ProducerIds(self._reserved_ids.reserve)
         self.leader_epochs = LeaderEpochs(self.store, self.changes)
+        self.authorizer = Authorizer(
+            enabled=config.authorizer or bool(config.super_users),
+            super_users=config.super_users,
+            allow_if_no_acl=config.allow_everyone_if_no_acl_found,
+        )
+        self.guards = Guards(self, self.authorizer)
         self._build_replication()
         self._build_parts()
         self._background: list[asyncio.Task[None]] = []
@@ -137,6 +147,7 @@ class Broker:
         table = TopicTable(self.changes)
         sticky = StickyPartitions()
         self.broker_configs = BrokerConfigs(config, self.store, logs, table, self.controller)
+        self.acls = Acls(config, self.store, self.controller, self.authorizer)
         self.topics = Topics(
             config, clock, self.store, logs, table, self.broker_configs, self.controller, self.replicas, self.cluster,
             purgatory, sticky, deleted=self._topic_deleted,
@@ -165,6 +176,7 @@ class Broker:
         self.leader_epochs.load(settings)
         self._reserved_ids.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
+        self.acls.load(await self.store.read(load_acls))
         deleted = deleted_topics(settings)
         self.topics.load(await self.store.read(load_topics), deleted)
         topics = self.topics.all()
@@ -289,10 +301,11 @@ class Broker:
         self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
 
     async def _topics_changed(self) -> None:
-        """Take over the settings and topics that the store has got from another broker."""
+        """Take over the settings, access rules and topics that the store has got from another broker."""
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
         self.broker_configs.load(await self.store.read(load_broker_configs))
+        self.acls.load(await self.store.read(load_acls))
         await self.topics.adopt(await self.store.read(load_topics))
         self.changes.answers_changed()
 

@@ -1,6 +1,6 @@
-"""ACLs and SCRAM credentials: a broker without an authorizer and without users answers as such a Kafka does.
+"""SCRAM credentials: a broker without users answers as such a Kafka does.
 
-Every rule is SECURITY_DISABLED, every user is unknown, and a credential that could protect nothing is not taken.
+Every user is unknown, and a credential that could protect nothing is not taken.
 """
 
 from __future__ import annotations
@@ -15,34 +15,14 @@ from core.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from core.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from core.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
-from core.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from core.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from core.security.acl import Operation, ResourceType
 
-_NO_AUTHORIZER = "No authorizer is configured on this broker: it has no access rules."
 _NO_USERS = "This broker authenticates no users and keeps no SCRAM credentials."
-
-
-def describe_acls(session: KafkaSession, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Answer SECURITY_DISABLED."""
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
-
-
-def create_acls(session: KafkaSession, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Answer SECURITY_DISABLED for each rule."""
-    refused = [AclCreationResult(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER) for _ in request.creations]
-    return CreateAclsResponse(results=refused)
-
-
-def delete_acls(session: KafkaSession, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Answer SECURITY_DISABLED for each filter."""
-    refused = [DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER) for _ in request.filters]
-    return DeleteAclsResponse(filter_results=refused)
 
 
 def describe_user_scram_credentials(
@@ -52,6 +32,8 @@ def describe_user_scram_credentials(
 
     Null or no names ask for all users: there are none.
     """
+    if (denied := session.rights.denial(Operation.DESCRIBE, ResourceType.CLUSTER)) is not None:
+        return DescribeUserScramCredentialsResponse(error_code=denied.code, error_message=denied.message)
     results = []
     for name, count in Counter(user.name for user in request.users or ()).items():
         code, message = (
@@ -72,6 +54,12 @@ def alter_user_scram_credentials(
 
     One answer for each user, also if it is named more than once.
     """
+    if (denied := session.rights.denial(Operation.ALTER, ResourceType.CLUSTER)) is not None:
+        names = dict.fromkeys(
+            [*(one.name for one in request.deletions), *(o.name for o in request.upsertions)]
+        )
+        refused = [AlterUserScramCredentialsResult(name, denied.code, denied.message) for name in names]
+        return AlterUserScramCredentialsResponse(results=refused)
     results = {
         one.name: AlterUserScramCredentialsResult(
             one.name,
@@ -88,9 +76,6 @@ def alter_user_scram_credentials(
 
 
 HANDLERS = table(
-    Handler(29, describe_acls),
-    Handler(30, create_acls),
-    Handler(31, delete_acls),
-    Handler(50, describe_user_scram_credentials),
-    Handler(51, alter_user_scram_credentials),
+    Handler(50, describe_user_scram_credentials, needs=((Operation.DESCRIBE, ResourceType.CLUSTER),)),
+    Handler(51, alter_user_scram_credentials, needs=((Operation.ALTER, ResourceType.CLUSTER),)),
 )

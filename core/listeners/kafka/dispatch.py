@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core.listeners.kafka import (
     access,
+    acls,
     config_resources,
     configs,
     fetch,
@@ -38,6 +39,7 @@ HANDLERS: dict[int, Handler] = {
         group_offsets,
         quotas,
         access,
+        acls,
         versions,
     )
     for key, handler in module.HANDLERS.items()
