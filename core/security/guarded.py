@@ -158,6 +158,10 @@ class Guarded:
         """See `Facade.idempotency`."""
         return GuardedIdempotency(self._broker, self._records)
 
+    def require_write(self, topic: str) -> None:
+        """Raise TOPIC_AUTHORIZATION_FAILED unless the topic may be written, and created if it is missing."""
+        self._records.require_write(topic)
+
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """See `Facade.holdings`: needs DESCRIBE on the cluster."""
         self.rights.require(_DESCRIBE, _CLUSTER)
