@@ -39,7 +39,9 @@ def main(context: click.Context) -> None:
     help="http://HOST:PORT, or kafka://, kafka07:// or text://; repeat it for more. Port 0 lets the system choose.",
 )  # fmt: skip
 @click.option(
-    "--advertised", metavar="URL", help="kafka://HOST:PORT that Kafka clients are told to connect to."
+    "--advertised",
+    metavar="URL",
+    help="The address that the broker gives to Kafka clients, kafka://HOST:PORT.",
 )
 @click.option("--insecure", is_flag=True, help="Allow listeners that other machines can reach.")
 @click.option(

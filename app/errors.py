@@ -89,7 +89,7 @@ KINDS: dict[str, Kind] = {
     "idempotency-key-reused": Kind(
         422,
         "The idempotency key belongs to another request",
-        "A key stands for one request: its path, query and body. Repeat that one as it was, or take a new key.",
+        "A key belongs to one request: its path, query and body. Repeat that request unchanged, or use a new key.",
     ),
     "header-too-large": Kind(431, "The header lines are too long", "Send fewer or shorter header lines."),
     "internal-error": Kind(
@@ -246,7 +246,7 @@ class Problem(Exception):  # noqa: N818 (the word of RFC 9457)
 def from_broker(error: BrokerError, *, offset: int | None = None) -> Problem:
     """Return the problem for a broker error; `offset` is the requested one, if any.
 
-    An offset below the start of the log is gone for good (410), one above its end may come yet (416).
+    An offset below the log start offset is deleted for good (410); one above the log end may still come (416).
     """
     status = STATUS_OF[error.code]
     details = {key: value for key, value in error.details.items() if key != "record_errors"}

@@ -6,11 +6,14 @@ needs it. So nothing at the start imports this module: the first request for one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from app.console import routes as console
 from app.docs import routes as docs
@@ -38,11 +41,21 @@ def make_fastapi(shared: Shared) -> FastAPI:
         exception_handlers=_exception_handlers(shared.refusals),
     )
     app.state.shared = shared
-    add_routes(app.router, problem_routes())
-    app.include_router(console.router)
-    app.include_router(docs.router)
-    add_routes(app.router, control_routes(), PREFIX, [Depends(known_parameters_only)])
+    app.router.routes.extend(_routes())
     return app
+
+
+@cache
+def _routes() -> Sequence[BaseRoute]:
+    """Return the routes, which know nothing of an application: to build them takes a quarter of a second.
+
+    A process has one application, but a test or a simulation has hundreds after each other.
+    """
+    router = APIRouter(redirect_slashes=False)
+    add_routes(router, problem_routes())
+    router.routes.extend((*console.router.routes, *docs.router.routes))
+    add_routes(router, control_routes(), PREFIX, [Depends(known_parameters_only)])
+    return router.routes
 
 
 def _exception_handlers(refusals: Refusals) -> dict[Any, Any]:

@@ -10,7 +10,7 @@ encodings, and each record says by itself which one was used:
     (none)     null                         no bytes: null                  null stays null
 
 Only null is null: "" is an empty value, and `"encoding": "json"` cannot write the four letters `null`. When
-no encoding is named on a write, a JSON string stands for its text, everything else for its JSON.
+no encoding is named on a write, a JSON string means its text, everything else means its JSON.
 
 Rule: what was read can be written again as it was read, and gives the same bytes. Therefore "clean JSON" is
 the same on both sides (`is_clean_json`), and a client's JSON is kept byte by byte: it is never parsed into
@@ -47,7 +47,7 @@ ENCODING_NAMES = ", ".join(sorted(_ALIASES))
 
 
 class FormatError(ValueError):
-    """An embedded value that does not stand for bytes; the text says why and what would be right.
+    """An embedded value that has no bytes; the message has the reason and the valid form.
 
     `path` leads to it within its record, where that is not the field itself.
     """
@@ -59,7 +59,7 @@ class FormatError(ValueError):
 
 
 def to_bytes(raw: bytes, encoding: str | None, max_depth: int) -> bytes | None:
-    """The bytes that one embedded JSON text stands for.
+    """Return the bytes of one embedded JSON text.
 
     `raw` is syntactically right JSON in valid UTF-8, without blanks around it. Raises FormatError.
     """
@@ -108,7 +108,7 @@ def _text_of(raw: bytes) -> str:
     try:
         return _decode_text(raw)
     except msgspec.DecodeError:
-        raise FormatError("it holds half a surrogate pair, which stands for no character") from None
+        raise FormatError("it holds half a surrogate pair, which is no character") from None
 
 
 def check_depth(raw: bytes, max_depth: int) -> None:

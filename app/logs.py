@@ -176,7 +176,7 @@ class AccessLog(QueueListener):
         return line
 
     def enqueue_sentinel(self) -> None:
-        """Say that no more lines come; waits for room, so that a full queue is written out first."""
+        """Note that no more lines follow. Wait for space in the queue, so that a full one is written first."""
         self._lines.put(None, timeout=self._patience)
 
     def stop(self) -> None:

@@ -123,8 +123,8 @@ def create_app(
     """Return the application over one configuration; it opens nothing before its lifespan begins.
 
     Without `config` it takes the settings of the environment and of the file that SLUICE_CONFIG names, so that
-    `uvicorn --factory app.main:create_app` works; then uvicorn's own options say where HTTP listens, and its limits
-    hold in the place of ours. `resolver` says who sends a request; without one every client is the same.
+    `uvicorn --factory app.main:create_app` works; then uvicorn's own options set where HTTP listens, and its limits
+    hold in the place of ours. `resolver` finds the principal of a request; without one every client is the same.
     `http_endpoints` are the addresses that are really bound; without them, those of the settings are shown. `visits`
     takes the access log. `when_loaded` is called, in a thread, when FastAPI has been loaded. Raises StartupError.
     """

@@ -160,7 +160,9 @@ class Metrics:
         yield _gauge("sluice_http_inflight_bytes", "Bytes of bodies that are held.", traffic.in_flight.held)
         dropped = traffic.visits.dropped if traffic.visits is not None else 0
         yield _counter(
-            "sluice_access_log_dropped_lines", "Lines that the access log had no room for.", dropped
+            "sluice_access_log_dropped_lines",
+            "Lines that the access log dropped because its queue was full.",
+            dropped,
         )
 
     def _storage(self) -> Iterator[Family | Timing]:

@@ -47,7 +47,7 @@ _LAST_STANDARD = 2
 # The system keeps no list of a process's former parent: a child that was adopted has another one.
 _PARENT_CHECK_SECONDS = 0.25
 _MEMORY = Path("/dev/shm")
-# A directory in memory must have this much room; otherwise the system's temporary directory is used.
+# A directory in memory must have this much space; otherwise the system's temporary directory is used.
 _LEAST_FREE_BYTES = 256 * 1024 * 1024
 
 

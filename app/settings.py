@@ -1,11 +1,11 @@
-"""Environment, flags and the configuration file → one core `Config`, and where each setting comes from.
+"""Environment, flags and the configuration file → one core `Config`, and the source of each setting.
 
 A flag wins over the environment, the environment over the file, the file over the default. Every number and switch
 of `Config` can be set as `SLUICE_<NAME IN CAPITALS>`; the few that people set by hand have a flag as well. A setting
-that makes no sense stops the start with one line that says what would be right.
+that is invalid stops the start with one line that says what is valid.
 
 The file `sluice.toml` has the settings by their names in lower case: `SLUICE_DATA_DIR` is `data_dir`. Lists are TOML
-arrays; `topic_defaults` is a table. The file becomes variables, so that every check is the one of the environment.
+arrays; `topic_defaults` is a table. The file is turned into variables, so that the same checks apply to both.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_ADVERTISED",
         "--advertised",
         "the listener's own address",
-        "The address that Kafka clients are told to connect to, as `kafka://host:port`.",
+        "The address that the broker gives to Kafka clients, as `kafka://host:port`.",
     ),
     Setting(
         "SLUICE_INSECURE",
@@ -152,9 +152,9 @@ def load(
     log_level: str | None = None,
     access_log: bool = False,
 ) -> Config:
-    """The settings of this process from the environment and the flags.
+    """Return the settings of this process from the environment and the flags.
 
-    Raises StartupError with one line that names the setting and what would be right.
+    Raises StartupError with one line that names the setting and its valid values.
     """
     values: dict[str, object] = dict(_numbers_and_switches(environ))
     where = data_dir if data_dir is not None else environ.get("SLUICE_DATA_DIR", "")
@@ -201,9 +201,9 @@ def split_list(text: str, separator: str = ",") -> list[str]:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Warnings about `SLUICE_…` variables that mean nothing, each with the nearest one that does.
+    """Return warnings about unknown `SLUICE_…` variables, each with the nearest known one.
 
-    They are no errors: Kubernetes sets such variables by itself when a service is called "sluice".
+    They are no errors: Kubernetes sets such variables by itself for a service with the name "sluice".
     """
     known = {s.variable for s in SETTINGS} | {variable_of(name) for name in plain_fields()} | _OTHERS
     warnings = []
@@ -221,7 +221,7 @@ def variable_of(field_name: str) -> str:
 
 
 def plain_fields() -> dict[str, int | float | bool]:
-    """The numbers and switches of `Config`, with their defaults: those that have a variable by rule."""
+    """Return the numbers and switches of `Config` with their defaults. Each has a variable by rule."""
     return {f.name: f.default for f in fields(Config) if isinstance(f.default, (int, float, bool))}
 
 
@@ -368,7 +368,7 @@ def parse_dialect(text: str) -> str:
 
 
 def parse_zookeeper(text: str) -> str:
-    """Where ZooKeeper is, `host:port[,host:port][/path]`, checked. Raises StartupError."""
+    """Return the checked address of ZooKeeper, `host:port[,host:port][/path]`. Raises StartupError."""
     hosts, slash, path = text.strip().partition("/")
     parts = split_list(hosts)
     for part in parts or [""]:

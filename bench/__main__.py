@@ -1,6 +1,6 @@
 """`python -m bench all`, or the names of some cases: one table, and the figures as JSON in `bench/results/`.
 
-With --kafka or --rest the same load runs against somebody else's server: see `bench.peer`. `python -m bench plot`
+With --kafka or --rest the same load runs against another server: see `bench.peer`. `python -m bench plot`
 draws the newest results, or those that --results names. `python -m bench compare` loads one of ours and a real Kafka
 in turn and prints ratios: see `bench.compare`.
 """

@@ -93,7 +93,7 @@ class Neighbors:
 
 
 def compare(servers: list[str], loads: list[str], runs: int, size: Size) -> Comparison:
-    """Run the loads against the servers in turn; what is going on is told on standard error."""
+    """Run the loads against the servers in turn; progress is written to standard error."""
     found = Comparison(servers, loads)
     neighbors = Neighbors()
     for number in range(1, runs + 1):

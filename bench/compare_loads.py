@@ -366,7 +366,7 @@ def _child(what: str, broker: Broker, topic: str, count: int) -> float:
 
 
 def consume(bootstrap: str, topic: str, count: int) -> float:
-    """The child process: read so many records of a topic; return the seconds from the first poll."""
+    """The child process: read `count` records of a topic; return the seconds from the first poll."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})

@@ -1,4 +1,4 @@
-"""The least that some work could cost, measured in the same run: the same bytes with no broker behind them.
+"""The least that some work could cost, measured in the same run: the same bytes without a broker.
 
 Each is measured once in a run, when a case first asks for it; cases divide what they found by it.
 """
@@ -24,7 +24,7 @@ MIB = 1024 * 1024
 
 @cache
 def echo_us(size: int, window: int = 1) -> float:
-    """Processor µs that a bare loop uses to send so many bytes back, so many pieces of them on their way."""
+    """Return the processor µs that a bare loop uses to send the bytes back, with several pieces under way."""
     count = max(50, min(5000, 50_000_000 // size))
     samples = []
     with echo_server() as (pid, address), CORES.together(pid):
@@ -67,7 +67,7 @@ def durable_ms() -> float:
 
 @cache
 def copy_us(size: int) -> float:
-    """Microseconds of a copy in memory of so many bytes."""
+    """Return the microseconds of a copy of this many bytes in memory."""
     source, target = bytearray(size), bytearray(size)
     times = []
     for _ in range(200):

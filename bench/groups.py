@@ -36,7 +36,7 @@ COMMIT_VERSION, JOIN_VERSION, HEARTBEAT_VERSION, SYNC_VERSION, DESCRIBE_VERSION 
 PARTITIONS = 10
 # Requests of a member in a round, and about how many bytes each has.
 ROUND, ASKED = 2, 200
-# Committers that take part in one fsync, as the connections of so many consumers.
+# Committers that share one fsync, each with a connection of its own.
 COMMITTERS = 100
 # The initial delay is for people's groups; here it would be all there is to measure.
 NO_DELAY = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
@@ -45,7 +45,7 @@ METADATA = b"\0\1\0\0\0\1\0\5bench\xff\xff\xff\xff\0\0\0\0"
 
 @contextmanager
 def broker_without_delay() -> Iterator[BrokerProcess]:
-    """A broker over an empty directory whose groups wait for nobody at their first round."""
+    """A broker over an empty directory whose groups do not wait for more members at first."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as directory:
         process = BrokerProcess(Path(directory) / "data", environment=NO_DELAY)
         try:
@@ -86,7 +86,7 @@ class Member:
         return answer
 
     async def sees(self, group: str, state: str, members: int) -> bool:
-        """Whether a group is in that state, with so many members."""
+        """Return whether a group has that state and that number of members."""
         answer = await self.ask(DESCRIBE, DESCRIBE_VERSION, DescribeGroupsRequest([group]))
         assert isinstance(answer, DescribeGroupsResponse)
         (found,) = answer.groups

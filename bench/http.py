@@ -112,7 +112,7 @@ def _records(count: int) -> Sequence[dict[str, str]]:
 
 
 def _post_beside(records: int, count: int, repeats: int, target: float) -> list[Figure]:
-    """POST of so many records, beside the same work in FastAPI and pydantic, and beside uvicorn alone."""
+    """POST of this many records, beside the same work in FastAPI and pydantic, and beside uvicorn alone."""
     body = {"records": _records(records)}
     request = post("/api/v1/topics/bench/records?acks=1", body)
     with broker() as server, http_stack("fastapi") as usual, http_stack("bare") as bare:
@@ -191,7 +191,7 @@ def rest_post(repeats: int) -> list[Figure]:
 
 
 def _post_without_pause(port: int, request: bytes, clients: int, ready: Event, answered: Any) -> None:
-    """The child process: so many clients, each of which posts again as soon as it has its answer."""
+    """The child process: `count` clients, each of which posts again as soon as it has its answer."""
     selector = selectors.DefaultSelector()
     for _ in range(clients):
         connection = socket.create_connection(("127.0.0.1", port), timeout=60)

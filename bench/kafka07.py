@@ -42,7 +42,7 @@ class OldClient:
         return self.ask(1, address, size)
 
     def end(self) -> int:
-        """The address behind the last message; the broker must have seen the whole log for it."""
+        """Return the address after the last message; the broker must have measured the whole log for it."""
         return int(struct.unpack(">iq", self.ask(4, LATEST, 1))[1])
 
     def _exactly(self, size: int) -> bytes:
@@ -54,7 +54,7 @@ class OldClient:
 
 @contextmanager
 def _written(megabytes: int, size: int) -> Iterator[BrokerProcess]:
-    """A broker with a 0.7 listener and a topic of so many megabytes on the disk, in batches of 16 KB."""
+    """A broker with a 0.7 listener and a topic of this many megabytes on the disk, in batches of 16 KB."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as directory:
         process = BrokerProcess(Path(directory) / "data", schemes=["kafka07?magic=1"]).start()
         try:
@@ -74,7 +74,7 @@ def _written(megabytes: int, size: int) -> Iterator[BrokerProcess]:
 
 
 def _fetches(size: int, repeats: int) -> list[float]:
-    """Processor µs of each fetch of 1 MB that nobody has asked for before."""
+    """Return the processor µs of each first fetch of 1 MB."""
     samples = []
     with _written(8 + 2 * repeats, size) as server, CORES.together(server.pid):
         client, address = OldClient(server.kafka07_address(1)), 0

@@ -20,7 +20,7 @@ from core.records.record import NewRecord
 PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
 # What librdkafka says today, but for topic ids.
 PRODUCE_VERSION, FETCH_VERSION, CREATE_TOPICS_VERSION = 9, 12, 7
-# The cases of one run share a topic where they load somebody else's server.
+# The cases of one run share a topic if they load another server.
 ALREADY_EXISTS = 36
 # Kafka's max.in.flight.requests.per.connection.
 WINDOW = 5
@@ -87,7 +87,7 @@ class Connection:
 
 
 def framed(key: int, version: int, request: Message) -> bytes:
-    """A request as it goes over the wire, size in front."""
+    """Return a request as it is on the wire, with its size in front."""
     body = encode_request_header(key, version, 1, "bench") + bytes(encode_request(key, version, request))
     return _SIZE.pack(len(body)) + body
 
@@ -107,7 +107,7 @@ def fetch_frame(topic: str, offset: int, max_bytes: int) -> bytes:
 
 
 def batch_of(size: int, records: int) -> bytes:
-    """A batch of about `size` bytes in so many records, uncompressed."""
+    """Return a batch of about `size` bytes in that number of records, uncompressed."""
     value = b"x" * ((size - 61) // records - 10)
     return bytes(build_batch([NewRecord(value=value) for _ in range(records)], now_ms=NOW))
 

@@ -1,9 +1,9 @@
-"""Whom the client side loads: a broker of ours, or any other Kafka broker or REST proxy at a given address.
+"""The server that the client side loads: one of ours, or any other Kafka broker or REST proxy at a given address.
 
 `python -m bench --kafka HOST:PORT --rest URL [--pid PID] [--topic NAME] produce_16k round_trip rest_post` sends the
-same bytes in the same rhythm to somebody else. What its processor time is can be told where it runs on this machine
-and its process is named; else wall time stands in the table, which says so. Such a server must know Produce v9,
-Fetch v12 and CreateTopics v7 (Kafka 2.8 or newer), and the REST Proxy v2 surface.
+same bytes in the same rhythm to another server. Its processor time is measured if it runs on this machine and its
+process is named; otherwise the table has wall time, and says so. Such a server must know Produce v9, Fetch v12 and
+CreateTopics v7 (Kafka 2.8 or newer), and the REST Proxy v2 surface.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Target:
         return self.rest
 
     def create_topic(self) -> None:
-        """Create the topic of the case, unless it is somebody's own."""
+        """Create the topic of the case, unless `--topic` names one."""
         if not self.topic_exists and self.kafka is not None:
             connection = self.connect()
             connection.create_topic(self.topic)
@@ -82,14 +82,14 @@ _chosen: list[Target] = []
 
 
 def choose(kafka: str | None, rest: str | None, pid: int | None, topic: str | None) -> None:
-    """Load somebody else from now on. `kafka` is HOST:PORT, `rest` a URL."""
+    """Load another server from now on. `kafka` is HOST:PORT, `rest` a URL."""
     address = None
     if kafka is not None:
         host, _, port = kafka.rpartition(":")
         address = (host, int(port))
     url = urlsplit(rest or "")
     http = (url.hostname, url.port or 80) if url.hostname else None
-    # A name of its own for each run: what an earlier one left behind would be read.
+    # A name of its own for each run, or records of an earlier one would be read.
     name = topic or f"bench-{os.getpid()}-{time.time_ns() % 10**9}"
     _chosen.append(Target(address, http, pid, name, url.path.rstrip("/"), topic_exists=topic is not None))
 
@@ -105,7 +105,7 @@ def target() -> Iterator[Target]:
 
 
 def clean_up() -> None:
-    """Delete the topic that this run has made on somebody else's server."""
+    """Delete the topic that this run has created on the other server."""
     from core.protocol.messages.delete_topics import DeleteTopicsRequest
 
     for one in _chosen:

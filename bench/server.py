@@ -75,11 +75,11 @@ CORES = Cores()
 
 
 def touch_memory(size: int, piece: int) -> None:
-    """Have `size` bytes of the page cache touched and free again, for the one who writes a file next.
+    """Have `size` bytes of the page cache touched and free again, for the next write to a file.
 
-    A virtual machine's memory may not be there until it is first touched, and goes back to the host soon after
-    it is freed; the first touch of a page costs ten times what copying into it costs. The kernel hands freed
-    pages out again to writes of the same size on the same core: call it there, with the size that the broker writes.
+    A virtual machine's memory may not be there until it is first touched, and returns to the host soon after it is
+    freed; the first touch of a page costs ten times what copying into it costs. The kernel hands freed pages out
+    again to writes of the same size on the same core: call it there, with the size that the broker writes.
     """
     data = b"\0" * (piece | 1)
     with tempfile.TemporaryFile(prefix="sluice-bench-", buffering=0) as file:

@@ -48,7 +48,7 @@ def write_everywhere(
     topic: str = TOPIC,
     partitions: int = PARTITIONS,
 ) -> None:
-    """Write a batch to each partition of a topic, so many times."""
+    """Write a batch to each partition of a topic, `times` times."""
     for partition in range(partitions):
         data = TopicProduceData(
             name=topic, partition_data=[PartitionProduceData(partition, memoryview(batch))]
@@ -64,7 +64,7 @@ def write_everywhere(
 def fill(
     server: BrokerProcess, records: int = RECORDS, topic: str = TOPIC, partitions: int = PARTITIONS
 ) -> int:
-    """Make a topic and write about so many records to it; answers how many there are."""
+    """Create a topic and write about this many records to it. Return their number."""
     connection = Connection(server.kafka_address)
     connection.create_topics([CreatableTopic(topic, partitions, 1, [], [])])
     batch = batch_of(BATCH_BYTES, BATCH_RECORDS)

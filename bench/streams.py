@@ -21,7 +21,7 @@ _POLL = get("/api/v1/topics/waited/records?from=latest&wait_ms=120000")
 
 
 def _produce_at(connection: Connection, frame: bytes, per_second: float, count: int) -> None:
-    """So many requests in an even rhythm, one at a time."""
+    """Send this many requests in an even rhythm, one at a time."""
     start = time.perf_counter()
     for number in range(count):
         wait = start + number / per_second - time.perf_counter()

@@ -1,4 +1,4 @@
-"""What the machine can do at all: the same bytes through the same kind of loop with no broker behind it.
+"""What the machine can do at all: the same bytes through the same kind of loop without a broker.
 
 `python -m bench.yardstick echo|sink|append|send` is the child process: an echo; a server that reads frames and
 answers 100 bytes to each; one that also appends them to a file, as `dd` would; one that answers each with a piece
@@ -68,7 +68,7 @@ class Append(Sink):
     """A sink that writes what comes to the end of a file."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open a file of its own, which is gone with the connection."""
+        """Open a file of its own, which is deleted with the connection."""
         super().connection_made(transport)
         self.file = tempfile.TemporaryFile(prefix="sluice-bench-", buffering=0)  # noqa: SIM115
 
@@ -79,7 +79,7 @@ class Append(Sink):
 
 
 class Send(Echo):
-    """Answers each frame, which says how long the answer is to be, with so many bytes of a file."""
+    """Answers each frame with as many bytes of a file as the frame asks for."""
 
     PIECES = 100
 

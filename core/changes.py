@@ -1,4 +1,4 @@
-"""What happens to topics, for those who cache answers about them or wait for the next event.
+"""Events of topics, for caches of answers about them and for requests that wait for the next event.
 
 Two numbers save work. `version` rises with each change of an answer about topics: a cache compares it. `touched` has
 one number for each topic, another one after each append to it and each change of it: a reader of all partitions

@@ -1,7 +1,7 @@
 """The only time and the only randomness in core.
 
-What the program does not own it cannot replay: every deadline, timestamp, id and random choice goes through
-a `Clock`, so that a test can hand in a `ManualClock` and run hours in microseconds.
+Every deadline, timestamp, id and random choice uses a `Clock`. So a test can pass a `ManualClock`, run hours in
+microseconds, and repeat the same run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Clock:
         self._random = random.Random(seed)
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary start; never goes back, unmoved by changes of the wall clock."""
+        """Return seconds since an arbitrary start. Changes of the wall clock do not affect it."""
         return time.monotonic()
 
     def wall_ms(self) -> int:

@@ -19,7 +19,7 @@ MAX_BROKERS = 32
 class Endpoint:
     """One address that a listener binds or advertises: `scheme://host:port`.
 
-    `options` are what a listener of its scheme lets itself be told, as (name, value); see `LISTENER_OPTIONS`.
+    `options` are (name, value) pairs, as in the query of a URL. `LISTENER_OPTIONS` has those of each scheme.
     """
 
     scheme: str
@@ -33,13 +33,13 @@ class Endpoint:
         return f"{self.scheme}://{host}:{self.port}{'?' if options else ''}{options}"
 
     def option(self, name: str) -> str:
-        """The value of an option, or its default: the first of its choices."""
+        """Return the value of an option, or its default: the first of its choices."""
         return dict(self.options).get(name) or LISTENER_OPTIONS[self.scheme][name][0]
 
 
-# What may stand behind the address of a listener, by scheme: the option, and its values, the default first.
+# Options after the address of a listener, by scheme: the name, and the allowed values, the default first.
 LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    # The message format: 1 since Kafka 0.7, 0 before. Clients of one do not understand the other.
+    # The message format: 1 since Kafka 0.7, 0 before. Clients of one format cannot read the other.
     "kafka07": {"magic": ("1", "0")},
 }
 
@@ -57,211 +57,215 @@ class Peer:
 class Config:
     """The settings of one broker process."""
 
-    # --- where -------------------------------------------------------------------------------------------
+    # --- addresses ---------------------------------------------------------------------------------------
     data_dir: Path = Path("sluice-data")
     listeners: tuple[Endpoint, ...] = (
         Endpoint("http", "127.0.0.1", 8082),
         Endpoint("kafka", "127.0.0.1", 9092),
     )
-    # What Metadata names; None means the address of the listener itself. Never "localhost" by default:
-    # librdkafka resolves it to ::1 first.
+    # The address in Metadata responses; None means the address of the listener itself. The default is never
+    # "localhost", because librdkafka resolves it to ::1 first.
     advertised: Endpoint | None = None
     broker_id: int = 1
-    # Where the ZooKeeper of Kafka 0.7 is, for the listener of 0.7: `host:port`, several with commas, and a path
-    # behind them. Empty: nowhere.
+    # The ZooKeeper that the listener of Kafka 0.7 registers in: `host:port`, several separated by commas, then an
+    # optional path. Empty: no registration.
     zookeeper: str = ""
-    # 0.7's zk.sessiontimeout.ms: so long after its end an unclean broker is still listed.
+    # 0.7's zk.sessiontimeout.ms: after a crash ZooKeeper still lists the broker for this long.
     zookeeper_session_timeout_ms: int = 6_000
-    # No answer of ZooKeeper is waited for longer; the registration is tried again then.
+    # A call to ZooKeeper that is not answered by then has failed; the registration is retried.
     zookeeper_call_timeout_ms: int = 10_000
     # How often the registration is checked and the consumers' nodes are read.
     zookeeper_refresh_interval_ms: int = 5_000
-    # Consumers' nodes that one such reading looks at; each is a request.
+    # Consumers' nodes that are read each time, at most; each is one request.
     zookeeper_max_nodes: int = 10_000
-    # Under which API key the ProtocolVersionRequest of KIP-35's draft is served, which never got one; 0: not at
-    # all. Kafka gives its keys out from 0 upwards and is at a hundred.
+    # The API key of ProtocolVersionRequest, which only the draft of KIP-35 has and which never got a key. 0 turns
+    # it off. Kafka assigns keys from 0 upwards and has reached about 100.
     protocol_version_api_key: int = 32_035
 
     # --- frames and connections ----------------------------------------------------------------------------
     # Kafka's socket.request.max.bytes. A larger frame closes the connection with one log line.
     max_frame_bytes: int = 100 * MIB
-    # All bytes of half-received requests together; above it, sockets are not read until some are handled.
+    # Bytes of all incomplete requests together. Above it, sockets are not read until some requests are complete.
     max_inflight_bytes: int = 256 * MIB
-    # A connection that has sent no whole first request by then is closed (slowloris).
+    # A connection that has not sent a complete first request by then is closed (slowloris).
     first_request_timeout_ms: int = 30_000
     # A frame that has started must be complete by then.
     frame_timeout_ms: int = 60_000
     # Kafka's connections.max.idle.ms.
     idle_timeout_ms: int = 600_000
-    # Connections per TCP listener; the 20,000 descriptors of a usual process are shared with log files.
+    # Connections per TCP listener. A usual process has 20,000 descriptors, and log files need some of them.
     max_connections: int = 15_000
-    # Bytes waiting to be sent on one connection before its next request is held back.
+    # Bytes that wait to be sent on one connection; above it, its next request is not handled yet.
     max_write_buffer_bytes: int = 4 * MIB
-    # A reader that takes nothing of what waits for it for this long is closed.
+    # A connection whose client has read nothing of a waiting answer for this long is closed.
     write_timeout_ms: int = 60_000
 
     # --- produce and fetch ---------------------------------------------------------------------------------
-    # Kafka's fetch.max.bytes on the broker: one answer never carries more record bytes (one batch excepted).
+    # Kafka's fetch.max.bytes on the broker: record bytes of one answer. A single batch may be larger.
     fetch_max_bytes: int = 55 * MIB
-    # Bytes that one produce or fetch of an old version converts on the event loop, a few milliseconds of work; more,
-    # and what is compressed, goes to a thread.
+    # Bytes of message sets that one produce or fetch request converts on the event loop: a few milliseconds of
+    # work. More bytes, and compressed ones, are converted in a thread.
     convert_on_loop_bytes: int = 256 * KIB
-    # Threads that convert. Most of it is Python, of which one runs at a time; each holds `max_decompressed_bytes`.
+    # Threads that convert message sets. The work is mostly Python, which runs in one thread at a time. Each thread
+    # holds up to `max_decompressed_bytes`.
     convert_threads: int = 1
-    # No long poll waits longer, whatever it asks for.
+    # The longest wait of a long poll; a client that asks for more gets this.
     max_wait_ms: int = 300_000
-    # Waiting fetches and polls over all listeners and surfaces; one more is answered at once with what there is.
+    # Waiting fetches and polls over all listeners and surfaces. Above it, a request is answered without a wait.
     max_waiting: int = 50_000
     # Kafka's max.incremental.fetch.session.cache.slots.
     max_fetch_sessions: int = 1_000
-    # A decompressed batch, where the broker must look inside one (old formats, REST, compacted topics).
+    # Size of one decompressed batch, where the broker must decompress it (message sets, HTTP, compacted topics).
     max_decompressed_bytes: int = 64 * MIB
-    # Batches of many records that readers over HTTP have read in part, kept open for their next request.
+    # Cache size for decompressed batches that HTTP clients have read in part; their next request reads on there.
     max_opened_bytes: int = 16 * MIB
 
     # --- Kafka 0.7 -----------------------------------------------------------------------------------------
-    # One answer to a 0.7 fetch; the message at its start comes whole beyond it. Its clients ask for 300 KB to 1 MB.
+    # Bytes of one answer to a 0.7 fetch; its first message may be larger. 0.7's clients ask for 300 KB to 1 MB.
     legacy_fetch_max_bytes: int = 1 * MIB
-    # Bytes of log that are measured for 0.7 in one go: 10 to 30 ms of a thread.
+    # Bytes of log that are measured for 0.7 at a time: 10 to 30 ms in a thread.
     legacy_slice_bytes: int = 4 * MIB
-    # Slices and fetches of 0.7 at the same time, each in a thread with what one batch decompresses to.
+    # Slices and fetches of 0.7 at the same time. Each runs in a thread and holds one decompressed batch.
     legacy_threads: int = 2
 
     # --- HTTP ----------------------------------------------------------------------------------------------
-    # A produce body; capped while it is read.
+    # Size of a produce body. A larger one is refused while it is read.
     http_max_body_bytes: int = 16 * MIB
-    # Records in one read, when the client names no limit, and at most.
+    # Records in one read: the number if the client names none, and the maximum.
     http_default_limit: int = 500
     http_max_limit: int = 10_000
-    # Record bytes in one read, when the client names none, and at most.
+    # Record bytes in one read: the number if the client names none, and the maximum.
     http_default_read_bytes: int = 1 * MIB
     http_max_read_bytes: int = 16 * MIB
-    # Items on one page of a listing.
+    # Items on one page of a listing: the number if the client names none, and the maximum.
     http_default_page_size: int = 100
     http_max_page_size: int = 1_000
-    # Nesting of a JSON body, and of values that are read as JSON: what serde_json takes by default.
+    # Nesting of a JSON body, and of values that are read as JSON. serde_json has the same limit by default.
     http_max_json_depth: int = 128
-    # Records in one produce request: a record of two bytes costs a hundred times that once it is decoded.
+    # Records in one produce request. A record of two bytes takes about 200 bytes of memory once it is decoded.
     http_max_records: int = 50_000
-    # HTTP connections; the 20,000 descriptors of a usual process are shared with the other listeners.
+    # HTTP connections. A usual process has 20,000 descriptors, which the other listeners and log files share.
     http_max_connections: int = 10_000
     # All header lines of one request together.
     http_max_header_bytes: int = 64 * KIB
-    # After a refusal in the midst of a request, what the client still sends is thrown away for so long, so that
-    # the refusal reaches it: a close with bytes unread makes the system take back what was sent.
+    # How long the rest of a refused request is read and discarded before the connection is closed. If unread bytes
+    # were left, the system would reset the connection, and the client could lose the error.
     http_linger_ms: int = 1_000
-    # Records that a filtered read looks at for one answer: about a fifth of a second of work.
+    # Records that one filtered read examines: about 200 ms of work.
     http_max_scan: int = 100_000
     # Streams of records (SSE, NDJSON) at the same time: each holds a connection and a coroutine.
     http_max_streams: int = 5_000
-    # Long polls, joins and streams of one client at the same time: half of the connections, so that others get in.
-    # Behind a proxy all clients have its address; who has strangers in front sets less.
+    # Long polls, joins and streams of one client at the same time: half of the connections, so that other clients
+    # can connect. Clients of one proxy share its address and this limit. Set less if you do not trust the clients.
     http_max_waiting_per_client: int = 5_000
-    # A stream without anything to tell says so this often, for proxies that close silent connections.
+    # A stream without new records sends a comment this often, because proxies close silent connections.
     stream_comment_ms: int = 15_000
-    # A stream gets a piece at most this often, so that under load one piece carries many records.
+    # The shortest time between two chunks of a stream, so that under load one chunk carries many records.
     stream_interval_ms: int = 10
-    # One piece of a stream ends at the first record beyond so many bytes; it waits in memory for a slow reader.
+    # A chunk of a stream ends at the first record beyond this many bytes. It waits in memory for a slow reader.
     stream_piece_bytes: int = 64 * KIB
-    # Encoded records, and pieces of streams, that are kept for other readers of the same; each.
+    # Cache size for encoded records, and separately for encoded stream chunks, shared by readers of the same topic.
     stream_cache_bytes: int = 8 * MIB
-    # What a browser is told to wait before it connects again, and at most as much again by chance.
+    # The reconnection time in a stream's `retry` field. Each stream gets a random time from 1 to 2 times this.
     stream_retry_ms: int = 1_000
-    # Host names that browsers may use, beside IP addresses, localhost and the listeners' own (DNS rebinding).
+    # Host names that browsers may use, in addition to IP addresses, localhost and the listeners' own names. Other
+    # names are refused, against DNS rebinding.
     http_allowed_hosts: tuple[str, ...] = ()
-    # Origins of foreign web pages that may read and write.
+    # Origins of other web pages that may read and write.
     http_allowed_origins: tuple[str, ...] = ()
-    # Whose habits the REST Proxy v2 surface has where the existing proxies differ; Confluent's set the format.
+    # The proxy that the REST Proxy v2 surface follows where the existing ones differ. Confluent's set the format.
     v2_dialect: str = "confluent"
 
     # --- line protocol --------------------------------------------------------------------------------------
-    # A line holds one message; Kafka's max.message.bytes is a megabyte, too.
+    # Size of one line. A line holds one message, and Kafka's max.message.bytes is 1 MiB as well.
     text_max_line_bytes: int = 1 * MIB
-    # Record bytes, and records, in the answer to one CONSUME: it is one line in memory.
+    # Record bytes, and records, in the answer to one CONSUME, which is built in memory.
     text_read_bytes: int = 1 * MIB
     text_max_records: int = 10_000
-    # How long a PRODUCE with acks=all waits: long for replicas, short for a person.
+    # How long a PRODUCE with acks=all waits for replicas. A person at a terminal waits as well, so it is short.
     text_acks_timeout_ms: int = 5_000
-    # Kafka's default session.timeout.ms; a JOIN cannot name its own.
+    # Kafka's default session.timeout.ms; a JOIN cannot set its own.
     text_session_timeout_ms: int = 45_000
 
     # --- topics --------------------------------------------------------------------------------------------
     auto_create_topics: bool = True
     default_partitions: int = 1
-    # Partitions of one topic, and of the broker: each costs a directory and about a kilobyte once used, and
-    # one request can name them all (core.protocol.frame.MAX_ELEMENTS).
+    # Partitions of one topic, and of the broker. Each costs a directory and, once used, about 1 KiB of memory. One
+    # request can name all of them (core.protocol.frame.MAX_ELEMENTS).
     max_partitions_per_topic: int = 10_000
     max_partitions: int = 50_000
-    # Topics named in one Metadata request are looked up; more than this is refused.
+    # Topics in one Metadata request; a request with more is refused.
     max_topics_per_request: int = 100_000
 
     # --- log files -----------------------------------------------------------------------------------------
-    # Open segment files over all partitions; the least recently used are closed and opened again at need.
+    # Open segment files over all partitions. The least recently used ones are closed, and reopened when needed.
     max_open_files: int = 4_000
-    # Kafka's log.index.interval.bytes: one offset-index entry for at least so many bytes of log.
+    # Kafka's log.index.interval.bytes: the least number of log bytes between two entries of the offset index.
     index_interval_bytes: int = 4 * KIB
-    # How often dirty logs are fsynced in the background, so that a crash has only a short tail to scan.
+    # How often unflushed logs are fsynced in the background, so that after a crash only a short tail is scanned.
     checkpoint_interval_ms: int = 10_000
-    # How often one background step (retention, compaction, file deletion) may run, and its share of bytes.
+    # How often a background step (retention, compaction, file deletion) runs, and the bytes that it may compact.
     background_interval_ms: int = 1_000
     compaction_step_bytes: int = 4 * MIB
-    # Kafka's log.cleaner.min.cleanable.ratio: a log is compacted when this share of it is new since the last time.
+    # Kafka's log.cleaner.min.cleanable.ratio: a log is compacted when this share of it is newer than the last
+    # compaction.
     compaction_min_dirty_ratio: float = 0.5
-    # Deduplication map of one compaction pass: keys at most (about 100 bytes each).
+    # Keys in the deduplication map of one compaction pass (about 100 bytes each).
     compaction_max_keys: int = 500_000
     # Deleted segments and topics stay on disk this long, for readers that still hold them.
     file_delete_delay_ms: int = 1_000
-    # Kafka's retention check and compaction check.
+    # How often retention and compaction are checked. Kafka: log.retention.check.interval.ms and
+    # log.cleaner.backoff.ms.
     retention_check_interval_ms: int = 30_000
     compaction_interval_ms: int = 15_000
-    # fsync threads: one waits for the disk, others serve other logs meanwhile.
+    # Threads that fsync. While one waits for the disk, the others serve other logs.
     flush_threads: int = 4
 
     # --- idempotent producers ------------------------------------------------------------------------------
     # Kafka's producer.id.expiration.ms.
     producer_id_expiration_ms: int = 86_400_000
-    # Producer ids remembered per partition; beyond it the longest idle are forgotten.
+    # Producer ids remembered per partition. Above it, the ids that have been idle longest are forgotten.
     max_producers_per_partition: int = 20_000
 
     # --- idempotency keys of HTTP requests ------------------------------------------------------------------
-    # How long a key, with its answer, is kept: a client that repeats a request for a day is served.
+    # How long a key is kept with its answer: a client may repeat a request for a day.
     idempotency_ttl_ms: int = 86_400_000
-    # Keys, and bytes of them, that are kept; beyond it the oldest answered ones are forgotten. A key takes about
-    # 400 bytes of SQLite.
+    # Keys that are kept, and their bytes. Above it, the oldest answered keys are deleted. A key takes about 400
+    # bytes in SQLite.
     idempotency_max_keys: int = 1_000_000
     idempotency_max_bytes: int = 1024 * MIB
-    # Producer ids that requests under way hold together, one for each batch of a partition. A partition remembers
-    # so many of `max_producers_per_partition` for their sake at most, if nothing crashes.
+    # Producer ids that all requests under way hold together, one for each batch of a partition. Without a crash
+    # they take at most this many of a partition's `max_producers_per_partition`.
     idempotency_max_producers: int = 1_000
-    # How often keys that are too old, or too many, are removed.
+    # How often expired keys, and keys above the limits, are deleted.
     idempotency_check_interval_ms: int = 60_000
 
     # --- replication -----------------------------------------------------------------------------------------
-    # The other brokers of the cluster; without any, nothing is replicated and nothing waits for a replica.
+    # The other brokers of the cluster. Without peers nothing is replicated, and no request waits for a replica.
     peers: tuple[Peer, ...] = ()
-    # Replicas of a topic whose creator names no number: Kafka's default.replication.factor.
+    # Kafka's default.replication.factor: replicas of a topic whose creator names no number.
     default_replication_factor: int = 1
-    # Kafka's replica.lag.time.max.ms: a follower that was not caught up for this long leaves the in-sync set.
+    # Kafka's replica.lag.time.max.ms: a follower that has not caught up for this long leaves the in-sync set.
     replica_lag_time_max_ms: int = 10_000
-    # Kafka's replica.fetch.wait.max.ms: a follower's long poll, where there is nothing new.
+    # Kafka's replica.fetch.wait.max.ms: how long a follower's fetch waits for new records.
     replica_fetch_wait_ms: int = 500
     # Record bytes of one fetch of a follower, and of one partition in it (Kafka's replica.fetch.max.bytes is 1 MiB).
     replica_fetch_max_bytes: int = 10 * MIB
     replica_fetch_partition_max_bytes: int = 1 * MIB
-    # Before a follower asks again after an error or a lost connection (Kafka's replica.fetch.backoff.ms is 1,000).
+    # How long a follower waits after an error or a lost connection (Kafka's replica.fetch.backoff.ms is 1,000).
     replica_retry_ms: int = 200
-    # A question to another broker that is not answered by then counts as refused; its connection is closed.
+    # A request to another broker that is not answered by then counts as refused, and its connection is closed.
     peer_timeout_ms: int = 2_000
-    # What acks=all waits for the followers, where the producer names no time.
+    # How long acks=all waits for the followers, if the producer sets no timeout.
     replica_ack_timeout_ms: int = 30_000
-    # Whether a follower fsyncs what it fetched before it asks for more, which is what says that it has it. Without,
-    # acks=all survives kill -9 of all brokers, and the power loss of the leader alone.
+    # Whether a follower fsyncs the records that it fetched before its next fetch acknowledges them. If not, acks=all
+    # survives kill -9 of all brokers, and a power loss of the leader alone.
     replica_fsync: bool = True
-    # Brokers that must hold a change of topics, groups or offsets before it is answered; 0 means the majority.
+    # Brokers that must have a change of topics, groups or offsets before it is answered; 0 means the majority.
     metadata_min_insync_replicas: int = 0
-    # When the log of metadata changes is as long as that, it begins anew with the whole database.
+    # Size of the log of metadata changes at which it starts again with a copy of the whole database.
     metadata_log_bytes: int = 256 * MIB
-    # A change of metadata that is not replicated by then is answered as failed; it may still come to pass.
+    # A change of metadata that is not replicated by then is answered as failed; it may still take effect later.
     metadata_timeout_ms: int = 5_000
 
     # --- groups --------------------------------------------------------------------------------------------
@@ -269,30 +273,31 @@ class Config:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 5_000
-    # Bytes of metadata and assignments of one member (CVE-2026 class: 10 MB blobs times members).
+    # Bytes of metadata and assignments of one member. Without a limit, members with 10 MB each fill the memory.
     group_max_member_bytes: int = 1 * MIB
     max_groups: int = 100_000
     offset_metadata_max_bytes: int = 4_096
-    # Group id, topics and metadata of one commit together: it is one transaction of the store. 100,000
+    # Bytes of group id, topics and metadata of one commit, which is one transaction of the store. 100,000
     # partitions with short names fit.
     offset_commit_max_bytes: int = 16 * MIB
     offsets_retention_ms: int = 7 * 86_400_000
     offsets_retention_check_interval_ms: int = 600_000
 
     # --- managed consumers ---------------------------------------------------------------------------------
-    # Each costs a few kilobytes and a heartbeat every few seconds.
+    # Each consumer costs a few kilobytes of memory and a heartbeat every few seconds.
     max_consumers: int = 10_000
-    # An idle consumer goes after this long, as in the REST proxies, unless it asks for another time up to the most.
+    # An idle consumer is deleted after this long, as in the REST proxies, unless it asks for another time. The
+    # second number is the longest that it may ask for.
     consumer_default_ttl_ms: int = 300_000
     consumer_max_ttl_ms: int = 86_400_000
-    # How often expiry, heartbeats and changed topics are looked at: well below the shortest session timeout.
+    # How often expiration, heartbeats and changed topics are checked: well below the shortest session timeout.
     consumer_check_interval_ms: int = 1_000
-    # Before it gives up its partitions in a rebalance, a consumer waits this long for the acknowledgement of the
-    # batch it has delivered; else whoever gets them next is given the same records.
+    # How long a consumer waits in a rebalance for the acknowledgement of its last batch, before it gives up its
+    # partitions. Without it, the partitions' next consumer would get the same records again.
     consumer_revoke_grace_ms: int = 1_000
-    # Topics, or partitions of its own choice, that one consumer may name.
+    # Topics that one consumer may subscribe to, or partitions that it may assign to itself.
     max_subscription: int = 10_000
-    # Bytes that a topic pattern may take once it is compiled (RE2; matching is linear in the name anyway).
+    # Bytes of a compiled topic pattern. RE2 matches in time linear in the length of the name.
     max_pattern_bytes: int = 1 * MIB
 
     # --- access rules ----------------------------------------------------------------------------------------
@@ -309,17 +314,18 @@ class Config:
     # `console` or `json`; `debug`, `info`, `warning` or `error`.
     log_format: str = "console"
     log_level: str = "info"
-    # A line for each HTTP request costs 2 µs of it, and 30 µs of another thread.
+    # Whether to log a line for each HTTP request. It costs the request 2 µs, and another thread 30 µs.
     access_log: bool = False
-    # Lines that wait for that thread (half a kilobyte each); more are dropped and counted.
+    # Lines that wait for that thread (about 500 bytes each). More are dropped and counted.
     access_log_queue: int = 10_000
-    # Topics, and pairs of group and topic, with their own numbers in /metrics: a scraper keeps each for months.
+    # Topics, and pairs of group and topic, that have their own time series in /metrics. Monitoring keeps each for
+    # months.
     metrics_max_topics: int = 2_000
     metrics_max_group_topics: int = 2_000
 
     # --- stopping ------------------------------------------------------------------------------------------
-    # A drain answers waiting polls, flushes logs and closes; it takes no longer than this.
+    # The longest time of a drain, which answers waiting polls, flushes logs and closes connections.
     drain_timeout_ms: int = 10_000
 
-    # Topic settings for topics that do not name their own (Kafka's broker-level defaults), as text.
+    # Settings for topics that do not set their own (Kafka's broker-level defaults), as text.
     topic_defaults: dict[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What a broker counts about itself: whole numbers and histograms, without a lock, on the event loop.
 
-Core knows nothing of who reads them. Counting must cost next to nothing, so a meter is two additions and a
-search in a short tuple; whoever wants a text of it (`app.metrics`) makes it when he asks.
+`core` does not know their readers. Counting must be cheap, so a meter is two additions and a search in a short tuple.
+`app.metrics` formats the numbers when they are requested.
 
 What runs in a thread is timed there and noted on the loop.
 """

@@ -244,10 +244,10 @@ class Records(Protocol):
     ) -> list[ProduceResult]:
         """Append records; return one result for each, in order, with its own error if it was refused.
 
-        A record goes to its own `partition`, else to the `partition` of the call, else by its key (murmur2, as the
-        Java client does), else to one partition per call, which rotates. A missing topic is created if the settings
-        allow it. `timeout_ms` is for acks=all, as in `Partitions.durable`. Raises UNKNOWN_TOPIC_OR_PARTITION if the
-        topic may not be created.
+        The partition of a record is its own `partition`, else the `partition` of the call, else by its key (murmur2,
+        as the Java client does), else one partition per call, which rotates. A missing topic is created if the
+        settings allow it. `timeout_ms` is for acks=all, as in `Partitions.durable`. Raises UNKNOWN_TOPIC_OR_PARTITION
+        if the topic may not be created.
         """
 
     def by_partition(

@@ -1,10 +1,10 @@
 """Long polls and other waits for an event, by key and deadline. Acknowledgements wait in the flusher and replicas.
 
 Theory. A wait names the keys whose events may complete it, a deadline, and a `check` that says whether it is
-satisfied. `notify(key)` only marks the key; the waits of all marked keys are checked once, at the end of the
-current turn of the event loop. So the answer of the producer that caused the event leaves first, and ten
-appends in one turn cost one check. Thousands of waits are woken in slices, so that nobody else's latency
-suffers. A wait ends exactly once: satisfied, timed out, cancelled, or drained.
+satisfied. `notify(key)` only marks the key; the waits of all marked keys are checked once, at the end of the current
+turn of the event loop. So the answer of the producer that caused the event is sent first, and ten appends in one turn
+cost one check. Thousands of waits are woken in slices, so that the latency of other requests does not suffer. A wait
+ends exactly once: satisfied, timed out, cancelled, or drained.
 
 Timers come from the event loop; deadlines are therefore monotonic and a clock that jumps moves nothing.
 """
@@ -16,8 +16,8 @@ from collections.abc import Callable, Hashable, Iterable
 
 from core.errors import BrokerError, ErrorCode
 
-# Waits checked in one turn of the loop. A check takes up to 20 µs, and whoever is woken answers in the next turn:
-# over HTTP that is 50 µs. So a slice takes 2 to 3 ms, and that is what others wait for it.
+# Waits checked in one turn of the loop. A check takes up to 20 µs, and a woken request answers in the next turn: over
+# HTTP that is 50 µs. So a slice takes 2 to 3 ms, and other requests wait for that long.
 WAKE_SLICE = 40
 
 
@@ -76,7 +76,7 @@ class Purgatory:
             self._remove(wait)
 
     def notify(self, key: Hashable) -> None:
-        """Say that something happened to `key`. Costs a dictionary look-up when nobody waits for it."""
+        """Note an event of `key`. It costs one dictionary look-up if no request waits for it."""
         if key in self._waits:
             self._marked[key] = None
             self._schedule()

@@ -73,7 +73,7 @@ class DataDirectory:
         self._descriptor = -1
 
     def acquire(self) -> None:
-        """Make the directory, prove that it can be written, and lock it; StartupError says what is wrong."""
+        """Create the directory, check that it can be written, and lock it. Raises StartupError with one line."""
         try:
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(
@@ -101,11 +101,11 @@ class DataDirectory:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
-            # On a full disk the broker comes up for reading; the lock itself holds without its pid.
+            # On a full disk the broker starts for reading only. The lock holds without the pid in its file.
             log.warning("cannot write the pid into %s: %s", self._path / LOCK_FILE, error.strerror)
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Unlock the directory."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -120,7 +120,7 @@ class Server:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
         self.broker = Broker(config, clock or Clock())
-        # Subscribed also without a 0.7 listener: addresses that were given out once stay as they are.
+        # Subscribed also without a 0.7 listener: byte addresses that clients have stored must stay valid.
         self.kafka07_views = Kafka07Views(
             self.broker.logs.pool,
             max_bytes=config.max_decompressed_bytes,
@@ -169,25 +169,25 @@ class Server:
             raise
 
     async def _register(self) -> ZooKeeperRegistry:
-        # Imported here: a broker that is not registered does not pay for it.
+        # Imported here, so that a broker without ZooKeeper does not load the module.
         from core.kafka07.registration import ZooKeeperRegistry
 
-        # A broker has one address there; of several listeners it is the first.
+        # ZooKeeper has one address for a broker. With several listeners it is that of the first.
         endpoint = next(e for e in self.endpoints if e.scheme == KAFKA_07)
         registry = ZooKeeperRegistry(self.broker, endpoint)
         await registry.start()
         return registry
 
     def zookeeper_state(self) -> str | None:
-        """How the registration in ZooKeeper stands, in a word or two; None where there is to be none."""
+        """Return the state of the registration in ZooKeeper, in a word or two; None without `--zookeeper`."""
         return self._zookeeper.registration.state if self._zookeeper is not None else None
 
     def zookeeper_numbers(self) -> dict[str, int]:
-        """The same in numbers, by name; nothing where there is to be none."""
+        """Return the counters of the registration by name; empty without `--zookeeper`."""
         return self._zookeeper.registration.numbers() if self._zookeeper is not None else {}
 
     def api_name(self, api_key: int) -> str:
-        """Kafka's name for an API, by which counters are shown."""
+        """Return Kafka's name for an API, for the labels of counters."""
         return APIS[api_key].name
 
     def protocol_versions(self) -> list[ApiSupport]:
@@ -199,7 +199,7 @@ class Server:
         return [acceptor.load for acceptor in self._acceptors]
 
     def drain(self) -> None:
-        """Answer everything that waits and take no new connections; requests under way go on."""
+        """Answer all waiting requests and accept no new connections. Requests under way continue."""
         self.broker.drain()
         for acceptor in self._acceptors:
             acceptor.drain()
@@ -208,7 +208,7 @@ class Server:
         """Drain, close the connections, flush, write the clean-shutdown marker, unlock."""
         self.drain()
         if self._zookeeper is not None:
-            # First, so that nobody is sent here any more.
+            # First, so that no client learns this address from ZooKeeper any more.
             await self._zookeeper.stop()
         try:
             for acceptor in self._acceptors:

@@ -177,7 +177,7 @@ DEFINITIONS: dict[str, Definition] = {
         ),
         Definition(
             "flush.messages", "LONG", str(LONG_MAX),
-            "fsync after so many records, whatever the acks.", minimum=1, broker="log.flush.interval.messages",
+            "fsync after this many records, with any acks.", minimum=1, broker="log.flush.interval.messages",
         ),
         Definition(
             "flush.ms", "LONG", str(LONG_MAX), "fsync at the latest so long after an append.",
@@ -190,7 +190,7 @@ DEFINITIONS: dict[str, Definition] = {
         ),
         Definition(
             "index.interval.bytes", "INT", str(_BROKER.index_interval_bytes),
-            "One index entry for at least so many bytes of log. Holds from the next segment on.",
+            "The least number of log bytes between two index entries. A change takes effect with the next segment.",
             minimum=0, broker="log.index.interval.bytes",
         ),
         Definition(
@@ -232,7 +232,7 @@ DEFINITIONS: dict[str, Definition] = {
         ),
         Definition(
             "message.timestamp.before.max.ms", "LONG", str(LONG_MAX),
-            "How far a timestamp may lie behind the broker's clock.",
+            "How much earlier than the broker's clock a timestamp may be.",
             minimum=0, broker="log.message.timestamp.before.max.ms",
         ),
         Definition(
@@ -277,7 +277,7 @@ DEFINITIONS: dict[str, Definition] = {
         ),
         Definition(
             "retention.ms", "LONG", "604800000",
-            "How long records are kept; -1 keeps them for ever.", minimum=-1, broker="log.retention.ms",
+            "How long records are kept; -1 sets no limit.", minimum=-1, broker="log.retention.ms",
         ),
         Definition(
             "segment.bytes", "INT", "1073741824", "A segment is rolled at this size.",

@@ -18,7 +18,7 @@ class TopicPartition(NamedTuple):
 
 
 class OpenFile(Protocol):
-    """An open descriptor that stays valid for as long as somebody holds this object."""
+    """An open descriptor that stays valid as long as this object is referred to."""
 
     def fileno(self) -> int:
         """The descriptor."""

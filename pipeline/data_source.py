@@ -51,7 +51,7 @@ class SluiceDataSource(DataSource):
         return BatchWriter(self._writing(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """The writer of a streaming query; output mode complete appends each result anew."""
+        """The writer of a streaming query; output mode complete appends each whole result again."""
         return StreamWriter(self._writing(schema))
 
     def _writing(self, schema: StructType) -> WriteOptions:

@@ -41,8 +41,8 @@ SEGMENT_READ_BYTES = 2 * MIB
 """Bytes of a segment file read at once, as in a fetch."""
 
 EMPTY_FETCHES = 20
-"""Answers without a record below the high watermark, one behind the other, after which reading fails: with
-`FETCH_WAIT_MS` each that is ten seconds in which a broker shows nothing of what it says it has."""
+"""Answers in a row without a record below the high watermark after which a read fails. With `FETCH_WAIT_MS`
+each, that is ten seconds in which a broker returns none of the records that it says it has."""
 
 MAX_TASKS = 10_000
 """Tasks of one read. Each costs the driver a pickled range and Spark some milliseconds."""
@@ -61,4 +61,4 @@ WATCH_SECONDS = 1.0
 """How often a batch job looks how far it is. A look is a handful of calls into the JVM; people watch seconds."""
 
 LOG_SECONDS = 10.0
-"""How far apart a step's lines are where progress goes into a log: a job of hours should not fill it."""
+"""The time between two lines of a step if the progress is written to a log: a job of hours must not fill it."""

@@ -26,7 +26,7 @@ class BrokerProcess:
     """One broker in a child process over one data directory; it may be started, killed and started again.
 
     The ports are chosen at the first start and kept for the next ones, so that clients find it again. `schemes`
-    are listeners beside http and kafka, with their options behind a question mark. `log` is a file with all that
+    are listeners beside http and kafka, with their options after a question mark. `log` is a file with all that
     the process printed, over all starts.
     """
 
@@ -137,7 +137,7 @@ class BrokerProcess:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT: it goes on."""
+        """SIGCONT: it continues."""
         os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> int:

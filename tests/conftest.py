@@ -138,7 +138,7 @@ CLIENTS = {
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
-    """With `-n 2`, which is how tests/run.py calls pytest, each file goes to one process."""
+    """With `-n 2`, as in tests/run.py, each file runs in one process."""
     return ByFile(config, log)
 
 

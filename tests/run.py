@@ -45,7 +45,7 @@ IN_CI = os.environ.get("CI") == "true"
 # A registry may be slow for a while; an answer of "no" comes at once, twice.
 INSTALL_TRIES = 2
 # Half of the time a test waits: for a broker to start, for Spark. One process took 45 minutes on two cores.
-# In the order of tests/sharing_out.py, not of who has the most tests.
+# In the order of tests/sharing_out.py, not by the number of tests.
 SIDE_BY_SIDE = ("-n", "2", "--no-loadscope-reorder")
 
 

@@ -44,7 +44,7 @@ def test_a_missed_target_is_told_by_the_exit_code(monkeypatch: pytest.MonkeyPatc
         assert run(monkeypatch, tmp_path, "machine") == code
 
 
-def test_somebody_elses_server_is_asked_only_what_it_can_answer(
+def test_another_server_is_asked_only_what_it_can_answer(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(SystemExit, match="Only our own broker can be measured by: heartbeat"):

@@ -47,7 +47,7 @@ ENTRY_POINTS = {
 
 
 def _tracked() -> list[Path]:
-    """The files of the repository; where there is no git, all but what tools leave behind."""
+    """The files of the repository; without git, all but the output of tools."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     try:
         names = subprocess.run(

@@ -26,7 +26,7 @@ class ZooKeeperProcess:
         self._directory = directory
         self._log = directory / "zookeeper.log"
         self._process: subprocess.Popen[bytes] | None = None
-        # Nobody else on this machine asks the system for a port at this moment.
+        # No other process on this machine asks the system for a port at this moment.
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]

@@ -175,7 +175,7 @@ class Client:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise self.unreachable(error, sent=False) from None
         except httpx.TimeoutException:
-            what = "has gone silent" if streaming else f"did not answer within {ANSWER_SECONDS:.0f} s"
+            what = "sends nothing any more" if streaming else f"did not answer within {ANSWER_SECONDS:.0f} s"
             raise UnreachableError(f"The gateway at {self.shown} {what}.", sent=True) from None
         except httpx.RemoteProtocolError as error:
             if "disconnected" in str(error).lower() or "incomplete" in str(error).lower():

@@ -38,7 +38,7 @@ ENCODINGS = click.Choice(["auto", "json", "text", "base64"])
 @click.option("-o", "--format", "template", default="value", show_default=True, metavar="FORMAT",
               help=f"{', '.join(PRESETS)}, json, or a template such as '{{offset}} {{key}}={{value}}'.")  # fmt: skip
 @click.option("-e", "--encoding", type=ENCODINGS, help="How JSON shows keys and values. [auto]")
-@click.option("--null", default="", metavar="TEXT", help="What stands for no key or value. [nothing]")
+@click.option("--null", default="", metavar="TEXT", help="The text for no key or value. [nothing]")
 @click.option("--no-newline", is_flag=True, help="Nothing between records: for one that is a file.")
 @gateway
 def consume(
@@ -106,7 +106,7 @@ def _as_member(
         raise click.UsageError(
             "Where a group has committed nothing, it begins at earliest, latest or a time."
         )
-    # A consumer that subscribes to a topic creates it; somebody who reads it has misspelt it.
+    # A consumer that subscribes to a missing topic creates it. Here the user has probably misspelt it.
     session.topic(topic)
     member = GroupReading(
         session.client, group, topic,
@@ -146,7 +146,7 @@ class Printer:
             raise click.BadParameter(str(error), param_hint="--format") from None
 
     def print_all(self, chunks: Iterable[Chunk], printed: Callable[[], None] = lambda: None) -> None:
-        """Print chunk after chunk, each before the next is asked for; `printed` is told before anybody sees it."""
+        """Print chunk after chunk, each before the next is requested. `printed` is called before the output."""
         with self._out.reading_progress() as progress:
             for chunk in chunks:
                 self.print(chunk)

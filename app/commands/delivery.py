@@ -32,7 +32,7 @@ class Part:
     last_offset: int | None = None
 
     def add(self, offset: int | None) -> None:
-        """One more record at this offset (none is told where nobody waited for it)."""
+        """Count one more record at this offset; None if the command did not wait for the offset."""
         self.records += 1
         if offset is not None and offset >= 0:
             self.first_offset = offset if self.first_offset is None else self.first_offset

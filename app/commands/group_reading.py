@@ -1,7 +1,8 @@
 """Records of a topic as a member of a group: a managed consumer, which the gateway keeps in the group.
 
-A batch is acknowledged once it is printed, so that nothing is lost: what was not acknowledged comes again, to
-this reader or to another. Whoever ends leaves the group at once; whoever is killed is out after `TTL_MS`.
+A batch is acknowledged once it is printed, so that nothing is lost: records that were not acknowledged are delivered
+again, to this reader or to another. A reader that ends leaves the group at once; the consumer of a killed reader is
+deleted after `TTL_MS`.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _decode_batch = msgspec.json.Decoder(_Batch).decode
 class GroupReading:
     """Reads as a member of a group; a context, whose end is acknowledgement and leave.
 
-    Who reads says `printed` once a batch is handed to the output, and hands it on before asking for the next.
-    `flush` is called before the last acknowledgement: what cannot be printed after all is not acknowledged.
+    The caller calls `printed` when a batch is passed to the output, before it takes the next one. `flush` is called
+    before the last acknowledgement: records that could not be printed are not acknowledged.
     """
 
     def __init__(
@@ -87,9 +88,9 @@ class GroupReading:
         except CommandError as error:
             self._note(f"What was printed last could not be acknowledged and will come again: {error.text}")
         except OSError:
-            # Nobody saw it: it comes again. The command tells why.
+            # The batch was not printed, so it is delivered again. The command prints the reason.
             pass
-        # A consumer that cannot be deleted goes by itself.
+        # A consumer that cannot be deleted now expires later.
         with contextlib.suppress(CommandError):
             self._client.send("DELETE", self._path, patient=False)
 
@@ -112,14 +113,14 @@ class GroupReading:
 
     def _join(self) -> None:
         path = f"{group_path(self._group)}/consumers"
-        # Who describes the group sees who this is.
+        # The description of the group shows this name.
         name = f"sluice-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
         made = self._client.send("POST", path, body={"name": name, **self._wanted}).data
         self._path = f"{path}/{segment(made['name'])}"
         self._ack = None
 
     def _poll(self) -> _Batch | None:
-        """The next batch, or None when the consumer had to be made anew."""
+        """Return the next batch, or None if the consumer had to be created again."""
         wait_ms = FOLLOW_WAIT_MS if self._follow else AGREE_WAIT_MS
         body: dict[str, Any] = {
             "limit": BATCH_RECORDS if self._left is None else min(BATCH_RECORDS, self._left),
@@ -133,7 +134,7 @@ class GroupReading:
             if error.problem.get("kafka_error") != "RESOURCE_NOT_FOUND":
                 raise
             self._note(
-                "This reader was away for too long; it joins its group anew. Some records may come again."
+                "This reader was idle for too long and joins its group again. Some records may be delivered again."
             )
             self._join()
             return None

@@ -128,7 +128,7 @@ def _lag_table(out: Output, lag: dict[str, Any]) -> None:
               help="With --watch: how often.")  # fmt: skip
 @gateway
 def group_lag(session: Session, name: str, watch: bool, interval: float) -> None:
-    """Show how far a group is behind, in each partition and in all."""
+    """Show the lag of a group, in each partition and in total."""
     client, out = session
     path = f"{group_path(name)}/lag"
     if not watch:
@@ -146,7 +146,7 @@ def group_lag(session: Session, name: str, watch: bool, interval: float) -> None
 
 
 def _watch(session: Session, name: str, path: str, seconds: float) -> None:
-    """A line (or an NDJSON document, or a fresh screen on a terminal) every so many seconds."""
+    """A line (or an NDJSON document, or a fresh screen on a terminal) every N seconds."""
     client, out = session
     before: tuple[float, int] | None = None
     if not out.as_json and not out.terminal:
@@ -184,7 +184,7 @@ def _watch(session: Session, name: str, path: str, seconds: float) -> None:
               help="Only this topic; repeatable. Default: all that the group has read.")  # fmt: skip
 @click.option("--to", "moment", type=MomentType("earliest", "latest", "offset", "time"), metavar="MOMENT",
               help=f"Where to go: {FORMS.replace('-N (N before the end), ', '')}.")  # fmt: skip
-@click.option("--shift", type=int, metavar="N", help="So many offsets forward, or back with -N.")
+@click.option("--shift", type=int, metavar="N", help="N offsets forward, or back with -N.")
 @click.option(
     "--execute", is_flag=True, help="Do it. Without it, before and after are shown, and nothing changes."
 )

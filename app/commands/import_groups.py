@@ -60,8 +60,8 @@ Kept = dict[str, list[KeptOffset]]
 def import_groups(session: Session, groups_file: BinaryIO, offsets_file: BinaryIO, dry_run: bool) -> None:
     """Take over the groups and committed offsets that a broker of the line protocol kept in two JSON files.
 
-    Stop that broker first. Members go on in their generation and need not join again; offsets only ever move
-    forward, so that doing it twice does no harm. `-` stands for the standard input.
+    Stop that broker first. Members continue in their generation and need not join again. Offsets only move forward,
+    so a second import does no harm. `-` is the standard input.
     """
     client, out = session
     groups = dict(_groups(_document(groups_file)))

@@ -1,7 +1,7 @@
 """Commands that are imported when they are called.
 
-`sluice serve` must not pay for what only a client needs (an HTTP client, tables, JSON): the group knows a
-command by its module and its one line of help, and looks no further until somebody calls it.
+`sluice serve` must not load what only a client needs (an HTTP client, tables, JSON). So the group has the module and
+one line of help of each command, and loads the module when the command is called.
 """
 
 from __future__ import annotations

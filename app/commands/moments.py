@@ -3,8 +3,8 @@
 earliest, latest        the first record that is there, the end
 1500                    this offset
 -10                     ten records before the end (of each partition)
-15m, 2h, 7d             so long ago (ms, s, m, h, d, w)
-2025-01-31T12:00:00Z    this time; UTC where no offset stands there
+15m, 2h, 7d            that time ago (ms, s, m, h, d, w)
+2025-01-31T12:00:00Z    this time; UTC if it has no offset
 @1738324800             this time in seconds since 1970, or in milliseconds from twelve digits on
 """
 
@@ -41,7 +41,7 @@ class Moment(NamedTuple):
 
 
 def parse_moment(text: str, now_ms: int) -> Moment:
-    """The moment that a text stands for. Raises ValueError with a sentence for people."""
+    """Return the moment of a text. Raises ValueError with a sentence for the user."""
     word = text.strip()
     if word in ("earliest", "beginning", "start"):
         return Moment("earliest")

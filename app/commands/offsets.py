@@ -51,7 +51,7 @@ def set_offsets(session: Session, group: str, positions: tuple[str, ...]) -> Non
     \b
       sluice offsets set billing orders:0=1500 orders:1=1480
 
-    `sluice groups reset` goes to a time, an end, or so many offsets on.
+    The target of `sluice groups reset`: a time, an end, or a number of offsets.
     """
     client, out = session
     wanted = [_position(text) for text in positions]

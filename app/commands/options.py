@@ -96,7 +96,7 @@ def _fail(error: OSError) -> NoReturn:
 
 
 def _forget_stdout() -> None:
-    """Let Python's own flush at the exit go nowhere: nobody reads it, and its complaint would be a traceback."""
+    """Discard Python's own flush at the exit: the pipe has no reader, and the error would be a traceback."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -154,10 +154,12 @@ def partition_list(text: str | None) -> list[int] | None:
 
 
 def confirm(question: str, *, yes: bool, what: str) -> None:
-    """Ask before something is gone for good. Without a terminal to ask on, it must be said with --yes."""
+    """Ask before something is deleted for good. Without a terminal, --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{what} asks before it does so, and here is nobody to ask; add --yes.")
+        raise click.UsageError(
+            f"{what} asks before it does so, and there is no terminal to ask on; add --yes."
+        )
     if not click.confirm(question, err=True):
         raise CommandError("Nothing was changed.")

@@ -1,4 +1,4 @@
-"""What a command prints: tables and sentences for people, JSON for programs, progress for those who wait.
+"""The output of a command: tables and sentences for people, JSON for programs, progress on a terminal.
 
 Results go to stdout, everything else (notes, progress, questions) to stderr, so that a pipe gets results alone.
 Tables are never cut or wrapped: what is piped is whole. Colours are for terminals, and not where NO_COLOR is set.
@@ -45,7 +45,7 @@ class Output:
         self._binary.flush()
 
     def check_reader(self) -> None:
-        """Raise BrokenPipeError when nobody reads any more; else one would wait for ever to tell it."""
+        """Raise BrokenPipeError if the output has no reader any more; else the command would wait forever."""
         try:
             descriptor = sys.stdout.fileno()
         except (OSError, ValueError):
@@ -71,7 +71,7 @@ class Output:
         return self._progress
 
     def reading_progress(self) -> Progress:
-        """The same for a command that prints all the while: only where that goes into a file.
+        """The same for a command that prints continuously: only if the output is a file.
 
         On a terminal one sees it; and what a pipe leads to may print to the same terminal.
         """

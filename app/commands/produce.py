@@ -54,7 +54,7 @@ ENCODINGS = click.Choice(["text", "json", "base64"])
               help="What values are: text or bytes as they are, checked JSON, base64 to be decoded.")  # fmt: skip
 @click.option("--key-encoding", type=ENCODINGS, default="text", show_default=True, help="What keys are.")
 @click.option("--tombstone", is_flag=True, help="One record with the key and no value: it deletes the key.")
-@click.option("--drop-partition", is_flag=True, help="With --ndjson: let the key choose the partition anew.")
+@click.option("--drop-partition", is_flag=True, help="With --ndjson: let the key choose the partition again.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True,
               help="When a record counts as written: on disk, in the log, at once.")  # fmt: skip
 @click.option("--batch", type=click.IntRange(1, 50_000), default=BATCH_RECORDS, show_default=True, metavar="N",
@@ -62,7 +62,7 @@ ENCODINGS = click.Choice(["text", "json", "base64"])
 @click.option("--idempotent/--no-idempotent", default=True, show_default=True,
               help="Name each request by a key, so that it can be repeated and is written once.")  # fmt: skip
 @click.option("--retry-for", type=click.FloatRange(0), default=30.0, show_default=True, metavar="SECONDS",
-              help="How long a gateway that went away is waited for.")  # fmt: skip
+              help="How long to wait for a gateway that has stopped.")  # fmt: skip
 @gateway
 def produce(
     session: Session,
@@ -158,7 +158,9 @@ def _check(
 ) -> None:
     """Refuse options that contradict each other."""
     if values and (files or ndjson or whole):
-        raise click.UsageError("Values on the command line leave no room for --file, --ndjson and --whole.")
+        raise click.UsageError(
+            "Values on the command line cannot be combined with --file, --ndjson and --whole."
+        )
     if ndjson and whole:
         raise click.UsageError("--ndjson is one record a line, --whole one an input: not both.")
     own = key is not None or key_separator is not None or others["headers"] or others["partition"] is not None
@@ -167,7 +169,7 @@ def _check(
             "With --ndjson each record brings its own key, headers, partition and timestamp."
         )
     if drop and not ndjson:
-        raise click.UsageError("--drop-partition goes with --ndjson.")
+        raise click.UsageError("--drop-partition requires --ndjson.")
     if key is not None and key_separator is not None:
         raise click.UsageError("Either one --key for all, or a --key-separator.")
     if key_separator == "":

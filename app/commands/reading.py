@@ -16,7 +16,7 @@ from app.commands.moments import Moment
 from app.commands.record_output import ReadRecord, decode_record
 
 NDJSON = "application/x-ndjson"
-# The gateway lets a stream be silent for 15 s; what says nothing for three times as long is gone.
+# The gateway sends a comment every 15 s. A stream without any for three times as long is lost.
 SILENCE_SECONDS = 45.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 Chunk = list[ReadRecord]
@@ -95,7 +95,7 @@ class Reading:
     def _within(self, partition: int, offset: int, bounds: Bounds) -> int:
         if offset < bounds.earliest:
             self._note(
-                f"Partition {partition} begins at offset {bounds.earliest}; what was before it is gone."
+                f"Partition {partition} begins at offset {bounds.earliest}; earlier records are deleted."
             )
             return bounds.earliest
         if offset > bounds.latest:
@@ -141,7 +141,7 @@ class Reading:
                 if pause == FIRST_PAUSE:
                     self._note(f"{error.text} Trying again.")
             except RefusedError as error:
-                if not self._goes_on(error, connected):
+                if not self._can_continue(error, connected):
                     raise
             time.sleep(max(wait, pause))
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -179,8 +179,8 @@ class Reading:
             return []
         return [record]
 
-    def _goes_on(self, error: RefusedError, connected: bool) -> bool:
-        """Whether a stream that was refused when it was taken up again goes on all the same."""
+    def _can_continue(self, error: RefusedError, connected: bool) -> bool:
+        """Return whether a stream that was refused at a reconnect can continue all the same."""
         if not self._wanted.follow or not connected:
             return False
         cursor = error.problem.get("next_cursor")

@@ -89,7 +89,7 @@ def header_bytes(header: ReadHeader) -> bytes | None:
 
 
 class Template:
-    """Renders records by a template. `terminal` takes control characters away; `null` stands for no value."""
+    """Renders records by a template. `terminal` removes control characters; `null` is the text for no value."""
 
     def __init__(self, text: str, *, terminal: bool = False, null: str = "", end: str = "\n") -> None:
         self._null = null.encode()

@@ -12,7 +12,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def printable(text: str) -> str:
-    r"""Text without control characters: they stand there as `\x1b`, so that no record can drive a terminal."""
+    r"""Return text without control characters: they become `\x1b`, so that no record can control the terminal."""
     return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 

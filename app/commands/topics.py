@@ -169,10 +169,12 @@ def _exists(name: str) -> CommandError:
 
 @topics.command("alter")
 @click.argument("name", metavar="TOPIC", type=TopicName())
-@click.option("-p", "--partitions", type=click.IntRange(1), help="Grow to so many; they never become fewer.")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1), help="Grow to this number; partitions cannot be removed."
+)
 @click.option("-c", "--config", "configs", metavar="NAME=VALUE", multiple=True, help="A setting; repeatable.")
 @click.option("-d", "--delete-config", "deleted", metavar="NAME", multiple=True,
-              help="A setting that goes back to its default; repeatable.")  # fmt: skip
+              help="A setting that gets its default again; repeatable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Check everything and change nothing.")
 @gateway
 def alter_topic(
@@ -220,7 +222,7 @@ def _steps(before: Any, after: Any, changes: dict[str, str | None]) -> list[dict
 @topics.command("truncate")
 @click.argument("name", metavar="TOPIC", type=TopicName())
 @click.option("--before", "moment", type=MomentType(), required=True, metavar="MOMENT",
-              help=f"Everything before it goes: {FORMS}.")  # fmt: skip
+              help=f"Everything before it is deleted: {FORMS}.")  # fmt: skip
 @click.option("-p", "--partition", "partitions", metavar="LIST", help="Only these, such as 0,2-5.")
 @click.option("--dry-run", is_flag=True, help="Show what would go, and delete nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -259,7 +261,7 @@ def truncate_topic(
 
 
 def _within(offset: int, bounds: Bounds, *, exact: bool) -> int:
-    """One offset for all partitions may lie behind the end of some; named ones are taken at their word."""
+    """One offset for all partitions may lie beyond the end of some."""
     return offset if exact else min(offset, bounds.latest)
 
 

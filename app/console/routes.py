@@ -1,4 +1,4 @@
-"""All URLs of the console: the page and its files. Everything else that it does goes over the public API."""
+"""All URLs of the console: the page and its files. For everything else it uses the public API."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Files of a page: read once, sent with an ETag, under a policy that lets a browser run nothing else.
 
-The policy is the second wall against scripts in keys, values and names (the first: pages write data as text).
-What it says: scripts, styles and connections from here alone, nothing inline, no plugin, no frame around the
-page (a foreign page could trick a click out of somebody), no form that leaves, and no text that becomes markup.
+The policy is the second protection against scripts in keys, values and names. The first: pages write data as text. It
+allows scripts, styles and connections of this server only, nothing inline, no plugin, no frame around the page
+(against clickjacking), no form to another server, and no text that becomes markup.
 """
 
 from __future__ import annotations

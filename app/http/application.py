@@ -53,7 +53,7 @@ class HttpApplication:
         self._traffic = traffic
         self._refusals = refusals
         self._resolver = resolver
-        # Ids of requests that bring none: unique in this process by the number, between processes by the rest.
+        # Ids for requests without one. The number is unique in this process, the prefix between processes.
         self._id_prefix = clock.uuid4().hex[:16].encode()
         self._requests = 0
         self._cors = Cors(config)
@@ -104,7 +104,7 @@ class HttpApplication:
             await sender.answer(answer)
 
     def _handle(self, request: Request, sender: Sender) -> Awaitable[Answer | Streamed | None]:
-        """Return what will answer a request that keeps the rules for all requests; it is not begun yet."""
+        """Check the rules for all requests. Return the awaitable that answers; it has not started yet."""
         scope = request.scope
         method = scope["method"]
         host = request.headers.get(b"host")

@@ -1,20 +1,20 @@
-"""Which pages of other origins may call this server, and how browsers are told (CORS).
+"""CORS: which pages of other origins may call this server, and the header lines for their browsers.
 
-A browser lets a page send a request to anybody, but read the answer only if the answer names the page's origin, and
-send more than a plain form could only if a preflight allowed it. So:
+A browser lets a page send simple requests to any server. The page may read the answer only if the answer names the
+page's origin. It may send other requests only if a preflight allowed them. So:
 
-- No origin is allowed unless `--allowed-origin` names it. A foreign one gets no CORS header on anything: its page
-  cannot read. Nor may it write: a POST of text/plain needs no preflight, so that the Origin line itself is refused.
-- An allowed origin is answered with its own name, never with `*`, on refusals and streams as well, with the header
-  lines that a script may see. Where any origin is allowed, every answer varies by Origin, or a cache would hand an
-  answer without these lines to the page that needs them.
-- A preflight of an allowed origin is granted for every path: whether there is a route, the request itself will tell.
-  Header names are a fixed list; of those that carry a record's headers, the ones that the preflight names.
-- Credentials are never allowed: this server reads no cookie, and shall not begin to. When there are credentials,
-  they come in the Authorization header, which then joins `ALLOWED_HEADERS`; and as EventSource cannot send that,
-  in a ticket: `app.http.principal` says where it will be looked at.
-- A page of a public site that calls a private address asks for that as well (Private Network Access); an allowed
-  origin is granted it.
+- No origin is allowed unless `--allowed-origin` names it. A foreign origin gets no CORS header, so its page cannot
+  read. Its page cannot write either: a POST of text/plain needs no preflight, so a foreign Origin line is refused.
+- An allowed origin gets its own name, never `*`, and the names of the header lines that a script may read. Errors and
+  streams have these lines as well. If any origin is allowed, every answer has `Vary: Origin`. Otherwise a cache could
+  return an answer without these lines to a page that needs them.
+- A preflight of an allowed origin is granted for every path; the request itself finds out whether the route exists.
+  The allowed header names are a fixed list, and the names of record headers that the preflight asks for.
+- Cookies are never allowed (no Access-Control-Allow-Credentials), because this server reads none. When there are
+  credentials, they are sent in the Authorization header, which is then added to `ALLOWED_HEADERS`. EventSource cannot
+  send that header and uses a ticket: see `app.http.principal`.
+- A page of a public site that calls a private address asks for that in its preflight (Private Network Access). An
+  allowed origin is granted it.
 
 Source: the Fetch standard, sections "CORS protocol" and "HTTP extensions"; the Private Network Access draft.
 """
@@ -67,7 +67,7 @@ class Cors:
         return origin.lower() in self._origins
 
     def check_write(self, origin: bytes, host: bytes | None) -> None:
-        """Refuse the writes of pages that are neither served from here nor on the list. Raises Problem (403)."""
+        """Refuse writes of pages that are neither this server's own nor on the list. Raises Problem (403)."""
         text = origin.lower()
         _, separator, authority = text.partition(b"://")
         if separator and host is not None and authority == host.lower():
@@ -77,7 +77,7 @@ class Cors:
             raise Problem("foreign-origin", f"Pages of the origin {shown!r} may not write here.")
 
     def lines(self, origin: bytes | None, answered: Lines) -> list[tuple[bytes, bytes]]:
-        """What is added to the header lines of an answer to a request with that Origin, or with none."""
+        """Return the header lines to add to the answer to a request with that Origin, or with none."""
         if origin is None or not self.allows(origin):
             return [_VARY]
         of_record = [name for name, _ in answered if name.startswith(b"x-kafka-")]
@@ -89,9 +89,9 @@ class Cors:
         ]
 
     def preflight(self, origin: bytes, headers: Mapping[bytes, bytes]) -> Answer | None:
-        """The answer to a preflight; None if the request is none. Raises Problem (403) for a foreign origin.
+        """Return the answer to a preflight; None for other requests. Raises Problem (403) for a foreign origin.
 
-        The line that names the origin comes from `lines`, as with every answer.
+        `lines` adds the line that names the origin, as to every answer.
         """
         if b"access-control-request-method" not in headers:
             return None

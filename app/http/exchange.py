@@ -1,9 +1,8 @@
 """One HTTP/1.1 request and its answer: what a connection passes to the ASGI application.
 
-An exchange runs at once, inside the read that brought the end of its request, and most end before that read does:
-their bodies are complete, and the broker answers from memory. Only an exchange that has to wait becomes a task. That
-saves a fifth of the cost of a small request. Code that needs a task around it (`asyncio.timeout`, anyio) awaits
-`in_task` first.
+An exchange runs at once, inside the read that completed its request. Most exchanges end there: their bodies are
+complete, and the broker answers from memory. Only an exchange that has to wait becomes a task. That saves a fifth of
+the cost of a small request. Code that needs a task around it (`asyncio.timeout`, anyio) awaits `in_task` first.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ log = logging.getLogger("sluice.http")
 
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _STATUS_LINES = {one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus}
-# What would end a header line early, or begin another one.
+# Characters that would end a header line early, or begin another one.
 _BAD_NAME = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _WITHOUT_BODY = frozenset({204, 304})
@@ -48,7 +47,7 @@ class Connection(Protocol):
         ...
 
     def hang_up(self) -> None:
-        """Close after an answer, in a way that lets it reach a client that is still sending."""
+        """Close after an answer, so that a client that is still sending can read it."""
         ...
 
     def answered(self) -> None:
@@ -208,7 +207,7 @@ class Exchange:
         for given, value in headers:
             name = given.lower()
             if _BAD_NAME.search(name) or _BAD_VALUE.search(value):
-                raise RuntimeError(f"{name[:60]!r} is no header line that can be sent")
+                raise RuntimeError(f"{name[:60]!r} is not a header line that can be sent")
             if name == b"content-length":
                 length = int(value)
             elif name == b"transfer-encoding":

@@ -1,7 +1,7 @@
-"""What is wrong with a JSON body, and where: for people, by record and field.
+"""Describe what is wrong with a JSON body, and where: by record and field.
 
-msgspec says what it did not like and, at best, a byte position. Only when a body is refused does anybody walk
-through it to find the path that leads there; the usual request pays nothing.
+msgspec names the error and, at best, a byte position. The path to that position is searched only when a body is
+refused, so valid requests cost nothing more.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import msgspec
 
 from app.errors import Problem, field_error
 
-# A position further in is reported by its byte alone: finding its path costs about 0.2 µs a byte.
+# Beyond this position only the byte is reported, without a path: to find a path costs about 0.2 µs a byte.
 SEARCH_LIMIT = 256 * 1024
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
-# An escaped backslash, a whole pair, or (the group) half a pair.
+# An escaped backslash, a whole surrogate pair, or (the group) half a pair.
 _SURROGATES = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
@@ -33,7 +33,7 @@ class Fault(NamedTuple):
     detail: str
     path: tuple[str | int, ...]
     malformed: bool
-    # The value is not of the type that belongs there; a member that is missing or unknown is no such fault.
+    # Whether the value has the wrong type. False for a missing or unknown member.
     wrong_type: bool = False
 
     @property
@@ -44,21 +44,21 @@ class Fault(NamedTuple):
 
     @property
     def record(self) -> int | None:
-        """The index of the record that is at fault, where the path leads through one."""
+        """Return the index of the wrong record; None if the path has none."""
         if len(self.path) >= 2 and self.path[0] == "records" and isinstance(self.path[1], int):
             return self.path[1]
         return None
 
     @property
     def field(self) -> str | None:
-        """The member of the record, or of the body, that is at fault; as `headers[0].value` below it."""
+        """Return the wrong member of the record, or of the body, such as `headers[0].value`."""
         steps = self.path[2:] if self.record is not None else self.path
         text = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps)
         return text.removeprefix(".") or None
 
 
 def fault_of(body: bytes, error: Exception) -> Fault:
-    """What a msgspec error (or RecursionError, or UnicodeDecodeError) says about a JSON body."""
+    """Return the fault of a JSON body from msgspec's error, a RecursionError or a UnicodeDecodeError."""
     if isinstance(error, RecursionError):
         return Fault("The JSON is nested too deep.", (), True)
     if isinstance(error, UnicodeDecodeError):
@@ -67,9 +67,7 @@ def fault_of(body: bytes, error: Exception) -> Fault:
     if isinstance(error, msgspec.ValidationError):
         return _shape_fault(text)
     if (half := _half_surrogate(body)) >= 0:
-        return Fault(
-            f"Half a surrogate pair at byte {half}: it stands for no character.", path_at(body, half), True
-        )
+        return Fault(f"Half a surrogate pair at byte {half}: it is no character.", path_at(body, half), True)
     if found := _AT_BYTE.search(text):
         position = int(found[1])
         what = text[: found.start()].removeprefix("JSON is malformed: ")
@@ -78,7 +76,7 @@ def fault_of(body: bytes, error: Exception) -> Fault:
 
 
 def _shape_fault(text: str) -> Fault:
-    """A fault of shape: `Expected X, got Y - at $.records[1].partition` in plain words."""
+    """Return a fault of type in plain words, from `Expected X, got Y - at $.records[1].partition`."""
     path: tuple[str | int, ...] = ()
     if found := _AT_PATH.search(text):
         text = text[: found.start()]
@@ -106,7 +104,7 @@ def _half_surrogate(body: bytes) -> int:
 
 
 def path_at(body: bytes, position: int) -> tuple[str | int, ...]:
-    """The member names and indexes that lead to a byte of a JSON text that is right up to there."""
+    """Return the member names and indexes that lead to a byte of a JSON text; it is valid before that byte."""
     if position > SEARCH_LIMIT:
         return ()
     path: list[str | int] = []

@@ -10,10 +10,10 @@ from app.http.request import Receive, Scope, Send
 
 
 class LazyApp:
-    """Loads an ASGI application when the first request comes, and passes all requests on to it.
+    """Loads an ASGI application at the first request, and passes all requests to it.
 
-    `load` runs in a thread, so that the event loop goes on meanwhile; requests wait for it. It imports and builds,
-    and touches no object that the loop uses. After a failure the next request tries again.
+    `load` runs in a thread, so that the event loop is not blocked; requests wait for it. It imports and builds, and
+    touches no object that the loop uses. After a failure the next request tries again.
     """
 
     def __init__(self, load: Callable[[], ASGIApp]) -> None:

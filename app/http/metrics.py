@@ -35,7 +35,7 @@ class Visits(Protocol):
 
 
 class Traffic:
-    """The requests of one HTTP server: counters, and what is under way under its limits."""
+    """The requests of one HTTP server: counters, and the requests under way with their limits."""
 
     def __init__(self, config: Config, clock: Clock, visits: Visits | None = None) -> None:
         self.meters: Meters[tuple[str, str, int]] = Meters()

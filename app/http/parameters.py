@@ -1,6 +1,7 @@
 """Parameters that both surfaces take: names and numbers in paths, times, the id of a request.
 
-The types are for the OpenAPI document; the handlers and the broker check what comes. Nothing here loads pydantic.
+The types are for the OpenAPI document; the handlers and the broker check the values. This module does not load
+pydantic.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from app.http.request import invalid_parameter, whole_number
 
 MAX_OFFSET = 2**63 - 1
 MAX_PARTITION = 2**31 - 1
-# Names in paths, as JSON Schema has them: topics are strict, groups take all that has a place in a path.
+# Names in paths, as JSON Schema: topic names are strict, a group id may be any text that a path can have.
 TOPIC_NAME: dict[str, Any] = {"pattern": r"^[A-Za-z0-9._-]+$", "minLength": 1, "maxLength": 249}
 PATH_NAME: dict[str, Any] = {"pattern": r"^[^/\x00-\x1f\x7f]+$", "minLength": 1}
 

@@ -1,16 +1,16 @@
 """The principal of a request: the name of the client.
 
 All clients have the same name until there are credentials. This is the one place for them: a certificate, an
-Authorization header, or the ticket of an EventSource. A browser's EventSource cannot send header lines, and a
-password does not belong into a URL, which ends up in histories and logs. So its page will first POST with its
-credentials for a ticket, and open the stream with `?ticket=…`. A ticket names the principal and one path, works
-once and for half a minute; the stream that it opened goes on without it, and a reconnect needs the next. It is
-taken out of the query here, before a route sees it, and never logged.
+Authorization header, or the ticket of an EventSource. A browser's EventSource cannot send header lines. A password
+does not belong in a URL, because URLs are kept in histories and logs. So a page first gets a ticket by a POST with
+its credentials, and then opens the stream with `?ticket=…`. A ticket names the principal and one path. It works once,
+within half a minute. The open stream does not need it any more; a reconnect needs the next ticket. The ticket is
+removed from the query here, before a route sees it, and is never logged.
 
-The seam is a `Resolver`, which `create_app` takes. It is called once for each request, after the Host and Origin
-rules and before any route, and returns a name, or raises a Problem (401, 403). Below it, `principal_of` is the name:
-idempotency keys and shares of waiting requests are its. Without a resolver there is no ticket, and `?ticket=` is
-refused as any parameter that is not known.
+`create_app` takes a `Resolver`. It is called once for each request, after the Host and Origin rules and before any
+route. It returns a name, or raises a Problem (401, 403). Code after it asks `principal_of` for the name: idempotency
+keys and shares of waiting requests belong to it. Without a resolver there is no ticket, and `?ticket=` is refused
+like any unknown parameter.
 """
 
 from __future__ import annotations
@@ -57,6 +57,6 @@ def take_ticket(scope: Scope) -> str | None:
     if not tickets:
         return None
     if len(tickets) > 1:
-        raise invalid_parameter("ticket", "The parameter 'ticket' stands there twice.")
+        raise invalid_parameter("ticket", "The parameter 'ticket' is given more than once.")
     scope["query_string"] = b"&".join(piece for piece in pieces if not piece.startswith(_TICKET))
     return tickets[0][len(_TICKET) :].decode("ascii", "replace")

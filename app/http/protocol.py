@@ -2,12 +2,12 @@
 
 httptools parses. A connection is in one of three states, and each has its deadline:
 
-    idle        no request has begun                the idle time, at the first the time for a first request
+    idle        no request has begun                the idle time; before the first request, its own time
     head        header lines are arriving           the time for a frame, from the first byte on
     exchange    the header lines are complete       none here: bodies and waits have their own
 
-A request that comes before the previous one is answered waits its turn. Header bytes, slow senders, slow
-readers and connections are bounded.
+A request that arrives before the previous one is answered waits for it. Header bytes, slow senders, slow readers and
+connections have limits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Shared:
     ) -> None:
         self.app = app
         self.config = config
-        # Kept, because asking which loop runs is a system call each time.
+        # Kept, because asyncio.get_running_loop makes a system call each time.
         self.loop = loop
         self.connections: set[HttpProtocol] = set()
         # Requests that wait for something.
@@ -56,12 +56,12 @@ class Shared:
         self._default_head_until = float("-inf")
 
     def add(self, connection: HttpProtocol) -> None:
-        """Take a connection on the list."""
+        """Add a connection to the list."""
         self.connections.add(connection)
         self._traffic.connections = len(self.connections)
 
     def discard(self, connection: HttpProtocol) -> None:
-        """Take a connection off the list."""
+        """Remove a connection from the list."""
         self.connections.discard(connection)
         self._traffic.connections = len(self.connections)
 
@@ -154,7 +154,7 @@ class HttpProtocol(asyncio.Protocol):
     # --- deadlines -----------------------------------------------------------------------------------------
 
     def _expect_within(self, timeout_ms: int, deadline: float = _NO_DEADLINE) -> None:
-        """Set the deadline of the present phase: `timeout_ms` from now, or `deadline` if that is earlier.
+        """Set the deadline of the current phase: `timeout_ms` from now, or `deadline` if that is earlier.
 
         The timer changes only if it would fire too late: most timers are never needed, and to make and cancel one
         costs more than to read the clock.
@@ -177,7 +177,7 @@ class HttpProtocol(asyncio.Protocol):
         elif self._begun:
             self.refuse(Problem("request-timeout", "The request did not arrive in time."))
         else:
-            # Browsers open connections ahead and send nothing; there is no request to refuse.
+            # Browsers open connections in advance and send nothing: there is no request to refuse.
             self.transport.close()
 
     def _await_request(self) -> None:
@@ -196,7 +196,7 @@ class HttpProtocol(asyncio.Protocol):
         self._wait_for_reader()
 
     def resume_writing(self) -> None:
-        """Let the handler go on: the client has read most of it."""
+        """Let the handler continue: the client has read most of the answer."""
         self._forget_patience()
         self._set_writable()
 
@@ -222,7 +222,7 @@ class HttpProtocol(asyncio.Protocol):
         if self.transport.get_write_buffer_size() < self._unsent:
             self._wait_for_reader()
         else:
-            # A close would wait for the bytes to go out.
+            # A close would wait until the bytes are sent.
             self.transport.abort()
 
     def _forget_patience(self) -> None:
@@ -336,7 +336,7 @@ class HttpProtocol(asyncio.Protocol):
             self._current = exchange
             self._deadline = _NO_DEADLINE
         else:
-            # Nothing more is read before it is its turn.
+            # Nothing more is read until this request is handled.
             self._waiting.append(exchange)
             self._pause_reading()
 
@@ -360,7 +360,7 @@ class HttpProtocol(asyncio.Protocol):
     # --- exchanges -----------------------------------------------------------------------------------------
 
     def _begin(self, exchange: Exchange, *, at_once: bool) -> None:
-        """Run an exchange in a task, or at once: then it may have ended when this returns."""
+        """Run an exchange at once, or in a task. At once, it may have ended when this returns."""
         exchange.begun = True
         work = exchange.run(self._shared.app)
         if not at_once:
@@ -378,7 +378,7 @@ class HttpProtocol(asyncio.Protocol):
         task.add_done_callback(self._shared.tasks.discard)
 
     def answered(self) -> None:
-        """Begin the next exchange, or wait for one: the answer to the current one is complete."""
+        """The answer to the current exchange is complete: begin the next one, or wait for it."""
         if self._hanging_up or self.transport.is_closing():
             return
         if self._waiting:
@@ -397,7 +397,7 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read more bytes, unless requests wait for their turn."""
+        """Read more bytes, unless requests wait for earlier ones."""
         if self._read_paused and not self._waiting:
             self._read_paused = False
             self.transport.resume_reading()
@@ -412,7 +412,7 @@ class HttpProtocol(asyncio.Protocol):
         """Refuse the request that is arriving, after the answers to those before it, and read no further."""
         arriving = self._arriving
         if arriving is not None:
-            # Without its body it must not run, nor wait for one.
+            # It must neither run without its body nor wait for it.
             arriving.lost()
             if self._waiting and self._waiting[-1] is arriving:
                 self._waiting.pop()
@@ -427,7 +427,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._hanging_up or self.transport.is_closing():
             return
         if self._arriving is not None and self._arriving.started:
-            # A second answer would be taken for that to the client's next request.
+            # The client would take a second answer for that to its next request.
             self.hang_up()
             return
         body = render_problem(problem, "/").body

@@ -1,4 +1,4 @@
-"""A request and an answer of the lean routes: as little code between the socket and the broker as possible.
+"""A request and an answer of the lean routes, with as little code between the socket and the broker as possible.
 
 A lean route is a plain function from a `Request` to an `Answer`. Query values and bodies are checked here, so that
 every refusal names the parameter and its bounds.
@@ -21,12 +21,12 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-# The ASGI extension by which a server gives and takes whole bodies at once: a `Direct`.
+# The ASGI extension for whole bodies in one call: a `Direct`.
 DIRECT = "sluice.direct"
 JSON_MEDIA_TYPE = b"application/json"
 _NOTHING: Mapping[str, Any] = {}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Parameters of one query: more than any route takes, few enough to be parsed without a thought.
+# Parameters of one query: more than any route has, and few enough to parse quickly.
 _MAX_PARAMETERS = 64
 # The longest query, in bytes, whose parameters are remembered.
 _SHORT_QUERY = 64
@@ -47,23 +47,23 @@ class Answer(NamedTuple):
 
 
 Write = Callable[[bytes], Awaitable[None]]
-"""Sends a piece of a body; returns when the client's side has room for another one."""
+"""Sends a piece of a body; returns when the client can take another one."""
 
 
 class Direct(Protocol):
-    """A shorter way than ASGI's messages, for bodies and answers that need no wait: see `app.http.exchange`."""
+    """A faster way than ASGI's messages, for bodies and answers that need no wait: see `app.http.exchange`."""
 
     def whole_body(self) -> bytes | None:
-        """The request's body; None when it is not all there, and must be received."""
+        """Return the request's body; None if it is incomplete and must be received."""
         ...
 
     def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Send a whole answer; False, and nothing done, when it must be sent by messages."""
+        """Send a whole answer. Return False, with nothing sent, if it must be sent by messages."""
         ...
 
 
 class Streamed(NamedTuple):
-    """An answer whose body has no end that is known: `run` writes it piece by piece and returns at its end.
+    """An answer with a body of unknown length: `run` writes it piece by piece and returns at its end.
 
     `run` may read the request's body meanwhile. It must end when the client has
     disconnected, and when the broker drains.
@@ -76,7 +76,7 @@ class Streamed(NamedTuple):
 
 
 class InFlight:
-    """Bytes of request bodies that are held at this moment, over all connections, under one limit."""
+    """The bytes of request bodies that are in memory now, over all connections, with one limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = self._left = limit
@@ -93,7 +93,7 @@ class InFlight:
         self._left -= count
 
     def give_back(self, count: int) -> None:
-        """The bytes have been dealt with."""
+        """Take note that the bytes were handled."""
         self._left += count
 
 
@@ -119,7 +119,7 @@ class Request:
     # --- query ---------------------------------------------------------------------------------------------
 
     def query(self, known: tuple[str, ...]) -> Mapping[str, str]:
-        """The query parameters, each at most once and out of `known`. Raises Problem."""
+        """Return the query parameters. Raises Problem for unknown and for repeated ones."""
         if self._query is None:
             text = self.scope["query_string"]
             if not text:
@@ -137,14 +137,14 @@ class Request:
         return essence.strip().lower(), parameters
 
     async def body(self) -> bytes:
-        """The whole body; refused beyond `http_max_body_bytes`, while it is read, not after.
+        """Return the whole body. A body above `http_max_body_bytes` is refused while it is read.
 
         Raises Problem (408, 413, 415) and ClientGoneError.
         """
         self.check_plain()
         limit = self._config.http_max_body_bytes
         length = self.headers.get(b"content-length")
-        # More than 18 digits are more than anybody has; httptools has checked that they are digits.
+        # httptools has checked that they are digits. More than 18 of them are above every limit.
         if length is not None and (len(length) > 18 or int(length) > limit):
             raise self._too_large(limit)
         self.body_was_read = True
@@ -182,7 +182,8 @@ class Request:
         """Raise Problem (415) for a compressed body."""
         if b"content-encoding" in self.headers and self.headers[b"content-encoding"].lower() != b"identity":
             raise Problem(
-                "unsupported-media-type", "A compressed body (Content-Encoding) is not taken; send it plain."
+                "unsupported-media-type",
+                "A compressed body (Content-Encoding) is not supported; send it plain.",
             )
 
     def hold_now(self, count: int) -> None:
@@ -203,25 +204,25 @@ class Request:
     def _too_large(limit: int) -> Problem:
         return Problem(
             "payload-too-large",
-            f"The body has more than the {limit} bytes that are taken at once.",
+            f"The body has more than {limit} bytes; send less in one request.",
             headers={"connection": "close"},
             extra={"limit": limit, "unit": "bytes"},
         )
 
     def release(self) -> None:
-        """The body has been dealt with; its bytes no longer count."""
+        """Take note that the body was handled: its bytes no longer count."""
         if self.held:
             self._in_flight.give_back(self.held)
             self.held = 0
 
 
 def invalid_parameter(name: str, detail: str) -> Problem:
-    """The refusal of a query or path parameter."""
+    """Return the error for a query or path parameter."""
     return Problem("invalid-request", detail, errors=[field_error(detail, parameter=name)])
 
 
 def parse_query(text: bytes, known: Iterable[str]) -> Mapping[str, str]:
-    """The parameters of a query string; one that is not known, or stands twice, is refused.
+    """Return the parameters of a query string. Raises Problem for unknown and for repeated ones.
 
     A known name that ends with a star matches all names with that beginning.
     """
@@ -242,17 +243,17 @@ def parse_query(text: bytes, known: Iterable[str]) -> Mapping[str, str]:
                 name[:60], f"There is no parameter {name[:60]!r} here; known are: {takes}."
             )
         if name in query:
-            raise invalid_parameter(name, f"The parameter {name!r} stands there twice.")
+            raise invalid_parameter(name, f"The parameter {name!r} is given more than once.")
         query[name] = value
     return query
 
 
-# Clients send the same query again and again (`acks=1`), and to parse one takes 5 µs and more.
+# Clients repeat the same query (`acks=1`), and to parse one takes 5 µs or more.
 _parse_short_query = lru_cache(maxsize=512)(parse_query)
 
 
 def whole_number(name: str, text: str, low: int, high: int) -> int:
-    """A parameter that is a whole number between two bounds. Raises Problem."""
+    """Return a parameter as a whole number between two bounds. Raises Problem."""
     if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
         raise invalid_parameter(
             name, f"{name} must be a whole number from {low} to {high}, not {text[:40]!r}."
@@ -261,7 +262,7 @@ def whole_number(name: str, text: str, low: int, high: int) -> int:
 
 
 def decode_path(scope: Scope) -> str:
-    """The path with its percent-escapes resolved, strictly; a trailing slash makes no difference.
+    """Return the path with its percent-escapes decoded, without a trailing slash.
 
     Raises Problem for escapes that are not UTF-8 and for control characters.
     """

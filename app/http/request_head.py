@@ -1,9 +1,9 @@
 """Check the head of an HTTP request: where its body ends, and which host it is for (RFC 9112).
 
-httptools (llhttp in strict mode) refuses a head that two readers could take in two ways: bare LF, folded lines, a
-space before a colon, two Content-Lengths, Content-Length beside Transfer-Encoding, a chunk size that is no number.
-The rules here are those that it leaves to its caller. A server that is laxer than a proxy before it lets a body
-run as a request.
+httptools (llhttp in strict mode) refuses a head that two readers could understand in two ways: bare LF, folded lines,
+a space before a colon, two Content-Lengths, Content-Length beside Transfer-Encoding, a chunk size that is no number.
+The rules here are those that it leaves to its caller. If a server is laxer than the proxy before it, a client can
+hide a second request in a body (request smuggling).
 
     version        1.0 or 1.1
     Host           exactly one with 1.1, at most one with 1.0

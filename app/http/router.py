@@ -1,7 +1,7 @@
 """Find what answers a request: a lean route, a whole surface, or FastAPI.
 
-A lean route is a plain function from a `Request` to an `Answer`, found by the segments of its path. A surface
-routes all paths below its own beginnings by itself. FastAPI gets the rest, with the body read and checked.
+A lean route is a plain function from a `Request` to an `Answer`, found by the segments of its path. A surface routes
+all paths below its own prefixes. FastAPI gets the rest, with the body read and checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.http.sender import Sender
 
 # Methods without a body that a route reads.
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# Paths whose routes are remembered: as many as the clients of a busy server use, and up to the length of a path with
+# The cache of routes by path: the number of paths that clients of a busy server use, and the length of a path with
 # the longest topic name, escaped.
 _REMEMBERED_PATHS = 1000
 _REMEMBERED_PATH = 800
@@ -45,7 +45,7 @@ class Router:
         self._taken: dict[tuple[str, bytes | None], Found] = {}
 
     def answer(self, request: Request, sender: Sender) -> Awaitable[Answer | Streamed | None]:
-        """Return what will answer a request; it is not begun yet. None comes of it where `sender` has answered."""
+        """Return the awaitable that answers; it has not started. Its result is None if `sender` has answered."""
         scope = request.scope
         method = scope["method"]
         known = self._taken.get((method, raw := scope.get("raw_path")))
@@ -72,7 +72,7 @@ class Router:
         return None
 
     async def _call_fastapi(self, request: Request, path: str, sender: Sender) -> None:
-        """Let FastAPI answer; the body has been read under the limits and is clean JSON."""
+        """Let FastAPI answer, after the body was read within the limits and checked as JSON."""
         scope = {**request.scope, "path": path, "raw_path": path.encode()}
         body = b""
         if scope["method"] == "HEAD":

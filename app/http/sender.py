@@ -1,4 +1,4 @@
-"""Write the answers of the application: whole ones in one write, streams piece by piece, FastAPI's as they come.
+"""Write the answers of the application: whole ones in one write, streams piece by piece, FastAPI's messages as sent.
 
 Every answer gets the same lines: the request id, `X-Content-Type-Options: nosniff`, and those of CORS.
 """
@@ -37,7 +37,7 @@ class Sender:
         self.sent = 0
 
     def answer_at_once(self, answer: Answer) -> bool:
-        """Send a whole answer without a wait; return False, with nothing done, where that is not possible."""
+        """Send a whole answer without a wait. Return False, with nothing sent, if that is not possible."""
         if self._direct is None or not self._direct.answer(answer.status, self._head(answer), answer.body):
             return False
         self.started = True

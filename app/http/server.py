@@ -27,9 +27,9 @@ from core.listeners.sockets import bind_socket
 log = logging.getLogger("sluice.http")
 
 BACKLOG = 2048
-# How often a stop looks whether the last request is answered.
+# How often a stop checks whether the last request is answered.
 _STOP_POLL_SECONDS = 0.01
-# Answers that the drain has released need a moment to leave, also where the drain time is 0.
+# The least time for a drain: answers that it releases must still be sent, even if the drain time is 0.
 _LEAST_DRAIN_SECONDS = 1.0
 
 
@@ -102,7 +102,7 @@ class HttpServer:
             await asyncio.sleep(_STOP_POLL_SECONDS)
         if shared.connections or shared.tasks:
             log.warning(
-                "%d connections and %d requests were cut off: they did not end within the drain time",
+                "closed %d connections and cancelled %d requests that did not end within the drain time",
                 len(shared.connections),
                 len(shared.tasks),
             )

@@ -23,7 +23,7 @@ from core.facade import Facade
 from core.vocabulary.idempotency import ANONYMOUS
 
 T = TypeVar("T")
-# The key of the counts in the ASGI scope, for routes that wait.
+# The key in the ASGI scope under which routes that wait find the counts.
 WAITING = "sluice.waiting"
 
 
@@ -35,7 +35,7 @@ class Waiting:
         self._counts: dict[str, int] = {}
 
     def check(self, client: str) -> None:
-        """Raise THROTTLING_QUOTA_EXCEEDED if a client has its share."""
+        """Raise THROTTLING_QUOTA_EXCEEDED if a client's share is used up."""
         if self._counts.get(client, 0) >= self._limit:
             raise BrokerError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
@@ -44,11 +44,11 @@ class Waiting:
             )
 
     def enter(self, client: str) -> None:
-        """Count one request more."""
+        """Add one request to a client's count."""
         self._counts[client] = self._counts.get(client, 0) + 1
 
     def leave(self, client: str) -> None:
-        """Count one request less; forget a client that has none left."""
+        """Subtract one request; forget a client that has none left."""
         left = self._counts[client] - 1
         if left:
             self._counts[client] = left
@@ -60,7 +60,7 @@ class Waiting:
 
 
 def check_share(scope: Scope) -> None:
-    """Raise THROTTLING_QUOTA_EXCEEDED if the client of a request has its share."""
+    """Raise THROTTLING_QUOTA_EXCEEDED if the share of a request's client is used up."""
     waiting = scope.get(WAITING)
     if waiting is not None:
         waiting.check(client_of(scope))
@@ -83,7 +83,7 @@ def counted(scope: Scope) -> Iterator[None]:
 
 @contextmanager
 def share(scope: Scope) -> Iterator[None]:
-    """Count a request while it waits. Raises THROTTLING_QUOTA_EXCEEDED if its client has its share."""
+    """Count a request while it waits. Raises THROTTLING_QUOTA_EXCEEDED if its client's share is used up."""
     check_share(scope)
     with counted(scope):
         yield

@@ -25,7 +25,7 @@ def choose(accept: bytes, offered: Sequence[bytes]) -> bytes:
             best, best_quality = media_type, quality
     if best_quality <= 0:
         names = ", ".join(one.decode() for one in offered)
-        raise Problem("not-acceptable", f"This can be had as {names}; Accept names none of them.")
+        raise Problem("not-acceptable", f"This resource is available as {names}; Accept names none of them.")
     return best
 
 

@@ -1,4 +1,4 @@
-"""The cluster: where a client begins, and the address for those who move on to the binary port."""
+"""The cluster: the first request of a client, with the address for clients that use the binary port."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _this_broker(shared: Shared, request: Request) -> BrokerDetail:
     config = shared.config
     kafka = config.advertised or next((e for e in shared.endpoints if e.scheme == "kafka"), None)
     if kafka is not None and kafka.host in WILDCARDS:
-        # Nobody can connect to a wildcard; the address by which this request came leads to the same machine.
+        # No client can connect to a wildcard. The address of this request is one of the same machine.
         kafka = Endpoint(kafka.scheme, request.scope["server"][0], kafka.port)
     return BrokerDetail(
         broker_id=config.broker_id,

@@ -69,7 +69,7 @@ class ConsumerToCreate(Shape):
         default=None,
         min_length=1,
         max_length=_LIMITS.max_subscription,
-        description="Partitions of its own choice, without the group: nobody else is kept from them.",
+        description="Partitions of its own choice, without the group: other consumers may read them as well.",
     )
     start: StrictStr | Offset = Field(
         default="earliest",
@@ -91,7 +91,7 @@ class ConsumerToCreate(Shape):
         default=60_000, description="How long the group may wait for it to join a round."
     )
     group_instance_id: Annotated[StrictStr, Field(min_length=1, max_length=249)] | None = Field(
-        default=None, description="Makes it a static member: who comes with the same id takes its place."
+        default=None, description="Makes it a static member: a consumer with the same id replaces it."
     )
     assignor: StrictStr | None = Field(
         default=None,
@@ -128,7 +128,7 @@ class Ack(Shape):
 
 
 class PartitionToSeek(PartitionOf):
-    """Where to go on in one partition: exactly one of `offset` and `at`."""
+    """Where to continue in one partition: exactly one of `offset` and `at`."""
 
     offset: Offset | None = None
     at: StrictStr | None = Field(
@@ -137,7 +137,7 @@ class PartitionToSeek(PartitionOf):
 
 
 class SeekTo(Shape):
-    """Where to go on: in some partitions, or `at` the same place in all that are assigned."""
+    """Where to continue: in some partitions, or `at` the same place in all that are assigned."""
 
     model_config = _example(
         {"at": "earliest"},
@@ -211,7 +211,7 @@ class ConsumerDetail(Shape):
     encoding: str | None
     group_instance_id: str | None
     created: str | None
-    expires_in_ms: int = Field(description="How long it lives from now on if nobody asks it for anything.")
+    expires_in_ms: int = Field(description="How long it is kept from now on without a request.")
 
 
 class ConsumerList(Shape):
@@ -223,7 +223,7 @@ class ConsumerList(Shape):
 class Acked(Shape):
     """What an acknowledgement did.
 
-    `revoked` are partitions that had gone to another member before: their records are delivered again there.
+    `revoked` are partitions that another member has got: their records are delivered again there.
     """
 
     acknowledged: list[RangeDetail]

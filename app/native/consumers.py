@@ -152,10 +152,10 @@ async def ack_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerName
 async def seek_consumer(
     broker: BrokerDep, request: Request, group: GroupId, consumer: ConsumerName, wanted: SeekTo
 ) -> ConsumerDetail:
-    """Go on elsewhere. What is outstanding of these partitions is forgotten; nothing is committed."""
+    """Set the position. Outstanding records of these partitions are forgotten; nothing is committed."""
     consumers = broker.consumers
     if (wanted.at is None) == (wanted.partitions is None):
-        raise _invalid("Say where to go on: at, or partitions.", "#/at")
+        raise _invalid("Set where to continue: at, or partitions.", "#/at")
     seeks = [_seek(one, f"#/partitions/{index}") for index, one in enumerate(wanted.partitions or ())]
     try:
         with share(request.scope):

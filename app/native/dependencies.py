@@ -24,7 +24,7 @@ async def broker(request: Request) -> Facade:
 
 
 async def known_parameters_only(request: Request) -> None:
-    """Refuse a query parameter that the route does not take, or that stands twice: a typing error does harm.
+    """Refuse an unknown or repeated query parameter, because an ignored typing error does harm.
 
     `?dry_ran=true` must not delete anything.
     """
@@ -39,7 +39,7 @@ async def known_parameters_only(request: Request) -> None:
                 name[:60], f"There is no parameter {name[:60]!r} here; known are: {takes}."
             )
         if name in seen:
-            raise invalid_parameter(name, f"The parameter {name!r} stands there twice.")
+            raise invalid_parameter(name, f"The parameter {name!r} is given more than once.")
         seen.add(name)
 
 

@@ -78,7 +78,7 @@ class GroupConsumer(BaseModel):
 
 
 class GroupDetail(GroupSummary):
-    """A group with its members, and the managed consumers that stand behind some of them."""
+    """A group with its members, and the managed consumers of some of them."""
 
     generation_id: int
     leader_id: str | None
@@ -114,7 +114,7 @@ class GroupToTakeOver(Shape):
 
 
 class CommittedPosition(BaseModel):
-    """Where a group goes on in one partition."""
+    """Where a group continues in one partition."""
 
     topic: str
     partition: int
@@ -126,7 +126,7 @@ class CommittedPosition(BaseModel):
 
 
 class BytePosition(BaseModel):
-    """Where consumers of Kafka 0.7 go on in one partition of one broker, as they have written it into ZooKeeper."""
+    """The offset of consumers of Kafka 0.7 in one partition of one broker, as ZooKeeper has it."""
 
     topic: str
     broker_id: int
@@ -179,7 +179,7 @@ class ResetRequest(Shape):
     )
     offset: Offset | None = None
     shift: Annotated[StrictInt, Field(gt=-(2**63), lt=2**63)] | None = Field(
-        default=None, description="So many offsets forward, or back."
+        default=None, description="The number of offsets to move forward, or back if negative."
     )
     topics: list[Name] | None = Field(
         default=None,
@@ -208,7 +208,7 @@ class ResetResult(BaseModel):
 
 
 class PartitionLagDetail(BaseModel):
-    """How far a group is behind in one partition. Null where nothing was committed, or the partition is gone."""
+    """The lag of a group in one partition. Null if nothing was committed, or the partition is deleted."""
 
     topic: str
     partition: int
@@ -238,7 +238,7 @@ class ProtocolOffer(Shape):
 
 
 class MemberToJoin(Shape):
-    """Who joins: with `topics`, and the broker does the rest, or with `protocols` as a client library would."""
+    """The joining member: with `topics`, and the broker does the rest, or with `protocols` like a client library."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"topics": ["orders"]}]})
 
@@ -253,7 +253,7 @@ class MemberToJoin(Shape):
     group_instance_id: Name | None = None
     client_id: Name = "http"
     session_timeout_ms: Timeout = Field(
-        default=45_000, description="A member that is not heard of for so long is out."
+        default=45_000, description="A member without a heartbeat for this long leaves the group."
     )
     rebalance_timeout_ms: Timeout = Field(
         default=60_000, description="How long the others wait for it in a rebalance."
@@ -271,7 +271,7 @@ class JoinedMemberDetail(BaseModel):
 
 
 class MemberJoined(BaseModel):
-    """What became of a join. While `joined` is false the round goes on: join again with the `member_id`."""
+    """The result of a join. While `joined` is false the rebalance continues: join again with the `member_id`."""
 
     group_id: str
     member_id: str

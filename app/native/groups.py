@@ -105,13 +105,13 @@ async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
 
 
 async def take_over_group(broker: BrokerDep, group: GroupId, wanted: GroupToTakeOver) -> GroupDetail:
-    """Go on with a group of another broker, whose members speak the line protocol and need not rejoin.
+    """Take over a group of another broker. Its members use the line protocol and need not rejoin.
 
     Nothing changes where the group has come as far already; 409 where it has members in an older generation.
     """
     members = {one.member_id: one.partitions for one in wanted.members}
     if len(members) < len(wanted.members):
-        detail = "A member stands there twice."
+        detail = "A member is named more than once."
         raise Problem("invalid-request", detail, errors=[field_error(detail, pointer="#/members")])
     await broker.groups.lines.take_over(group, wanted.topic, wanted.generation_id, wanted.assignor, members)
     return await get_group(broker, group)
@@ -177,7 +177,7 @@ async def reset_group_offsets(broker: BrokerDep, group: GroupId, wanted: ResetRe
 
 
 async def get_group_lag(broker: BrokerDep, group: GroupId) -> GroupLag:
-    """How far a group is behind: in total, and in each partition that it has a position in or a member of it owns."""
+    """The lag of a group: in total, and in each partition that it has a position in or that a member owns."""
     partitions = [
         PartitionLagDetail(
             topic=one.topic,

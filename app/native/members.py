@@ -4,7 +4,7 @@
     curl -d '{"generation_id":1}' …/groups/g/members/$member_id:sync        its partitions
     curl -d '{"generation_id":1}' …/groups/g/members/$member_id:heartbeat   204; 409: join again
 
-A rebalance may take longer than a request should. 202 says that it goes on: ask again with the member id.
+A rebalance may take longer than a request should. 202 means that it continues: ask again with the member id.
 """
 
 from __future__ import annotations

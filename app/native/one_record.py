@@ -98,8 +98,8 @@ class OneRecord:
             raise _absent(Problem(slug_of(code), "", status=416, code=code, extra=bounds), offset)
         raise Problem(
             slug_of(code),
-            f"No record is at offset {offset}: compaction has removed it, or a transaction marker stood there. Go "
-            f"on at offset {following}.",
+            f"No record is at offset {offset}: compaction has removed it, or it was a transaction marker. "
+            f"Continue at offset {following}.",
             status=410,
             code=code,
             extra={**bounds, "next_offset": following},

@@ -1,12 +1,12 @@
 """POST of NDJSON with `Accept: application/x-ndjson`: a line in, a line out, for as long as the client likes.
 
-Each line is a record, and gets a line in the answer, in the same order: where it is now, or why it was refused.
-A bad line harms no other. The lines of one piece of the body that hold together are written together; their
-answers are sent before more is read. So a client that does not read its answers cannot send for ever: the body
-stops being read, and its sending blocks. Nothing is held but one piece and an unfinished line.
+Each line is a record, and gets a line in the answer, in the same order: its offset, or the reason why it was refused.
+A bad line does not affect the others. The complete lines of one piece of the body are written together, and their
+answers are sent before more is read. So a client that does not read its answers cannot send without an end: the body
+is not read any more, and its send blocks. Only one piece and one unfinished line are held in memory.
 
-A line of the answer without `partition` is about the stream, and its last: `{"problem": …}` when it cannot go
-on, `{"bye": …}` when the server stops. Lines that were not answered then were not written.
+The last line of the answer may have no `partition` and concern the stream: `{"problem": …}` if it cannot continue,
+`{"bye": …}` if the server stops. Lines without an answer were not written.
 
 The HTTP server hands out body and answer of one request independently, so the exchange is full duplex. Starlette's
 StreamingResponse would consume the messages of the body.
@@ -190,7 +190,7 @@ class _Lines:
         if held > limit:
             raise Problem(
                 "payload-too-large",
-                f"Line {self._count} has more than the {limit} bytes that are taken at once.",
+                f"Line {self._count} has more than the {limit} bytes, which is the limit for one line.",
                 extra={"limit": limit, "unit": "bytes"},
             )
 
@@ -203,7 +203,7 @@ class _Lines:
             )
             written = iter([written_record(result) for result in results])
         except BrokerError as error:
-            # The whole group is refused, say because the topic has gone.
+            # The whole group is refused, for example because the topic is deleted.
             written = iter([_refused(from_broker(error))] * len(records))
         return [next(written) if isinstance(item, NewRecord) else item for item in items]
 

@@ -134,7 +134,7 @@ Events = Annotated[str, Meta(examples=[f"id: {_CURSOR}\nevent: record\ndata: {js
 
 
 class RecordPage(Struct, gc=False):
-    """The answer of a read. `next_offset` is where the next read goes on, also when `records` is empty."""
+    """The answer of a read. `next_offset` is where the next read continues, also when `records` is empty."""
 
     records: list[RecordRead]
     next_offset: int
@@ -157,7 +157,7 @@ class MergedPage(Struct, gc=False):
     """The answer of a merged read."""
 
     records: list[RecordRead]
-    next_cursor: Annotated[str, Meta(description="Where the next read goes on; opaque. Keep it as it is.")]
+    next_cursor: Annotated[str, Meta(description="Where the next read continues; opaque. Keep it as it is.")]
     caught_up: CaughtUp
 
     EXAMPLES: ClassVar[list[Any]] = [{"records": [_READ], "next_cursor": _CURSOR, "caught_up": True}]
@@ -347,8 +347,8 @@ class MergedQuery(Struct):
     cursor: Annotated[
         str | UnsetType,
         Meta(
-            description="Go on where an earlier answer ended: `next_cursor`, the `id` of an event, the `cursor` of a "
-            "line. It knows its partitions; those that the topic has got since begin at their first record."
+            description="Continue where an earlier answer ended: `next_cursor`, the `id` of an event, the `cursor` "
+            "of a line. It has its partitions; newer ones begin at their first record."
         ),
     ] = UNSET
     from_: Annotated[
@@ -375,14 +375,14 @@ class MergedQuery(Struct):
     wait_ms: Annotated[
         _Wait | UnsetType,
         Meta(
-            description="In pages: how long to wait for the first record when there is none; default 0. Lines of "
-            "NDJSON end when no record came for so long; without it they go on for ever. Not in events."
+            description="In pages: how long to wait for the first record when there is none; default 0. NDJSON "
+            "ends when no record has come for this long; without it, it has no end. Not in events."
         ),
     ] = UNSET
     limit: Annotated[
         _Count,
         Meta(
-            description="Records at most. Lines of NDJSON end after so many, without an upper limit; not in events."
+            description="Records at most. NDJSON ends after this many, without an upper limit; not in events."
         ),
     ] = _LIMITS.http_default_limit
     max_bytes: Annotated[
@@ -419,7 +419,7 @@ class MergedQuery(Struct):
 
 
 class StreamHeaders(Struct):
-    """The header line by which a browser goes on with a stream."""
+    """The header line by which a browser continues a stream."""
 
     last_event_id: Annotated[
         str | UnsetType,

@@ -113,8 +113,8 @@ class RecordRoutes:
     async def read(self, request: Request, segments: list[str]) -> Answer:
         """Read records of one partition.
 
-        Stateless: nothing is remembered between two reads. Go on at `next_offset`. With `wait_ms` a read at the end
-        of the partition waits for the next record, and is answered empty when none came.
+        Stateless: nothing is remembered between two reads. Continue at `next_offset`. With `wait_ms` a read at the
+        end of the partition waits for the next record, and is answered empty when none came.
         """
         config = self._config
         tp = _tp_of(segments)
@@ -170,7 +170,7 @@ class RecordRoutes:
         max_bytes: int,
         wait_ms: int,
     ) -> ReadResult:
-        """What is there; where nothing is, what comes within `wait_ms`, or until the client goes."""
+        """Return the records; if there are none, wait for up to `wait_ms`, or until the client disconnects."""
         broker = self._acting(request.scope)
         try:
             result = broker.records.read_now(tp, offset, max_bytes=max_bytes, max_records=limit)

@@ -1,4 +1,4 @@
-"""Who leads a partition: looked at and changed, by a person who knows which broker is alive."""
+"""The roles of brokers for a partition: show and change them. The operator must know which broker is alive."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _UNCLEAN = "Also where something that was acknowledged could get lost."
 
 
 class RoleWanted(Shape):
-    """What this broker shall be to a partition."""
+    """The new role of this broker for a partition."""
 
     role: Literal["leader", "follower"]
     unclean: StrictBool = Field(False, description=_UNCLEAN)
 
 
 class LeadWanted(Shape):
-    """How this broker shall take over."""
+    """How this broker takes over."""
 
     unclean: StrictBool = Field(False, description=_UNCLEAN)
 
 
 class PartitionRole(BaseModel):
-    """Who leads a partition and who copies it, by broker ids, as this broker knows it.
+    """The leader and the replicas of a partition, by broker ids, as this broker knows them.
 
-    `leader` is null where nobody is known to lead. `in_sync` is complete on the leader alone.
+    `leader` is null if no leader is known. `in_sync` is complete on the leader alone.
     """
 
     topic: str
@@ -79,7 +79,7 @@ def _shown(info: PartitionInfo) -> PartitionRole:
 async def get_partition_role(
     broker: BrokerDep, topic: TopicName, partition: PartitionNumber
 ) -> PartitionRole:
-    """Who leads the partition, who copies it, and what is committed."""
+    """Return the leader of the partition, its replicas, and the committed offset."""
     return _shown(broker.partitions.info(TopicPartition(topic, partition)))
 
 

@@ -71,7 +71,7 @@ class ProblemDocument(BaseModel):
 
 
 class TopicToCreate(Shape):
-    """What a topic shall be. What is left out is the broker's default for a new topic, and not compared."""
+    """The definition of a topic. A missing member is the broker's default for a new topic, and is not compared."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
         {"partitions": 3, "configs": {"retention.ms": 3600000}}
@@ -84,7 +84,7 @@ class TopicToCreate(Shape):
 
 
 class TopicChange(Shape):
-    """A merge patch: only what stands here changes; a setting of null goes back to its default."""
+    """A merge patch: only the members here change; a setting of null gets its default again."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
         {"partitions": 6, "configs": {"retention.ms": None}}
@@ -165,7 +165,7 @@ class PartitionToTruncate(Shape):
 
 
 class Truncation(Shape):
-    """Which records shall go."""
+    """The records to delete."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
         {"partitions": [{"partition": 0, "before_offset": 42}], "dry_run": True}

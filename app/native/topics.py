@@ -184,12 +184,12 @@ async def truncate_topic(
         before = bounds.high_watermark if one.before_offset is None else one.before_offset
         pointer = f"#/partitions/{index}"
         if one.partition in targets:
-            detail = f"Partition {one.partition} stands there twice."
+            detail = f"Partition {one.partition} is given more than once."
             raise Problem("invalid-request", detail, errors=[field_error(detail, pointer=pointer)])
         if before > bounds.high_watermark:
             error = BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Partition {one.partition} ends at offset {bounds.high_watermark}; {before} lies behind that.",
+                f"Partition {one.partition} ends at offset {bounds.high_watermark}; {before} lies beyond that.",
                 log_start_offset=bounds.log_start_offset,
                 high_watermark=bounds.high_watermark,
             )
@@ -361,7 +361,7 @@ def _texts(configs: Mapping[str, ConfigValue]) -> dict[str, str | None]:
 
 
 def _etag(info: TopicInfo) -> str:
-    """Names the version of a topic's definition; a topic that was deleted and made anew has another id."""
+    """Names the version of a topic's definition; a topic that was deleted and created again has another id."""
     return f'"{info.topic_id.hex[:12]}-{info.version}"'
 
 
@@ -379,12 +379,12 @@ def _check_match(info: TopicInfo, if_match: str | None) -> None:
 
 
 def page_token_of(name: str) -> str:
-    """The token of the page behind `name`."""
+    """Return the token of the page after `name`."""
     return urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
 def read_page_token(token: str) -> str:
-    """The name that a page token stands for. Raises Problem."""
+    """Return the name in a page token. Raises Problem."""
     try:
         name = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4)).decode()
     except (binascii.Error, UnicodeError):

@@ -61,7 +61,7 @@ async def read_optional_json(request: Request, decoder: msgspec.json.Decoder[T])
 
 
 def query_of(request: Request) -> dict[str, str]:
-    """The query parameters by name; what is not known to a route is nobody's harm here, as on the other proxies."""
+    """Return the query parameters by name. Unknown ones are ignored, as on the other proxies."""
     text = request.scope["query_string"]
     if not text:
         return {}

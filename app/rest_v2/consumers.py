@@ -61,7 +61,7 @@ from core.vocabulary.consumers import (
 
 FORMAT, MIN_BYTES, TIMEOUT = "format", "fetch.min.bytes", "consumer.request.timeout.ms"
 DEFAULT_FORMAT = "binary"
-# v2's consumer.instance.timeout.ms: an instance that nobody asks for anything goes after five minutes.
+# v2's consumer.instance.timeout.ms: an instance without a request is deleted after five minutes.
 IDLE_MS = 300_000
 MAX_MIN_BYTES = 10_000_000
 _RESETS = {
@@ -286,7 +286,7 @@ class ConsumerRoutes:
 
 
 class _Poll:
-    """The polls behind one request."""
+    """The polls of one request."""
 
     def __init__(
         self, instances: Instances, request: Request, info: ConsumerInfo, *, max_bytes: int, wait_ms: int

@@ -7,8 +7,8 @@
 For records, a type of the family that names no format means binary, v1's and v2's default; the dialect says what
 `application/json` means. Old clients send `application/octet-stream`: Confluent documents it, Karapace takes it.
 
-A client hears the media type that it asked for, `application/json` when it did not care. What is not in this
-family is refused with 415 or 406.
+A client gets the media type that it asked for, or `application/json` if it named none. Other media types are refused
+with 415 or 406.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _quality(parameters: list[bytes]) -> float:
 
 
 def embedded_format(content_type: bytes) -> str | None:
-    """The embedded format that a request's media type stands for; None for application/json and for no type.
+    """Return the embedded format of a request's media type; None for application/json and for no type.
 
     Raises Problem (415).
     """

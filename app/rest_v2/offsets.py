@@ -1,4 +1,4 @@
-"""Offsets of a consumer instance: what is committed in its group, and where it goes on."""
+"""Offsets of a consumer instance: the committed ones of its group, and its position."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class OffsetRoutes:
     # --- positions -----------------------------------------------------------------------------------------
 
     async def seek(self, request: Request, segments: list[str]) -> Answer:
-        """Go on at offsets, or at times."""
+        """Continue at offsets, or at times."""
         info = self._instances.get(request, segments)
         body = await read_json(request, _seek)
         if body.offsets is None and body.timestamps is None:
@@ -109,11 +109,11 @@ class OffsetRoutes:
         return await self._seek(request, info, seeks)
 
     async def to_beginning(self, request: Request, segments: list[str]) -> Answer:
-        """Go on at the beginning of partitions."""
+        """Continue at the beginning of partitions."""
         return await self._to_an_end(request, segments, EARLIEST)
 
     async def to_end(self, request: Request, segments: list[str]) -> Answer:
-        """Go on at the end of partitions."""
+        """Continue at the end of partitions."""
         return await self._to_an_end(request, segments, LATEST)
 
     async def _to_an_end(self, request: Request, segments: list[str], to: str) -> Answer:
@@ -124,7 +124,7 @@ class OffsetRoutes:
         return await self._seek(request, info, [Seek(one.topic, one.partition, to) for one in wanted])
 
     async def _seek(self, request: Request, info: ConsumerInfo, seeks: list[Seek]) -> Answer:
-        """Seek; an offset that is not there goes where `auto.offset.reset` says.
+        """Seek. A missing offset is replaced as `auto.offset.reset` says.
 
         A Kafka consumer finds that out at its next fetch, and does the same then.
         """

@@ -1,8 +1,8 @@
 """Records on their way out: in the embedded format that was asked for; and the stateless read of one partition.
 
-v2 has no place to say how one record is encoded, so a record that does not fit the format cannot be shown as
-something else. What stands before it is delivered; the read that begins with it is refused with 422/42203 and
-says where to go on.
+v2 has no place to say how one record is encoded, so a record that does not fit the format cannot be shown in another
+one. The records before it are delivered; the read that begins with it is refused with 422/42203 and says where to
+continue.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Embedder:
     def records(
         self, records: Iterable[tuple[str, int, Record]], format_name: str
     ) -> tuple[list[ConsumerRecord], ProxyError | None]:
-        """Records up to the first that does not fit, and the refusal that stands for that one."""
+        """Return the records up to the first that does not fit, and the error for that one."""
         embed_key, embed_value = self._ways[format_name]
         shown: list[ConsumerRecord] = []
         for topic, partition, record in records:
@@ -76,7 +76,7 @@ class Embedder:
                 prefix = self._dialect.unreadable.format(field=field, format=format_name)
                 return shown, unprocessable(
                     f"{prefix}The {field} of the record at offset {record.offset} of {topic}-{partition} is "
-                    f"{error}: it cannot be shown in the format {format_name!r}. Read it as binary, or go on at "
+                    f"{error}: it cannot be shown in the format {format_name!r}. Read it as binary, or continue at "
                     f"offset {record.offset + 1}.",
                     self._dialect.unreadable_code,
                 )

@@ -207,17 +207,17 @@ def _offsets(offsets: OffsetRoutes) -> tuple[V2Route, ...]:
         ),
         Route(
             "POST", "/consumers/{group}/instances/{instance}/positions", offsets.seek,
-            "proxySeek", TAG, "Go on at offsets or moments",
+            "proxySeek", TAG, "Continue at offsets or moments",
             request=Seek, answers={204: None}, refuses=seek,
         ),
         Route(
             "POST", "/consumers/{group}/instances/{instance}/positions/beginning", offsets.to_beginning,
-            "proxySeekToBeginning", TAG, "Go on at the beginning",
+            "proxySeekToBeginning", TAG, "Continue at the beginning",
             request=Partitions, answers={204: None}, refuses=seek,
         ),
         Route(
             "POST", "/consumers/{group}/instances/{instance}/positions/end", offsets.to_end,
-            "proxySeekToEnd", TAG, "Go on at the end",
+            "proxySeekToEnd", TAG, "Continue at the end",
             request=Partitions, answers={204: None}, refuses=seek,
         ),
     )  # fmt: skip

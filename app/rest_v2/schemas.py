@@ -1,4 +1,4 @@
-"""The bodies of v2 in JSON: what comes in, what goes out.
+"""The bodies of v2 in JSON: requests and answers.
 
 What comes in is read leniently: numbers and switches may be strings, as clients in shell and Java send them.
 """
@@ -241,7 +241,7 @@ class ConsumerRecord(Struct, gc=False):
 # --- consumers ----------------------------------------------------------------------------------------------
 
 
-# Options that Strimzi and Karapace know beside Confluent's; and the names of old clients.
+# Options of Strimzi and Karapace, in addition to Confluent's; and the option names of early clients.
 _DOTTED = {
     "isolation_level": "isolation.level",
     "topic_metadata_refresh_interval_ms": "topic.metadata.refresh.interval.ms",
@@ -373,7 +373,7 @@ class Timestamp(Struct, forbid_unknown_fields=True):
 
 
 class Seek(Struct, forbid_unknown_fields=True):
-    """Where to go on: at offsets, at moments, or both for different partitions."""
+    """Where to continue: at offsets, at moments, or both for different partitions."""
 
     offsets: list[Offset] | None = None
     timestamps: list[Timestamp] | None = None

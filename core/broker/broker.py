@@ -238,7 +238,7 @@ class Broker:
     # --- peers -----------------------------------------------------------------------------------------------
 
     def _open_cluster(self, metadata: MetadataLog, cluster: Cluster, settings: Mapping[str, str]) -> None:
-        """Take the replicas as the last run left them; who leads what is found out once the listeners are open."""
+        """Take the replicas of the last run. Their leaders are found out once the listeners are open."""
         data_dir = self.config.data_dir
         assert self._promises is not None
         try:

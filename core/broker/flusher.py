@@ -31,7 +31,7 @@ from core.errors import BrokerError, ErrorCode
 from core.log.flush import FlushTask
 from core.log.log import Log
 
-# How long a cycle may take before others go on without it: several fsyncs of a good disk.
+# How long a cycle may take before others continue without it: several fsyncs of a good disk.
 PATIENCE_SECONDS = 0.05
 
 _Waiter = tuple[int, asyncio.Future[None]]
@@ -220,7 +220,7 @@ class Flusher:
         cycle.work = self._threads.run(cycle.steps(), workers, lambda: self._done(cycle))
 
     def _overtake(self, cycle: _Cycle) -> None:
-        """A log of the cycle takes long: answer for those that are done, and let the others go on without it."""
+        """A log of the cycle takes long: answer for the logs that are done, and let the others continue."""
         self._settle(cycle)
         self._current = None
         if self._waiting:

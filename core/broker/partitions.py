@@ -264,7 +264,7 @@ class Partitions:
     # --- bounds --------------------------------------------------------------------------------------------
 
     def info(self, tp: TopicPartition) -> PartitionInfo:
-        """The bounds and size of one partition, and who leads and copies it."""
+        """Return the bounds and the size of one partition, its leader and its replicas."""
         copy = self._replicas.get(tp) if self._replicas else None
         log = self.log(tp) if copy is None else copy.log
         if copy is None:

@@ -1,9 +1,9 @@
 """Producer ids for idempotent producers, handed out from durably reserved blocks.
 
-An id must never be given twice, not even across a crash: a second producer under the same id would have its
-batches taken for retries of the first one's and silently dropped. So a whole block is reserved on disk
-before the first id of it is handed out; what is left of the block at a crash is lost, never reused. One
-durable write per `BLOCK_SIZE` producers is what Kafka pays too.
+An id must never be assigned again, not even after a crash. Otherwise the batches of the second producer would count
+as retries of the first one's and be dropped silently. So a whole block is reserved on disk before its first id is
+assigned. The rest of a block is lost in a crash and never reused. One durable write per `BLOCK_SIZE` producers is
+what Kafka needs as well.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReservedIds:
         self._next = 0
 
     def load(self, settings: Mapping[str, str]) -> None:
-        """Go on where the last run ended.
+        """Continue where the last run ended.
 
         In a cluster each broker has ids of its own. One that has lost its database begins at a number that it cannot
         have reached before: the time.
@@ -67,7 +67,7 @@ class ReservedIds:
 
 
 class ProducerIds:
-    """Hands out producer ids, each once for ever.
+    """Assigns producer ids, each only once.
 
     `reserve(count)` durably reserves `count` ids that were never given and returns the first of them; it may
     raise, and then the callers of `next` see that error and a later call tries again.

@@ -66,10 +66,10 @@ class Records:
     ) -> list[ProduceResult]:
         """Append records that are not batches yet; one result for each, in order.
 
-        A record goes to its own `partition`, else to the `partition` of the call, else by its key (murmur2,
-        as the Java client does), else to one partition per call, which rotates. A topic that does not exist
-        is created where the settings allow it. `timeout_ms` is for acks=all, as in `durable`. Raises
-        UNKNOWN_TOPIC_OR_PARTITION when the topic may not be created.
+        The partition of a record is its own `partition`, else the `partition` of the call, else by its key (murmur2,
+        as the Java client does), else one partition per call, which rotates. A missing topic is created if the
+        settings allow it. `timeout_ms` is for acks=all, as in `durable`. Raises UNKNOWN_TOPIC_OR_PARTITION when the
+        topic may not be created.
         """
         info = self._table.find(topic) or await self._topics.get_or_create(topic)
         if partition is not None:
@@ -260,10 +260,10 @@ class Records:
 
 
 def _unreadable(header: BatchHeader, tp: TopicPartition) -> BrokerError:
-    """A client with a right checksum can store garbage inside a batch; its reader is told where to go on."""
+    """A client can store garbage in a batch with a right checksum. The error names the offset to continue at."""
     return BrokerError(
         ErrorCode.CORRUPT_MESSAGE,
-        f"The batch at offset {header.base_offset} of {tp} cannot be read; go on at offset "
+        f"The batch at offset {header.base_offset} of {tp} cannot be read; continue at offset "
         f"{header.next_offset}.",
         next_offset=header.next_offset,
     )

@@ -123,7 +123,7 @@ class Roles:
         return self._partitions.info(tp)
 
     def placed(self, topic: TopicInfo, partition: int) -> Placement:
-        """Who leads a partition and who copies it, without opening its log."""
+        """Return the leader and the replicas of a partition, without opening its log."""
         copy = self._replicas.get(TopicPartition(topic.name, partition)) if self._replicas else None
         if copy is None:
             replicas = topic.replicas or (self._config.broker_id,)
@@ -284,7 +284,7 @@ class Roles:
             )
         try:
             if read.leader_epoch > copy.replica.epoch and self._cluster is not None:
-                self._cluster.heard_of(copy, read.leader_epoch)
+                self._cluster.note_newer_epoch(copy, read.leader_epoch)
             self._check_follower(copy, read)
             self._progress(copy, replica, read.offset)
         except BrokerError as error:

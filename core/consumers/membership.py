@@ -220,7 +220,7 @@ class Membership:
         await self._quit()
 
     def restore(self, member_id: str, generation: int) -> None:
-        """Go on after a restart as the member with this id, without a rebalance where the group is stable."""
+        """Continue after a restart as the member with this id, without a rebalance if the group is stable."""
         self.member_id, self.generation = member_id, generation
         group = self._groups.group(self._group_id)
         member = None if group is None else group.roster.members.get(member_id)

@@ -271,7 +271,7 @@ def _at(error: BrokerError, tp: TopicPartition) -> BrokerError:
 def _no_position(tp: TopicPartition, bounds: LogOffsets) -> BrokerError:
     return BrokerError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"There is no position in {tp} to go on from, and the consumer's start is 'none': seek first.",
+        f"There is no position in {tp} to continue from, and the consumer's start is 'none': seek first.",
         log_start_offset=bounds.log_start_offset,
         high_watermark=bounds.high_watermark,
     )

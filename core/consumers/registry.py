@@ -108,7 +108,7 @@ class Registry:
     # --- changes from outside ------------------------------------------------------------------------------
 
     async def load(self, membership_of: Callable[[Consumer], Membership]) -> None:
-        """Take over the consumers that the last run has stored, and let their members go on."""
+        """Take over the consumers that the last run has stored, and let their members continue."""
         now, now_ms = self._clock.monotonic(), self._clock.wall_ms()
         for consumer, member_id, generation, deadline_ms in await self._store.load(membership_of):
             # The wall clock may have jumped: at most a whole time to live, and time for a client to come back.

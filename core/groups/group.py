@@ -193,7 +193,7 @@ class Group:
         member_id = request.member_id
         if self.state is State.DEAD:
             self._refuse_join(waiter, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif not self._has_room_for(member_id):
+        elif not self._accepts_member(member_id):
             self._refuse_join(waiter, NO_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
             if member_id in self._members:
                 self._remove(member_id)
@@ -240,7 +240,7 @@ class Group:
                 break
         return self._effects()
 
-    def _has_room_for(self, member_id: str) -> bool:
+    def _accepts_member(self, member_id: str) -> bool:
         """Return whether the size limit lets this member join (KIP-389)."""
         member = self._members.get(member_id)
         if self.state is State.EMPTY:

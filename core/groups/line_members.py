@@ -219,7 +219,7 @@ class LineMembers:
         reply = await self._coordinator.sync(group_id, SyncRequest(member_id, generation))
         if reply.error:
             raise refusal(reply.error, group_id, member_id)
-        self._heard(group_id, member_id)
+        self._note_alive(group_id, member_id)
         return LineAssignment(generation, _of_topic(reply.assignment, topic))
 
     def heartbeat(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
@@ -228,7 +228,7 @@ class LineMembers:
         error = self._coordinator.heartbeat(group_id, member_id, generation)
         if error:
             raise refusal(error, group_id, member_id)
-        self._heard(group_id, member_id)
+        self._note_alive(group_id, member_id)
 
     async def leave(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
         """Leave the group. Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION."""
@@ -256,7 +256,7 @@ class LineMembers:
         await self._positions.set(
             group_id, [Commit(topic, partition, offset)], member_id=member_id, generation=generation
         )
-        self._heard(group_id, member_id)
+        self._note_alive(group_id, member_id)
 
     def committed(self, group_id: str, topic: str, partition: int) -> int:
         """Return the committed offset, −1 if nothing was committed."""
@@ -334,7 +334,7 @@ class LineMembers:
     def _drop(self, key: tuple[str, str]) -> None:
         self._hosted.remove(self._members.pop(key))
 
-    def _heard(self, group_id: str, member_id: str) -> None:
+    def _note_alive(self, group_id: str, member_id: str) -> None:
         member = self._members.get((group_id, member_id))
         if member is not None:
             member.heard = self._monotonic()

@@ -8,8 +8,8 @@ from core.vocabulary.groups import NO_MEMBER
 _SENTENCES = {
     ErrorCode.GROUP_ID_NOT_FOUND: "There is no group {group!r}.",
     ErrorCode.NON_EMPTY_GROUP: "Group {group!r} has members; stop them first, or name one of them.",
-    ErrorCode.UNKNOWN_MEMBER_ID: "Group {group!r} has no member {member!r}: it was never there, has left, or was not "
-    "heard of for its session timeout. Join again without a member id.",
+    ErrorCode.UNKNOWN_MEMBER_ID: "Group {group!r} has no member {member!r}: it never joined, has left, or sent "
+    "no heartbeat for its session timeout. Join again without a member id.",
     ErrorCode.ILLEGAL_GENERATION: "This is not the present generation of group {group!r}; join again.",
     ErrorCode.REBALANCE_IN_PROGRESS: "Group {group!r} is rebalancing; join again with the same member id.",
     ErrorCode.FENCED_INSTANCE_ID: "The instance id has moved on to another member of group {group!r}; {member!r} is "

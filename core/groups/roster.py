@@ -43,7 +43,7 @@ class ProtocolCount:
     def elect(self, members: Iterable[Member], count: int) -> str | None:
         """Return the protocol with the most votes. Each member votes for the first of its list that all support.
 
-        A tie goes to the candidate of the earliest member, so that the choice is repeatable. Return None if the
+        In a tie the candidate of the earliest member wins, so that the choice is repeatable. Return None if the
         members have no protocol in common, which `supports_any` prevents at each join.
         """
         votes: dict[str, int] = {}

@@ -23,7 +23,7 @@ from core.metadata.idempotency import (
 )
 from core.metadata.store import Store
 
-# A part of a stored plan takes about so many bytes.
+# About the size of one part of a stored plan, in bytes.
 _PART_BYTES = 50
 # Beyond a limit by this factor, keys are removed at once and not with the next periodic check.
 _FAR_BEYOND = 1.1

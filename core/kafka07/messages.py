@@ -14,9 +14,9 @@ payload, whatever the log holds it in; keys, headers and times have no place, a 
 nothing is compressed on the way out: what a codec makes of the same bytes differs from one of its versions to the
 next, and addresses must not.
 
-What compaction has removed leaves a hole, and a client that knows nothing of holes must come over it by adding up
-lengths. So a hole is shown as fillers, which together are exactly as long: in magic 1 compressed messages that hold
-nothing, where there is room for them, so that clients which know compression show nothing; else payloads of zeros.
+Compaction leaves a hole, and a 0.7 client finds the next message by adding up lengths. So a hole is shown as fillers
+that together are exactly as long. In magic 1 they are empty compressed messages if these fit, so that clients with
+compression show nothing. Otherwise they are payloads of zeros.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
      │                      ▼  └── checked now and then ◄───────┤ topics change, the session is a new one
      └──── lost ──────── held: the node of our id has another broker's address
 
-ZooKeeper is never waited for: the broker starts and serves without it, and says so. A node that our own earlier
-session left behind (the process was killed and is back before ZooKeeper has noticed) is ours by its address and
-is taken over at once. A node with another address is left alone until ZooKeeper deletes it.
+The broker never waits for ZooKeeper: it starts and serves without it, and logs that. If the process was killed and is
+back before ZooKeeper has noticed, the node of its earlier session still exists. It has the same address, so it is
+taken over at once. A node with another address is left alone until ZooKeeper deletes it.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class ZooKeeperRegistry:
             log.info("connected to ZooKeeper at %s", self.broker.config.zookeeper)
             self._set_state(REGISTERING)
         elif was:
-            log.warning("no connection to ZooKeeper (%s); the broker goes on, and tries again", state.lower())
+            log.warning(
+                "no connection to ZooKeeper (%s); the broker continues, and tries again", state.lower()
+            )
             self._set_state(AWAY)
         self._wake.set()
 
@@ -147,7 +149,7 @@ class ZooKeeperRegistry:
             except HeldError as error:
                 if self.registration.state != HELD:
                     log.warning(
-                        "%s is held by another broker: %s; waiting until it goes",
+                        "%s is held by another broker: %s; waiting until ZooKeeper deletes it",
                         self._id.path,
                         error.value.decode("utf-8", "backslashreplace")[:200],
                     )
@@ -163,7 +165,7 @@ class ZooKeeperRegistry:
             self._creator = creator_of(host, self.broker.clock.wall_ms())
             self._id = id_node(self.broker.config.broker_id, self._creator, host, self.endpoint.port)
         if self._published and not await self._session.owns(self._id.path):
-            # Somebody has deleted it, or a session was lost unseen: everything is looked at again.
+            # Another client deleted it, or a session was lost without notice: check everything again.
             self._published.clear()
             self._published_version = -1
         version = self.broker.changes.version

@@ -107,7 +107,7 @@ class Kafka07Topics:
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for the work, which goes on if the caller is cancelled: a producer of 0.7 sends and disconnects."""
+        """Wait for the work. It continues if the caller is cancelled: a producer of 0.7 sends and disconnects."""
         task = asyncio.get_running_loop().create_task(work)
         self._broker.partitions.unattended.add(task)
         task.add_done_callback(self._ended)

@@ -3,11 +3,11 @@
 Three walks over batches from a place whose address is known:
 
     Measuring   how far addresses go, and an entry for the sidecar now and then
-    Reading     the bytes of 0.7's log from one address on; where it goes beyond what is measured, it measures as well
+    Reading     the bytes of 0.7's log from one address on; beyond the measured part it measures as well
     Locating    the address of an offset
 
-A batch that cannot be read has no messages here: 0.7 has no way to tell a reader to go on after it. A hole that
-compaction has left is as long as ever, see `core.kafka07.messages`.
+A batch that cannot be read has no messages here, because 0.7 has no error that makes a reader skip it. A hole of
+compaction is as long as the removed messages, see `core.kafka07.messages`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HEAD_1 = Struct(">ibbI")
 
 
 class Place(NamedTuple):
-    """Where a walk goes: an open segment, from an entry on, up to a position; and the entries on its way.
+    """The range of a walk: an open segment, the entry to begin at, the position to end at, and the entries between.
 
     `tail` is the address at which the next segment begins, None where that is not known. `max_bytes` bounds what
     one batch may decompress to. `unseen` takes the offsets of batches that cannot be read, and why.
@@ -249,7 +249,7 @@ class Reading:
             if address + size > wanted:
                 if self._first < 0:
                     self._first = address
-                    # The first message comes whole, so that a reader who asks for so much gets over it.
+                    # The first message is returned whole, so that a reader that asks for fewer bytes gets past it.
                     end = wanted + max(self._limit, min(address + size - wanted, self._max_size))
                 if magic:
                     pieces.append(pack(size - 4, 1, 0, crc32(payload)))

@@ -64,7 +64,7 @@ class AddressView:
             if self._bases:
                 address = max(self._bases.values()) + self.log.size
                 logger.warning(
-                    "%s: the 0.7 addresses (magic %d) of its first segment are lost; they begin anew at %d",
+                    "%s: the 0.7 addresses (magic %d) of its first segment are lost; they begin again at %d",
                     self.log.tp, self.magic, address,
                 )  # fmt: skip
             self._bases = {first.base_offset: address}
@@ -187,7 +187,7 @@ class AddressView:
             self.flush()
 
     def _settle(self) -> None:
-        """Go on to the next segment where the frontier has come to the end of a sealed one."""
+        """Continue with the next segment if the frontier has reached the end of a sealed one."""
         segment = self.segment
         following = self._following(segment)
         if following is None or self.frontier.position < segment.size:
@@ -385,7 +385,7 @@ class AddressView:
         segment = segments.all[segments.index_of(offset)]
         empty = segment is segments.all[0]
         if empty:
-            # A log that begins again goes on above all addresses that were given out.
+            # A log that begins again continues above all addresses that clients have got.
             self._bases.setdefault(segment.base_offset, self.frontier.address)
         self._write_bases()
         if empty or segment.base_offset <= self.segment.base_offset:

@@ -4,7 +4,7 @@
     /brokers/topics/[topic]/[id]                            number of partitions, ephemeral
     /consumers/[group]/ids/[consumer]                       what it subscribes to, ephemeral
     /consumers/[group]/owners/[topic]/[id]-[partition]      the consumer that reads it, ephemeral
-    /consumers/[group]/offsets/[topic]/[id]-[partition]     the byte offset where it goes on
+    /consumers/[group]/offsets/[topic]/[id]-[partition]     the byte offset where it continues
 
 The nodes above these hold the id of their creator. Source: the 0.7 wire format, "ZooKeeper".
 
@@ -135,7 +135,7 @@ class ZooKeeperSession:
         self._stopping = threading.Event()
 
     async def start(self) -> None:
-        """Begin to connect, and go on until there is a connection. Returns at once."""
+        """Begin to connect, and retry until there is a connection. Return at once."""
         loop = asyncio.get_running_loop()
 
         def tell(state: str) -> None:

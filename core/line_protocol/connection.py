@@ -111,7 +111,7 @@ class LineConnection(Connection):
 
     def _next_turn(self) -> None:
         self._turn = None
-        self._go_on()
+        self._continue()
 
     def _keep(self, data: memoryview, position: int) -> None:
         if self._busy():

@@ -1,4 +1,4 @@
-"""A listening socket: binds, accepts, closes connections whose deadline has passed, drains."""
+"""A listening socket: bind it, accept connections, close those whose deadline has passed, drain."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from core.listeners.sockets import bind_socket
 
 log = logging.getLogger(__name__)
 
-# How often deadlines are looked at; they are tens of seconds.
+# How often deadlines are checked. Deadlines are tens of seconds, so a second late does not matter.
 _SWEEP_SECONDS = 1.0
 _BACKLOG = 1024
 
 
 class Listener(Protocol):
-    """A protocol on a port: makes the session of each connection."""
+    """A protocol on a port. It makes a session for each connection."""
 
     def bound(self, endpoint: Endpoint) -> None:
         """Take the address that was bound; its port is never 0."""
@@ -36,7 +36,8 @@ class Listener(Protocol):
 class Acceptor:
     """The socket of one TCP listener. `endpoint` is the real address after `bind`.
 
-    `connection` is the class that splits the bytes of a connection into requests; by default by length prefixes.
+    `connection` is the class that splits the bytes of a connection into requests. The default splits by length
+    prefixes.
     """
 
     def __init__(

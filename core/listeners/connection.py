@@ -1,14 +1,14 @@
 """One TCP connection of length-prefixed frames: bytes in, frames to a session, answers out in order.
 
 Theory.
-- One receive buffer serves all connections. A frame that lies in it whole is handled in place, without a copy;
-  only a frame that is still arriving gets a buffer of its own, which grows as bytes arrive, never by what the
-  client announces.
-- One request at a time. While one is under way (a long poll, a join) nothing more is read; the rest waits in
-  the socket, and the client feels it. Only a request that has had all its effect, and whose answer waits for the disk
-  (`Deferred`), lets the next ones begin. Answers leave in the order of their requests.
-- Answers leave in bounded pieces. Files are read when the socket has room, so a client that never reads holds
-  one chunk of memory, whatever it asked for.
+- One receive buffer serves all connections. A complete frame in it is handled in place, without a copy. Only a
+  frame that is still arriving gets a buffer of its own. That buffer grows with the bytes that arrive, not with the
+  size that the client announces.
+- One request at a time. While one is under way (a long poll, a join) nothing more is read: the rest waits in the
+  socket, so the client slows down. One kind of request does not hold up the next ones: its effect is complete, and
+  only its answer waits for the disk (`Deferred`). Answers are sent in the order of their requests.
+- Answers are sent in bounded pieces. A file is read when the socket can take more bytes. So a client that never
+  reads holds one chunk of memory, no matter how much it asked for.
 - Every phase has a deadline (`deadline`), which the acceptor's sweep enforces.
 
     frame      int32 size | size bytes
@@ -35,30 +35,30 @@ Answer = list[Piece] | None
 
 _SIZE = Struct(">i")
 _NEVER = float("inf")
-# What one read takes from a socket at most; the memory of all idle connections together.
+# Bytes of one read from a socket, at most. All idle connections share this memory.
 RECEIVE_BUFFER_BYTES = 256 * 1024
 # The first buffer of a frame that is still arriving.
 _FIRST_BYTES = 4096
-# Bytes read from a file and handed to the transport at once.
+# Bytes that are read from a file and passed to the transport at a time.
 _CHUNK_BYTES = 512 * 1024
-# Buffers of arrived frames that are kept for the next ones: how many, and of which sizes.
+# Buffers of handled frames that are kept for the next frames: their number and their sizes.
 _SPARE_BUFFERS = 4
 _LEAST_SPARE = 128 * 1024
 _LARGEST_SPARE = 4 * 1024 * 1024
-# File slices from this size on go from the page cache to the socket without passing through our memory.
+# File slices of this size or more are sent by sendfile, from the page cache to the socket.
 _DIRECT_BYTES = 64 * 1024
-# Answers that wait for the others of the same read, as pieces; a write takes as many at once.
+# Pieces of answers that wait for other answers to requests of the same read. One write takes this many.
 _MAX_CORKED_PIECES = 64
-# Answers that wait for those before them: the next request begins when there are fewer.
+# Answers that wait for earlier answers. The next request is handled when there are fewer.
 _MAX_DEFERRED = 128
 
 
 class RefusedError(Exception):
-    """The connection cannot go on: closed, with this one line in the log."""
+    """The connection must be closed; the message is the line in the log."""
 
 
 class Deferred:
-    """An answer that comes later, while the requests after it are handled: `finish` or `fail` is called once."""
+    """An answer that is given later, while the next requests are handled. Call `finish` or `fail` once."""
 
     __slots__ = ("_finished", "answer", "done", "error")
 
@@ -80,7 +80,7 @@ class Deferred:
         self.finish(None)
 
     def when_finished(self, call: Callable[[], None]) -> None:
-        """Have `call` called when the answer is there."""
+        """Call `call` when the answer is there."""
         self._finished = call
         if self.done:
             call()
@@ -90,11 +90,11 @@ class Session(Protocol):
     """What a listener keeps for one connection."""
 
     def connected(self, peer_host: str, local_host: str) -> None:
-        """Who is at the other end, and which of our addresses was dialled."""
+        """Take the client's address and the address of ours that it connected to."""
         ...
 
     def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:
-        """The answer to one frame: whole frames to send, None for none, or a coroutine that gives it.
+        """Return the answer to one frame: whole frames to send, None for none, or a coroutine that returns it.
 
         A `Deferred` is an answer for which the next request does not wait.
 
@@ -103,15 +103,15 @@ class Session(Protocol):
         ...
 
     def close(self) -> None:
-        """The connection has gone."""
+        """Take note that the connection is closed."""
         ...
 
 
 class Shared:
-    """What the connections of one acceptor have in common: the buffer, the budget of bytes, the list."""
+    """What the connections of one acceptor share: the receive buffer, the budget of bytes, the list of all."""
 
     def __init__(self, config: Config, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
-        # Kept, because asking which loop runs is a system call each time.
+        # Kept, because asyncio.get_running_loop makes a system call each time.
         self.loop = loop
         self.config = config
         self.clock = clock
@@ -119,16 +119,16 @@ class Shared:
         self.view = memoryview(self.buffer)
         self.connections: set[Connection] = set()
         self.inflight = 0
-        # Since the start: connections taken, and connections closed for what came over them or did not come.
+        # Since the start: connections accepted, and connections closed because of invalid or missing data.
         self.accepted = 0
         self.refused = 0
         self.starved: deque[Connection] = deque()
         self._spare: list[bytearray] = []
 
     def take(self, capacity: int) -> bytearray:
-        """A buffer of at least so many bytes for a frame that is arriving, on the budget until `release`.
+        """Return a buffer of at least `size` bytes for an arriving frame. It counts in the budget until `release`.
 
-        Large ones are used again: fresh pages cost more than the bytes that come into them.
+        Large buffers are reused: fresh pages cost more time than the bytes that are read into them.
         """
         frame = None
         if self._spare and _LEAST_SPARE <= capacity <= len(self._spare[-1]):
@@ -139,7 +139,7 @@ class Shared:
         return frame
 
     def release(self, frame: bytearray) -> None:
-        """Give a buffer back, and let connections that starved go on."""
+        """Return a buffer, and wake the connections that wait for memory."""
         self.inflight -= len(frame)
         if _LEAST_SPARE <= len(frame) <= _LARGEST_SPARE and len(self._spare) < _SPARE_BUFFERS:
             self._spare.append(frame)
@@ -162,11 +162,11 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._backlog: bytearray | None = None
         self._task: asyncio.Task[Answer] | None = None
-        # Answers that are deferred, and those that must leave after them.
+        # Deferred answers, and answers that must be sent after them.
         self._deferred: deque[Deferred | list[Piece]] = deque()
         self._settling = False
         self._out: deque[Piece] = deque()
-        # Answers to requests that came in one read leave in one write.
+        # Answers to requests that arrived in one read are sent in one write.
         self._corked = False
         self._write_paused = False
         self._read_paused = False
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._set_deadline(shared.config.first_request_timeout_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the connection is closed; whatever waited for it waits no more."""
+        """asyncio: the connection is closed; cancel the request that waits for it."""
         self._shared.connections.discard(self)
         self._drop_frame()
         self._out.clear()
@@ -203,13 +203,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self.deadline = _NEVER
         if self._task is not None:
-            # One turn later: a task that was to begin in this turn begins, and its coroutine is not reported as
-            # one that was never awaited.
+            # Cancel one turn later. A task that has not started yet starts first, so that asyncio does not warn
+            # of a coroutine that was never awaited.
             self._shared.loop.call_soon(self._task.cancel)
         self._session.close()
 
     def eof_received(self) -> bool:
-        """asyncio: the client has gone. What it waited for is cancelled, so a dead long poll costs nothing."""
+        """asyncio: the client has disconnected. Its request is cancelled, so a dead long poll costs nothing."""
         return False
 
     def refuse(self, reason: str) -> None:
@@ -227,16 +227,16 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
 
     def expired(self, now: float) -> bool:
-        """Whether the deadline of the present phase is over."""
+        """Return whether the deadline of the current phase has passed."""
         return now >= self.deadline
 
     def expire(self) -> None:
-        """Close because the present phase has taken too long."""
+        """Close, because the current phase has taken too long."""
         if self._frame is not None or self._head:
             self.refuse("a request was not complete in time")
         elif self._out or self._write_paused:
             self.refuse("the client does not read its answers")
-        else:  # idle: nothing went wrong, nothing to log
+        else:  # an idle connection is no error: no log line
             self._close()
 
     def _close(self) -> None:
@@ -247,20 +247,20 @@ class Connection(asyncio.BufferedProtocol):
         self.deadline = self._shared.clock.monotonic() + milliseconds / 1000
 
     def _busy(self) -> bool:
-        """Whether a request is under way, or an answer, or the connection is gone: nothing new is begun."""
+        """Return whether no request may be handled now: one is under way, or an answer, or it is closed."""
         stuck = bool(self._out) and not self._corked
         if self._task is not None or stuck or self._write_paused or self._transport is None:
             return True
         deferred = self._deferred
         if not deferred:
             return False
-        # An answer that is there waits behind deferred ones: it may be large, so it is the only one that does.
+        # A complete answer waits for the deferred answers before it. It may be large, so only one may wait.
         return self._draining or len(deferred) >= _MAX_DEFERRED or not isinstance(deferred[-1], Deferred)
 
     # --- in ------------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: where the next bytes go."""
+        """asyncio: return the buffer for the next bytes."""
         if self._frame is not None:
             return memoryview(self._frame)[self._filled : self._size]
         if self._head:
@@ -269,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._shared.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: so many bytes have arrived there."""
+        """asyncio: `nbytes` bytes have arrived in the buffer."""
         if self._frame is None:
             end = nbytes + len(self._head)
             self._head = b""
@@ -293,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
             self._keep(data, position)
 
     def _handle_whole(self, data: memoryview) -> int:
-        """Handle the frames that have arrived whole, while none must wait; gives where it stopped."""
+        """Handle the complete frames until one must wait. Return the position after the last one."""
         position, end = 0, len(data)
         limit = self._shared.config.max_frame_bytes
         while end - position >= 4 and not self._busy():
@@ -308,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         return position
 
     def _keep(self, data: memoryview, position: int) -> None:
-        """Keep what cannot be handled yet: requests that must wait, a frame or a size that is incomplete."""
+        """Keep bytes that cannot be handled yet: requests that must wait, an incomplete frame or size."""
         if self._busy():
             self._backlog = bytearray(data[position:])
             self._pause()
@@ -383,7 +383,7 @@ class Connection(asyncio.BufferedProtocol):
         self._task = None
         if task.cancelled() or self._transport is None:
             if not task.cancelled():
-                task.exception()  # the client has gone; nobody is left to tell
+                task.exception()  # the client has disconnected; without this call asyncio would log the error
             return
         error = task.exception()
         if isinstance(error, RefusedError):
@@ -393,10 +393,10 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse("internal error")
         else:
             self._send(task.result() or [])
-            self._go_on()
+            self._continue()
 
     def _finished(self) -> None:
-        """A deferred answer is there: send all that can leave one turn later, those of one fsync in one write."""
+        """A deferred answer is there. Send one turn later, so that all answers of one fsync share one write."""
         if not self._settling:
             self._settling = True
             self._shared.loop.call_soon(self._settle)
@@ -419,10 +419,10 @@ class Connection(asyncio.BufferedProtocol):
             deferred.popleft()
         if self._transport is not None:
             self._pump()
-            self._go_on()
+            self._continue()
 
-    def _go_on(self) -> None:
-        """Take up the requests that came while the last one was under way."""
+    def _continue(self) -> None:
+        """Handle the requests that arrived while the last one was under way."""
         if self._busy():
             return
         if self._backlog is not None:
@@ -473,19 +473,19 @@ class Connection(asyncio.BufferedProtocol):
         self._rest()
 
     def _rest(self) -> None:
-        """Set the deadline of the phase that begins when an answer has left, or none was needed."""
+        """Set the deadline of the phase after an answer was sent, or after a request without an answer."""
         config = self._shared.config
         if self._out or self._write_paused:
             self._set_deadline(config.write_timeout_ms)
         elif self._frame is not None or self._head:
-            pass  # a frame is arriving, and has its deadline
+            pass  # the arriving frame has its own deadline
         elif self._deferred:
             self.deadline = _NEVER
         else:
             self._set_deadline(config.idle_timeout_ms)
 
     def _plain_socket(self) -> int | None:
-        """Return the descriptor to write to past the transport; None under TLS, where that would be plain text."""
+        """Return the socket's descriptor for direct writes; None under TLS, where they would not be encrypted."""
         assert self._transport is not None
         look_up = self._transport.get_extra_info
         if look_up("sslcontext") is not None or look_up("ssl_object") is not None:
@@ -496,11 +496,10 @@ class Connection(asyncio.BufferedProtocol):
     def _send_directly(
         self, target: int, before: list[bytes | bytearray | memoryview], piece: FileSlice
     ) -> FileSlice | None:
-        """Send file bytes without reading them, as far as the socket takes them; what is left of them.
+        """Send file bytes by sendfile until the socket is full. Return the rest; None if the connection is closed.
 
         `target` is the descriptor of a socket without TLS: see `_plain_socket`. The transport's buffer must be
-        empty, or the order would be lost. A third of the processor time of reading and writing. None when the
-        connection is over.
+        empty, or bytes would be sent out of order. It takes a third of the processor time of read and write.
         """
         assert self._transport is not None
         position, end = piece.position, piece.position + piece.length
@@ -528,7 +527,7 @@ class Connection(asyncio.BufferedProtocol):
         return FileSlice(piece.file, position, end - position)
 
     def _read_chunk(self, piece: FileSlice, room: int) -> bytes | None:
-        """The next bytes of a file; what is left of it goes back to the front of the line."""
+        """Return the next bytes of a file, and put the rest of the slice back to the front of the queue."""
         if piece.length > room:
             self._out.appendleft(FileSlice(piece.file, piece.position + room, piece.length - room))
             piece = FileSlice(piece.file, piece.position, room)
@@ -543,12 +542,12 @@ class Connection(asyncio.BufferedProtocol):
         return data
 
     def pause_writing(self) -> None:
-        """asyncio: the client does not read as fast as we write."""
+        """asyncio: the transport's write buffer is full; send no more."""
         self._write_paused = True
         self._set_deadline(self._shared.config.write_timeout_ms)
 
     def resume_writing(self) -> None:
-        """asyncio: there is room again."""
+        """asyncio: the transport's write buffer can take more bytes."""
         self._write_paused = False
         self._pump()
-        self._go_on()
+        self._continue()

@@ -1,7 +1,7 @@
-"""Bind the socket of a listener: names, IPv4 and IPv6, and one line that says why a start fails.
+"""Bind the socket of a listener: names, IPv4 and IPv6, and a one-line error if it fails.
 
-All listeners bind here, those of TCP protocols and those of HTTP. A host name may have several addresses; a listener
-takes one of them, an IPv4 address where there is one, because most clients try that first.
+TCP and HTTP listeners bind here. A host name may have several addresses. A listener takes one of them: an IPv4
+address if there is one, because most clients try that first.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from core.errors import StartupError
 def bind_socket(endpoint: Endpoint, *, backlog: int | None = None, only_ipv6: bool = False) -> socket.socket:
     """Return a bound, non-blocking stream socket for an endpoint. Raises StartupError with one line.
 
-    With `backlog` the socket listens at once: the system accepts that many connections before the caller does, and
-    a second process fails here and not later. With `only_ipv6` a socket for `[::]` leaves IPv4 to another listener
-    on the same port; without it, the system decides (Linux: it serves both).
+    With `backlog` the socket listens at once: the system accepts that many connections before the caller does. So a
+    second process fails here and not later. With `only_ipv6` a socket for `[::]` leaves IPv4 to another listener on
+    the same port. Without it the system decides; Linux serves both.
     """
     try:
         found = socket.getaddrinfo(

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 # Files removed in one chore: a directory of a large partition is removed in a few.
 REMOVALS_PER_CHORE = 100
-# A step ends when this much time has passed, or so many partitions were looked at.
+# A step ends after this much time, or after this many partitions.
 STEP_SECONDS = 0.004
 PARTITIONS_PER_STEP = 500
 
@@ -106,7 +106,7 @@ class Background:
                 try:
                     self._look_after(tp, entry)
                 except (BrokerError, OSError) as error:
-                    logger.error("%s could not be looked after: %s", tp, error)
+                    logger.error("retention of %s failed: %s", tp, error)
             if self._shared.clock.monotonic() >= deadline:
                 return
 

@@ -4,8 +4,8 @@
     epoch checkpoint      version 0, number of lines, then `epoch start-offset`; one file per partition
     partition.metadata    `version: 0` and `topic_id: <base64url of the UUID>`
 
-Each is replaced as a whole. One that cannot be read counts as absent: what it says can be found again by
-reading more of the log, except the log start offset, which is then the start of the first segment.
+Each file is replaced as a whole. An unreadable file counts as absent: a longer read of the log finds its contents
+again. Only the log start offset cannot be found again; it is then the start of the first segment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from core.log import files
 from core.types import TopicPartition
 
-# Up to where a log is known to be on the disk and whole: recovery starts there.
+# Below this offset a log is known to be on the disk and undamaged. Recovery starts there.
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 # The first offset that may be read, where it is not the start of a segment (DeleteRecords).
 LOG_START_OFFSETS = "log-start-offset-checkpoint"

@@ -1,4 +1,4 @@
-"""Checkpoints written in threads: each whole, none over a newer one, and durable when `run` returns."""
+"""Write checkpoints in threads: each as a whole, never over a newer one, and durable when `run` returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.types import TopicPartition
 
 
 class CheckpointFiles:
-    """The checkpoint files of one data directory, and who may write them next."""
+    """The checkpoint files of one data directory, and the task that may write them next."""
 
     __slots__ = ("_durable", "_last", "_lock", "_root", "_written")
 
@@ -29,7 +29,7 @@ class CheckpointFiles:
         return CheckpointTask(self, self._last, contents)
 
     def write(self, number: int, contents: Mapping[str, Mapping[TopicPartition, int]], durable: bool) -> None:
-        """Write the contents of task `number`, unless a newer one has written; then only see to it being durable.
+        """Write the contents of task `number`. If a newer task has written, only wait until that is durable.
 
         Two tasks may run at once: a periodic one and one that a caller waits for. Raises OSError.
         """

@@ -3,17 +3,21 @@
     1  map      read the dirty part: key → offset of its newest record
     2  copy     per group of sealed segments: the records that stay, into <base>.log.cleaned; fsync (thread)
     3  commit   rename to <base>.log.swap; fsync the directory (thread)
-    4  swap     the old segments' files go, <base>.log.swap becomes <base>.log
+    4  swap     remove the old segments' files; <base>.log.swap becomes <base>.log
 
-Before the commit a crash leaves the old segments, and the .cleaned file is thrown away. From the commit on the
-.swap file counts: recovery does step 4 again (`core.log.recovery`). At no instruction is a record lost that
-should stay.
+After a crash before the commit the old segments are used, and the .cleaned file is removed. From the commit on the
+.swap file is used: recovery repeats step 4 (`core.log.recovery`). A crash at any point loses no record that should
+stay.
 
-What stays (KIP-58, KIP-534, and Kafka's cleaner): offsets, always; a record unless a newer one has its key; a
-tombstone until `delete.retention.ms` after it was first compacted, the moment being written into its batch;
-the last batch of each idempotent producer, emptied if need be, because it carries the sequence number. The
-active segment is never touched, nor what is not fsynced: the newer record must not be lost after the older one
-was dropped for it. Records without a key are dropped.
+What stays (KIP-58, KIP-534, and Kafka's cleaner):
+
+- offsets, always
+- a record, unless a newer one has its key
+- a tombstone until `delete.retention.ms` after its first compaction; that time is written into its batch
+- the last batch of each idempotent producer, if necessary without records, because it has the sequence number
+
+Records without a key are dropped. The active segment is not compacted, and no record that is not fsynced: if the
+newer record of a key were lost, the older one must still be there.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 # A key below this length is its own fingerprint, all others are hashed to just this length.
 FINGERPRINT_SIZE = 16
-# Output is written in portions of this size.
+# Output is written in pieces of this size.
 WRITE_SIZE = 1024 * 1024
 
 
@@ -49,7 +53,7 @@ def dirty_segments(log: Log, cleaned_offset: int, now_ms: int) -> list[Segment]:
     """Return the sealed, durable, old enough segments that hold something compaction has not seen."""
     found = []
     youngest_ms = now_ms - log.config.min_compaction_lag_ms
-    # Nor what is not committed: a follower may have to cut it off, and finds older records that were dropped for it.
+    # Uncommitted records are not compacted: a follower may have to truncate them, and needs the older records then.
     settled = min(log.flushed_offset, log.offsets.high_watermark)
     for segment, end in log.segments.after(cleaned_offset):
         if end > settled:
@@ -110,9 +114,9 @@ class CleanerPass:
         log.cleaning = True
 
     def step(self, deadline: float, error: OSError | None = None) -> Chore | None:
-        """Go on until about `deadline` (monotonic) or the bytes of one step are through.
+        """Continue until about `deadline` (monotonic), or until the bytes of one step are used up.
 
-        A task that is given back is run in a thread, and its outcome handed to the next step as `error`.
+        The caller runs the returned task in a thread, and passes its outcome to the next step as `error`.
         """
         self._spent = 0
         self._deadline = deadline
@@ -125,14 +129,14 @@ class CleanerPass:
             self._end()
         except (OSError, BrokerError, ValueError) as failure:
             self._end()
-            # A full disk is empty again one day; a batch that cannot be read stays so.
+            # A full disk is a passing error. An unreadable batch stays unreadable.
             if isinstance(failure, BrokerError) and failure.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 self.failure = str(failure)
             logger.error("%s: compaction stopped: %s", self._log.tp, failure)
         return None
 
     def abort(self) -> None:
-        """Stop here; the group that was at work stays as it was."""
+        """Stop. The current group of segments stays as it was."""
         self._run.close()
         self._end()
 
@@ -168,7 +172,7 @@ class CleanerPass:
     # --- map -----------------------------------------------------------------------------------------------
 
     def _map(self, dirty: Iterable[Segment]) -> Generator[Chore | None, OSError | None, int]:
-        """Fill the map from the dirty segments; the offset up to which it speaks for all records."""
+        """Fill the map from the dirty segments. Return the offset up to which it covers all records."""
         newest = self._newest
         limit = self._shared.config.compaction_max_keys
         end_offset = self.cleaned_offset
@@ -210,7 +214,7 @@ class CleanerPass:
     def _copy(
         self, group: list[Segment], end_offset: int, keep: set[int]
     ) -> Generator[Chore | None, OSError | None, bool]:
-        """Write what stays of some segments into one, and put it in their place; false if it must be done again."""
+        """Write what stays of some segments into one that replaces them. Return False if it must be done again."""
         log = self._log
         companions = self._companions(group)
         if companions is None:
@@ -234,7 +238,7 @@ class CleanerPass:
             raise error
         try:
             if not all(companion.hold() for companion in companions):
-                return False  # the next pass has companions that know what has changed
+                return False  # the next pass has companions that know the changes
             yield from self._swap(output, group, companions)
         finally:
             for companion in companions:

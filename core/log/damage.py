@@ -1,7 +1,7 @@
-"""Finding the next whole batch after damaged bytes.
+"""Find the next whole batch after damaged bytes.
 
-Where a batch header is broken, its length is too, and so the place of everything after it is lost. What comes
-after may be whole all the same: it is found by its checksum.
+If a batch header is broken, so is its length, and the position of the next batch is lost. The next batches may still
+be whole; they are found by their checksums.
 """
 
 from __future__ import annotations

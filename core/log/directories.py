@@ -9,9 +9,9 @@ from core.log.segment import LOG_SUFFIX
 from core.types import TopicPartition
 
 DELETE_SUFFIX = "-delete"
-# Of a partition that no topic is known to have, and that was not deleted either: nothing ever touches it again.
+# A partition of no known topic that was not deleted either. The broker never changes such a directory again.
 STRAY_SUFFIX = "-stray"
-# What a file name may have at most, on all usual file systems.
+# The longest file name on all usual file systems, in bytes.
 NAME_MAX = 255
 
 

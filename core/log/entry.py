@@ -31,13 +31,13 @@ class LogEntry:
         # The first offset that compaction has not seen.
         self.cleaned_offset = cleaned_offset
         self.log: Log | None = None
-        # Bytes of the log while it is not open; None until it was looked up.
+        # Bytes of the log while it is not open; None until they are looked up.
         self.closed_size: int | None = None
         # Whether the log was opened in this process, and so its end is known to be whole.
         self.checked = False
         # When retention has to look again, in wall milliseconds.
         self.due_ms = 0
-        # Whether compaction met something that it cannot read; until the config changes, or a restart.
+        # Whether compaction found a batch that it cannot read. Reset by a new config or a restart.
         self.uncleanable = False
 
     def set_config(self, config: TopicConfig) -> None:

@@ -1,8 +1,8 @@
-"""Which leader wrote what: the leader epochs of a log and the offset at which each begins (KIP-101).
+"""The leader epochs of a log, and the offset at which each begins (KIP-101).
 
-A consumer or follower that knows only an epoch asks where it ended; what it has beyond that was never
-acknowledged by a later leader. The list is in `leader-epoch-checkpoint`, and every batch carries its epoch,
-so a lost file can be found again in the log.
+A consumer or follower that knows only an epoch asks for its end offset. Its records beyond that were never
+acknowledged by a later leader. The list is in `leader-epoch-checkpoint`. Every batch has its epoch as well, so a lost
+file can be rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LeaderEpochs:
     def assign(self, epoch: int, offset: int) -> None:
         """Let `epoch` begin at `offset`, unless it or a later one has begun already. Raises OSError."""
         if epoch > self.latest:
-            # An epoch that wrote nothing ends where it begins, and so is not worth a line.
+            # An epoch without records ends where it begins, so it needs no line.
             before = self._entries
             self._set([*(entry for entry in before if entry[1] < offset), (epoch, offset)])
             try:
@@ -62,7 +62,7 @@ class LeaderEpochs:
                 raise
 
     def replace(self, entries: list[tuple[int, int]]) -> None:
-        """Take another list, found in the log. The file is written if the disk lets us."""
+        """Take another list, found in the log. Try to write the file."""
         self._set(entries)
         self._store_if_possible()
 

@@ -1,12 +1,11 @@
 """The only module that changes the disk: every write, fsync, rename and unlink of the log is a call of it.
 
-Callers write `files.write(...)`, looking the name up at each call, so that a test or the simulation can put
-a disk in its place that fills up, fails, or dies at the N-th call. Reads are not effects and go by `os.pread`
-on a descriptor.
+Callers write `files.write(...)` and look the name up at each call. So a test or the simulation can replace it by a
+disk that fills up, fails, or dies at the N-th call. Reads change nothing and use `os.pread` on a descriptor.
 
-Descriptors are kept by a `FilePool`: least recently used first out. An `OpenFile` closes itself when no object
-holds it any more, so a file that is evicted, renamed or unlinked stays readable for a `FileSlice` that a
-slow reader still has. That is also why nothing needs to know how many readers a segment has.
+A `FilePool` keeps the descriptors and closes the least recently used one first. An `OpenFile` closes itself when no
+object holds it any more. So a file that is evicted, renamed or unlinked stays readable for the `FileSlice` of a slow
+reader. The readers of a segment need not be counted.
 """
 
 # Paths are text here: Path objects for 10,000 partitions would be tens of megabytes.
@@ -28,7 +27,7 @@ DIRECTORY_MODE = 0o700
 write = os.write
 pwrite = os.pwrite
 
-# sync_file_range(2), which Python's os does not offer: writeback begins, and no error is taken from the file.
+# sync_file_range(2), which Python's os module lacks. It begins the writeback and does not consume the file's errors.
 _SYNC_FILE_RANGE_WRITE = 2
 
 
@@ -61,9 +60,9 @@ def sync(fd: int) -> None:
 
 
 def begin_sync(fd: int) -> None:
-    """Let the kernel begin to write the file's bytes; promises nothing, errors are told by `sync`.
+    """Let the kernel begin to write the file's bytes. It promises nothing; `sync` reports the errors.
 
-    May wait for room in the queue of the disk: call it in a thread. Does nothing on systems without such a call.
+    It may wait while the queue of the disk is full: call it in a thread. Systems without such a call do nothing.
     """
     if _sync_file_range is not None:
         _sync_file_range(fd, 0, 0, _SYNC_FILE_RANGE_WRITE)
@@ -79,7 +78,7 @@ def sync_path(path: str) -> None:
 
 
 def sync_everything() -> None:
-    """Let the whole system write what it has; errors are told by `sync` on each file. Blocks, for seconds."""
+    """Let the system write all its dirty pages; `sync` on each file reports errors. Blocks, for seconds."""
     os.sync()
 
 
@@ -112,7 +111,7 @@ def write_whole(path: str, data: bytes, *, durable: bool) -> None:
     """Put `data` into the file `path`, all or nothing: a temporary file, then a rename over the old one.
 
     With `durable`, contents and name are on the disk on return (blocks: call it in a thread). Without it the
-    file survives the death of the process, not of the machine; its format must then tell torn from whole.
+    file survives a crash of the process, but not of the machine. Its format must then show whether it is complete.
     Raises OSError and leaves the old file as it was.
     """
     temporary = path + ".tmp"
@@ -169,7 +168,7 @@ def remove_if_present(path: str) -> None:
 
 
 class OpenFile:
-    """An open descriptor that is closed when the last one who holds this object lets go of it."""
+    """An open descriptor. It is closed when no other object refers to this one."""
 
     __slots__ = ("fd", "writable")
 
@@ -252,7 +251,7 @@ class FilePool:
         self._order.move_to_end(slot)
 
     def open(self, slot: FileSlot, flags: int) -> OpenFile:
-        """Open the slot's file, closing the longest unused ones to make room."""
+        """Open the slot's file. Close the longest unused ones if the pool is full."""
         while len(self._order) >= self._limit:
             self._evict()
         try:
@@ -270,7 +269,7 @@ class FilePool:
         return slot.file
 
     def drop(self, slot: FileSlot) -> None:
-        """Let go of the slot's file."""
+        """Forget the slot's file."""
         slot.file = None
         self._order.pop(slot, None)
 

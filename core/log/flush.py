@@ -1,7 +1,7 @@
-"""What a log has to fsync: taken out of it on the event loop, carried out in a thread.
+"""What a log has to fsync: collected on the event loop, done in a thread.
 
-The thread gets descriptors and paths, never the log. An fsync that failed once is not tried again: the kernel
-may have dropped the very pages that it could not write, and then report success.
+The thread gets descriptors and paths, never the log. A failed fsync is not retried: the kernel may have dropped the
+pages that it could not write, and would then report success.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FlushTask:
         self.end_offset = end_offset
         # How many new names the log had when the task was made; the log's own count.
         self.names = names
-        # What the log had to flush when the task was made; a cut puts another object in its place.
+        # What the log had to flush when the task was made. A truncation replaces it by another object.
         self.source = source
 
     def begin(self) -> None:
@@ -58,7 +58,7 @@ class FlushTask:
         for file in self._files:
             files.sync(file.fd)
         for path in self._paths:
-            with contextlib.suppress(FileNotFoundError):  # an index that a full disk did not take
+            with contextlib.suppress(FileNotFoundError):  # an index that could not be written to a full disk
                 files.sync_path(path)
 
 
@@ -103,7 +103,7 @@ class Unflushed:
     def task(self, active: Segment, end_offset: int, paths: Sequence[str]) -> FlushTask:
         """Return the fsync that makes everything up to `end_offset` durable. `paths` hold the names. Raises OSError.
 
-        The indexes of sealed segments go with them, because recovery does not check all their entries.
+        It includes the indexes of sealed segments, because recovery does not check all their entries.
         """
         sealed = self.segments
         handles = [segment.log.reading() for segment in [*sealed, active] if segment.size]
@@ -114,7 +114,7 @@ class Unflushed:
     def done(self, task: FlushTask, end_offset: int, now: float) -> None:
         """Note that the task has succeeded; the log ends at `end_offset` by now.
 
-        A task that was made before a cut is ignored: what it has flushed may have been cut off since.
+        A task that was made before a truncation is ignored: its records may have been truncated since.
         """
         if task.source is not self:
             return

@@ -3,15 +3,15 @@
     .index      entries of 8 bytes    relative offset int32, position int32
     .timeindex  entries of 12 bytes   timestamp int64, relative offset int32
 
-All big-endian, no header, offsets relative to the segment's base. An offset entry says: the batch whose *last*
-offset is this begins at that position. A time entry says: no record up to this offset is younger than that
+All big-endian, no header, offsets relative to the segment's base. An offset entry means: the batch whose *last*
+offset is this begins at that position. A time entry means: no record up to this offset is younger than that
 timestamp, and the batch whose last offset is this holds one that is as young.
 
-An index is a hint and never believed: the reader of an entry checks that the batch is really there. So the
-files need no checksum and no fsync, and a lost, torn or foreign one costs a rebuild, not data.
+An index is only a hint: the reader of an entry checks that the batch is really there. So the files need no checksum
+and no fsync. A lost, torn or foreign index costs a rebuild, but no data.
 
-Entries wait in memory and go to the file in one write at a checkpoint, a roll or a close, so that an append
-has one write only, the batch itself.
+Entries are kept in memory. A checkpoint, a roll or a close writes them in one write, so that an append has only one
+write, the batch itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SparseIndex:
     """An append-only file of fixed-size entries, sorted in both columns, and its tail that is not written yet."""
 
     ENTRY: ClassVar[Struct]
-    __slots__ = ("_pending", "_slot", "_stale", "_written", "last")
+    __slots__ = ("_pending", "_slot", "_stale", "_written", "count", "last")
 
     def __init__(self, pool: FilePool, path: str) -> None:
         self._slot = FileSlot(pool, path)
@@ -39,6 +39,8 @@ class SparseIndex:
         self._pending = bytearray()
         # Whether the file is missing, or holds more than the entries that count.
         self._stale = True
+        # Entries, written or not. A field, because each append reads it.
+        self.count = 0
         # The newest entry, or None.
         self.last: tuple[int, int] | None = None
 
@@ -47,21 +49,11 @@ class SparseIndex:
         """Where the file is."""
         return self._slot.path
 
-    @property
-    def count(self) -> int:
-        """Entries, written or not."""
-        return self._written + len(self._pending) // self.ENTRY.size
-
-    @property
-    def size(self) -> int:
-        """Bytes of all entries."""
-        return self.count * self.ENTRY.size
-
     def load(self) -> bool:
         """Take what the file holds. False if there is no file, or it cannot be an index of this kind.
 
-        Looks at the size and the last two entries only; a file of zeros, which a power loss or another
-        broker's preallocation leaves, is told by entries that do not rise.
+        Check the size and the last two entries only. A power loss or another broker's preallocation may leave a file
+        of zeros; its entries do not rise.
         """
         self.reset()
         try:
@@ -73,6 +65,7 @@ class SparseIndex:
         if torn:
             self.reset()
             return False
+        self.count = self._written
         if self._written:
             self.last = self.entry(self._written - 1)
             before = self.entry(self._written - 2) if self._written > 1 else None
@@ -83,7 +76,7 @@ class SparseIndex:
 
     def reset(self) -> None:
         """Forget all entries; the file is overwritten by the next `flush`."""
-        self._written = 0
+        self._written = self.count = 0
         self._pending.clear()
         self._stale = True
         self.last = None
@@ -100,6 +93,7 @@ class SparseIndex:
     def add(self, first: int, second: int) -> None:
         """Append an entry, in memory."""
         self._pending += self.ENTRY.pack(first, second)
+        self.count += 1
         self.last = (first, second)
         if len(self._pending) >= PENDING_LIMIT:
             self.flush()
@@ -128,6 +122,7 @@ class SparseIndex:
             self._stale = True
         else:
             del self._pending[(count - self._written) * self.ENTRY.size :]
+        self.count = count
         self.last = self.entry(count - 1) if count else None
 
     def flush(self) -> bool:
@@ -157,7 +152,7 @@ class SparseIndex:
         self._slot.release()
 
     def close(self) -> None:
-        """Let go of the descriptor."""
+        """Forget the descriptor."""
         self._slot.release()
 
     @property

@@ -6,11 +6,11 @@
 - An append assigns offsets in place and is one write. If the write fails, the log cuts off its bytes, so that the
   file always ends after a whole batch. If that fails too, the log refuses appends until the broker restarts.
 - Everything below `flushed_offset` is on the disk. An fsync that fails makes the log failed as well: the broker no
-  longer knows what is on the disk, so it must not acknowledge anything. Reads go on in both cases.
+  longer knows what is on the disk, so it must not acknowledge anything. Reads continue in both cases.
 - Only whole segments are removed, the oldest first. Only the last segment is written.
-- A follower appends its leader's batches as they are, and cuts off what its leader does not have
-  (`core.log.truncation`). `core.replication` decides who leads, what is committed and where to cut; a log without
-  replicas is committed up to its end.
+- A follower appends its leader's batches as they are, and truncates what its leader does not have
+  (`core.log.truncation`). `core.replication` decides which broker leads, what is committed and where to truncate. A
+  log without replicas is committed up to its end.
 
 Single-threaded: all of it runs on the event loop, except `FlushTask.run`. `core.log.recovery` opens logs.
 """
@@ -47,11 +47,11 @@ DELETED = "the partition is deleted"
 # An offset that no log reaches.
 NO_LIMIT = 2**63 - 1
 
-# One line about write errors in so many seconds.
+# The least number of seconds between two lines about write errors.
 COMPLAIN_SECONDS = 5.0
 
-# A checkpoint writes a producer snapshot also when no producer wrote, after so many bytes: the next start walks
-# over what comes after the newest snapshot.
+# A checkpoint writes a producer snapshot after this many bytes, also if no producer wrote: the next start reads all
+# batches after the newest snapshot.
 SNAPSHOT_BYTES = 16 * 1024 * 1024
 
 
@@ -152,9 +152,9 @@ class Log:
         self.damage = damage
         # Whether compaction is running. Until it ends no segment is removed and nothing is cut.
         self.cleaning = False
-        # Consumers read nothing from this offset on: the high watermark, no limit without replicas.
+        # The high watermark: consumers read only below it. No limit without replicas.
         self.visible = NO_LIMIT
-        # From where on the log is about to be cut.
+        # The offset at which the log is about to be truncated.
         self._cutting = NO_LIMIT
         self.epochs = epochs
         self._segments = Segments(segments)
@@ -225,10 +225,9 @@ class Log:
     ) -> AppendResult:
         """Append whole, validated batches; `headers` are theirs. Offsets and epoch are written into `buffer`.
 
-        A batch of an idempotent producer that is in the log already is not appended again, but answered as the
-        first time (`duplicate`). Raises OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        RECORD_LIST_TOO_LARGE above segment.bytes, KAFKA_STORAGE_ERROR when the disk refuses (details: errno);
-        the log is then as before.
+        A duplicate batch of an idempotent producer is not appended again; it gets its first answer (`duplicate`).
+        Raises OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, RECORD_LIST_TOO_LARGE above segment.bytes,
+        KAFKA_STORAGE_ERROR when the disk refuses (details: errno); the log is then as before.
         """
         if self.failure is not None:
             raise self._failed()
@@ -309,7 +308,7 @@ class Log:
             return
         segment = self.new_segment(self._end)
         try:
-            # At once: what was sealed must not be taken for the active segment at the next start.
+            # At once, or the next start would take the sealed segment for the active one.
             segment.log.appending()
         except OSError as error:
             raise self._write_failed(error) from error
@@ -354,11 +353,11 @@ class Log:
         )
 
     def _write_failed(self, error: OSError) -> BrokerError:
-        """Cut off what a failed write has left; the log goes on if that works."""
+        """Truncate the bytes of a failed write. If that succeeds, the log continues."""
         try:
             self._segments.active.cut_back()
         except OSError as second:
-            self._fail(f"a failed write could not be cut off: {second}")
+            self._fail(f"the bytes of a failed write could not be truncated: {second}")
         self._shared.complain(self.tp, error)
         return self._storage_error(f"The disk refuses to write: {error.strerror}.", error)
 
@@ -368,8 +367,8 @@ class Log:
         """Append the leader's batches, byte for byte, at the leader's offsets.
 
         The caller has checked that they are whole, and their checksums. Offsets may jump where the leader has
-        compacted, never go back: that raises CORRUPT_MESSAGE. Raises KAFKA_STORAGE_ERROR; what was appended
-        before it stays.
+        compacted. Offsets that decrease raise CORRUPT_MESSAGE. Raises KAFKA_STORAGE_ERROR; batches that were appended
+        before it stay.
         """
         if self.failure is not None:
             raise self._failed()
@@ -506,7 +505,7 @@ class Log:
 
     @property
     def flush_deadline(self) -> float | None:
-        """When flush.ms asks for an fsync at the latest, in monotonic seconds; None if all is flushed."""
+        """Return when flush.ms requires the next fsync, in monotonic seconds; None if all is flushed."""
         since = self._unflushed.since
         return None if since is None else since + self.config.flush_ms / 1000
 
@@ -516,7 +515,7 @@ class Log:
         return self._unflushed.records >= self.config.flush_messages
 
     def begin_flush(self) -> FlushTask | None:
-        """Return what to fsync so that all that is there now is on the disk; None if it is. Run it in a thread.
+        """Return the task that fsyncs all that the log holds now; None if all is flushed. Run it in a thread.
 
         Raises KAFKA_STORAGE_ERROR if the log has failed.
         """
@@ -563,7 +562,7 @@ class Log:
         self._snapshot_size = self.size
 
     def close(self) -> None:
-        """Write indexes and producer state, let go of all files. Flush before; nothing may be called after."""
+        """Write indexes and producer state, close all files. Flush before it; call no other method after it."""
         self._shared.forget(self)
         for segment in self._segments.all:
             segment.flush_indexes()
@@ -572,13 +571,13 @@ class Log:
         self.release()
 
     def abandon(self) -> None:
-        """The partition is deleted: take nothing more, let go of all files without writing."""
+        """The partition is deleted: accept no more appends, and close all files without writing."""
         self.failure = DELETED
         self._shared.forget(self)
         self.release()
 
     def release(self) -> None:
-        """Let go of all files; they are opened again at need."""
+        """Close all files; they are reopened when needed."""
         for segment in self._segments.all:
             segment.close()
 
@@ -598,7 +597,7 @@ class Log:
         return self._start
 
     def remove_segments(self, count: int) -> None:
-        """Remove the oldest `count` sealed segments; their files go after a delay. Stops where the disk refuses."""
+        """Remove the oldest `count` sealed segments; delete their files later. Stop at an error of the disk."""
         if self.cleaning:
             return
         for segment in self._segments.all[:-1][:count]:
@@ -616,7 +615,7 @@ class Log:
             self.epochs.truncate_prefix(self._start)
 
     def _remove_files(self, segment: Segment) -> None:
-        """Take a segment's files out of the log's sight. Raises OSError."""
+        """Rename a segment's files, so that they no longer belong to the log. Raises OSError."""
         segment.close()
         now, delay = self._shared.clock.monotonic(), self.config.file_delete_delay_ms / 1000
         for path in [*self._shared.sidecars(segment), *segment.paths()]:
@@ -625,10 +624,10 @@ class Log:
                 self._shared.trash.add(path + DELETED_SUFFIX, now, delay)
 
     def swap_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Put the compacted segment `new` in the place of `old`; its log is there as a durable .swap file.
+        """Replace the segments `old` by the compacted segment `new`, whose log is a durable .swap file.
 
-        Whoever still reads an old file can go on. If the disk refuses in the middle, the log has failed: what
-        lies there is for recovery to put in order. Raises OSError.
+        Readers of an old file can continue. After an error in the middle the log has failed: recovery puts the files
+        in order at the next start. Raises OSError.
         """
         try:
             for segment in old:
@@ -649,7 +648,7 @@ class Log:
     # --- cut -----------------------------------------------------------------------------------------------
 
     def begin_cut(self, offset: int) -> None:
-        """Step 0 of a cut (`core.log.truncation`): promise nothing from `offset` on. Write a checkpoint after it.
+        """Step 0 of a truncation (`core.log.truncation`): promise nothing from `offset` on. Then write a checkpoint.
 
         Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE where the place cannot be found.
         """
@@ -673,8 +672,10 @@ class Log:
                 self.epochs.truncate_to(place.end)
                 self._after_cut()
             except OSError as error:
-                self._fail(f"it could not be cut at {offset}: {error}")
-                raise self._storage_error(f"The disk refuses to cut: {error.strerror}.", error) from error
+                self._fail(f"it could not be truncated at {offset}: {error}")
+                raise self._storage_error(
+                    f"The disk refuses to truncate: {error.strerror}.", error
+                ) from error
         self._cutting = NO_LIMIT
         return self._end
 
@@ -688,7 +689,7 @@ class Log:
             begin_again(self._segments, self._snapshots, offset, self.new_segment, self._remove_files)
         except OSError as error:
             self._fail(f"it could not begin again at {offset}: {error}")
-            raise self._storage_error(f"The disk refuses to cut: {error.strerror}.", error) from error
+            raise self._storage_error(f"The disk refuses to truncate: {error.strerror}.", error) from error
         self._start = self._end = offset
         self.epochs.replace([])
         self._after_cut()
@@ -702,7 +703,7 @@ class Log:
             raise self._storage_error("The log is being compacted; try again.")
 
     def _after_cut(self) -> None:
-        """Take producers as of the new end, and count everything after it as not flushed."""
+        """Take the producers of the new end, and count everything after it as not flushed."""
         self._producers = replay_producers(
             self.tp,
             self._segments.all,
@@ -712,7 +713,7 @@ class Log:
             now_ms=int(self._shared.clock.monotonic() * 1000),
         )
         self._snapshot_size = self.size
-        # A new object: an fsync that was begun before the cut says nothing of what is appended after it.
+        # A new object: an fsync from before the truncation does not cover what is appended after it.
         unflushed = Unflushed(min(self._unflushed.offset, self._end))
         for sealed, end in self._segments.after(unflushed.offset):
             unflushed.add_segment(sealed, end)

@@ -3,17 +3,17 @@
     <data directory>/
       <topic>-<partition>/                  one log
       <topic>-<partition>.<hex>-delete/     a log that is deleted a little later
-      <topic>-<partition>.<hex>-stray/      a log of which nothing is known; a person decides
-      recovery-point-offset-checkpoint      up to where each log is on the disk
+      <topic>-<partition>.<hex>-stray/      a log of no known topic; the operator decides
+      recovery-point-offset-checkpoint      the offset below which each log is on the disk
       log-start-offset-checkpoint           where each log starts, if DeleteRecords moved it
-      cleaner-offset-checkpoint             up to where each log is compacted
+      cleaner-offset-checkpoint             the offset below which each log is compacted
       .kafka_cleanshutdown                  there only after a clean shutdown
 
-Which partitions exist is said by the topic metadata, not by the directories: `load` takes the list, and that of
-topics that were deleted, of which something may be left. Any other directory is renamed and kept: the
-metadata may be an old copy, or another directory's. After a clean shutdown `load` opens nothing.
+The topic metadata decides which partitions exist, not the directories. `load` takes the list of partitions, and the
+list of deleted topics whose files may be left. Any other directory is renamed and kept, because the metadata may be
+an old copy, or that of another directory. After a clean shutdown `load` opens no log.
 
-What blocks (fsync, removal of large files) is handed out as a task whose `run` belongs in a thread.
+Blocking work (fsync, removal of large files) is returned as a task; call its `run` in a thread.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ from core.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-# Logs whose indexes and producer states one checkpoint writes, on the event loop, 0.1 ms each. The others come
-# with the next one; until then a crash costs them a longer walk over headers, nothing else.
+# Logs whose indexes and producer states one checkpoint writes, on the event loop, 0.1 ms each. The next checkpoint
+# writes the others. A crash before that costs them only a longer read of headers.
 LOGS_PER_CHECKPOINT = 100
-# With more logs to be flushed at once, the disk is asked to write all of them in its own order first: 10,000
-# fsyncs one by one take 16 s, and a tenth of that when little is left for each.
+# With more unflushed logs the system first writes all of them in the disk's own order. 10,000 fsyncs one by one take
+# 16 s, and a tenth of that if little is left for each.
 MANY_LOGS = 32
 
 
@@ -111,7 +111,7 @@ class LogManager:
         self._deleted: set[uuid.UUID] = set()
 
     def subscribe(self, subscriber: LogSubscriber) -> None:
-        """Tell a subscriber what happens to the logs (`core.log.events`). Call it before `load`."""
+        """Report the events of all logs to a subscriber (`core.log.events`). Call it before `load`."""
         self._shared.subscribe(subscriber)
 
     # --- start ---------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class LogManager:
             self._entries[tp] = LogEntry(topic_id, config, points.get(tp), starts.get(tp, 0), cleaned_offset)
         self._holes_known = cleaned is not None or not self._entries
         if cleaned is None and not self._entries:
-            # Said once, at the very beginning, so that later a missing file means a lost one.
+            # Written once, at the first start, so that later a missing file means a lost one.
             with contextlib.suppress(OSError):
                 self.begin_checkpoint().run()
         present = self._sort_directories()
@@ -158,7 +158,7 @@ class LogManager:
         return offsets
 
     def _sort_directories(self) -> list[TopicPartition]:
-        """Return the partitions that have a directory; the directories of deleted topics go to the trash."""
+        """Return the partitions that have a directory. Rename the directories of deleted topics for removal."""
         present = []
         now = self._clock.monotonic()
         with os.scandir(self._root) as directory:
@@ -247,9 +247,9 @@ class LogManager:
         return sum(entry.log is not None for entry in self._entries.values())
 
     def known(self, tp: TopicPartition) -> tuple[int, int, int] | None:
-        """First offset kept, next offset, bytes, without opening the log; None if there is no such partition.
+        """Return log start offset, log end offset and bytes, without opening the log; None for an unknown partition.
 
-        Of a log that is not open: what it was left with, and 0 bytes until `begin_sizes` has looked.
+        A log that is not open has its last known offsets, and 0 bytes until `begin_sizes` has found its size.
         """
         entry = self._entries.get(tp)
         if entry is None:
@@ -277,8 +277,7 @@ class LogManager:
     def create(self, tp: TopicPartition, topic_id: uuid.UUID, config: TopicConfig) -> None:
         """A new, empty partition. Its files are made by the first append. Raises KAFKA_STORAGE_ERROR.
 
-        It is known to be the topic's by `topic_id`: a directory that a former topic of that name has left
-        behind is not taken for its own.
+        Its directory is recognized by `topic_id`: one that is left of a former topic of that name is not used.
         """
         path = self._path(tp)
         try:
@@ -295,18 +294,18 @@ class LogManager:
         self._entries[tp] = LogEntry(topic_id, config, 0, 0, 0)
 
     def update_config(self, topic: str, config: TopicConfig) -> None:
-        """Give all partitions of a topic another config; it holds from the next append or check on."""
+        """Give all partitions of a topic another config. It takes effect at the next append or check."""
         self.update_configs({topic: config})
 
     def update_configs(self, configs: Mapping[str, TopicConfig]) -> None:
-        """Give all partitions of some topics another config, in one go over all partitions."""
+        """Give all partitions of some topics another config, in one pass over all partitions."""
         for tp, entry in self._entries.items():
             config = configs.get(tp.topic)
             if config is not None:
                 entry.set_config(config)
 
     def delete(self, topic: str) -> None:
-        """Delete all partitions of a topic: at once out of sight, the files a little later.
+        """Delete all partitions of a topic at once; their files are removed a little later.
 
         Readers that hold a FileSlice can still read it. Call it after the topic is deleted from the metadata.
         """
@@ -400,9 +399,9 @@ class LogManager:
         return list(self._shared.dirty)
 
     def begin_checkpoint(self) -> CheckpointTask:
-        """Write index entries and producer states; then, by the task, recovery points and start offsets.
+        """Write index entries and producer states. The returned task writes recovery points and start offsets.
 
-        Flush the logs before, else the recovery points stay where they were. Call `run` in a thread.
+        Flush the logs first, or the recovery points stay where they were. Call `run` in a thread.
         """
         points: dict[TopicPartition, int] = {}
         starts: dict[TopicPartition, int] = {}
@@ -432,7 +431,7 @@ class LogManager:
     def close(self, *, settled: bool = True) -> None:
         """Flush and close all logs; leave the marker of a clean shutdown if all of that worked. Blocks.
 
-        Not `settled`: something that an unclean start must do is not done, so that the next one has to do it.
+        Not `settled`: part of the work after an unclean start is not done, so the next start has to do it.
         """
         clean = settled
         self._background.close()
@@ -463,8 +462,8 @@ class LogManager:
     def background_step(self) -> Chore | None:
         """Do a few milliseconds of retention, compaction or removal of files.
 
-        A chore that it gives back must be run in a thread and handed to `finish_chore`; until then further
-        steps do nothing. `background_pending` says whether more waits to be done right now.
+        Run the returned chore in a thread and pass it to `finish_chore`; until then further steps do nothing.
+        `background_pending` is true if the next step has work at once.
         """
         return self._background.step()
 

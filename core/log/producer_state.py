@@ -1,8 +1,8 @@
 """What a log remembers of idempotent producers, so that a retry appends once (KIP-98).
 
-Each producer numbers its records per partition. The log takes a batch only if its first number follows the
-last one it has; it remembers the last five batches of each producer (as many as a producer may have in
-flight), so that a batch that comes again is answered with the offsets of its first append.
+Each producer numbers its records per partition. The log accepts a batch only if its first number follows the last
+number that it has. It remembers the last five batches of each producer, because a producer may have five in flight. A
+duplicate of one of them is answered with the offsets of its first append.
 
 Snapshot files are named by the offset up to which they hold everything: `<offset>.snapshot`, Kafka's layout:
 
@@ -10,9 +10,9 @@ Snapshot files are named by the offset up to which they hold everything: `<offse
     producer id int64, epoch int16, last sequence int32, last offset int64, offset delta int32,
     timestamp int64, coordinator epoch int32, offset of the open transaction's first record int64
 
-Kafka writes one entry per producer, its newest batch, and so answers a retry of an older one with an error
-after a restart. We write one entry per remembered batch, oldest first: Kafka's reader keeps the last of a
-producer, which is the newest, and ours gets all five back.
+Kafka writes one entry per producer, its newest batch. So after a restart it answers a retry of an older one with an
+error. Sluice writes one entry per remembered batch, oldest first. Kafka's reader keeps the last entry of a producer,
+which is the newest. Sluice's reader gets all five.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RememberedBatch(NamedTuple):
 
 
 class _Producer:
-    """One producer: its epoch, its newest batches (oldest first), and when it was last heard of."""
+    """One producer: its epoch, its newest batches (oldest first), and the time of its last append."""
 
     __slots__ = ("batches", "epoch", "seen_ms")
 
@@ -76,15 +76,15 @@ class _Producer:
 class ProducerStates:
     """The idempotent producers of one log.
 
-    At most `limit` of them: beyond it the one that was silent for longest is forgotten, which is also what
-    Kafka does to one that was silent for `producer.id.expiration.ms`.
+    At most `limit` of them. Above it, the producer that has been idle longest is forgotten. Kafka also forgets a
+    producer that has been idle for `producer.id.expiration.ms`.
     """
 
     __slots__ = ("_limit", "_producers", "changed")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        # In the order in which they were last heard of: the first is the longest silent one.
+        # In the order of their last appends: the first has been idle longest.
         self._producers: dict[int, _Producer] = {}
         # Whether something was added since the last snapshot.
         self.changed = False
@@ -96,8 +96,8 @@ class ProducerStates:
         """Return None if the batch may be appended; the remembered batch if it is there already.
 
         Raises INVALID_PRODUCER_EPOCH for an epoch older than the newest seen, OUT_OF_ORDER_SEQUENCE_NUMBER for
-        a gap, a repeat that is no longer remembered, or a new epoch that does not begin at 0. A producer that
-        is not known may begin anywhere: its earlier records may have been deleted.
+        a gap, a duplicate that is no longer remembered, or a new epoch that does not begin at 0. An unknown producer
+        may begin anywhere: its earlier records may have been deleted.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -157,7 +157,7 @@ class ProducerStates:
         self.changed = True
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers that were last heard of before then."""
+        """Forget producers whose last append is older than that."""
         while self._producers:
             producer_id, producer = next(iter(self._producers.items()))
             if producer.seen_ms >= before_ms:
@@ -174,7 +174,7 @@ class ProducerStates:
         }
 
     def active(self) -> Iterator[ProducerState]:
-        """Yield all producers, the longest silent one first."""
+        """Yield all producers, the one that has been idle longest first."""
         for producer_id, producer in self._producers.items():
             newest = producer.batches[-1] if producer.batches else None
             yield ProducerState(
@@ -202,7 +202,7 @@ class ProducerStates:
     def decode(self, data: bytes, now_ms: int) -> bool:
         """Take the state that a snapshot file holds. False, and nothing changed, if it is torn or not one.
 
-        Silence is counted from now on: the file does not know how long the broker was away.
+        Idle times begin now: the file does not have the time for which the broker was stopped.
         """
         try:
             version, crc = _HEAD.unpack_from(data)
@@ -251,7 +251,7 @@ class Snapshots:
         return f"{self._directory}/{offset:020d}.snapshot"
 
     def take(self, offset: int, data: bytes) -> None:
-        """Write a snapshot. One that the disk refuses is done without: the log holds the same."""
+        """Write a snapshot. An error of the disk is ignored, because the log holds the same data."""
         try:
             files.write_whole(self.path(offset), data, durable=False)
         except OSError:
@@ -278,7 +278,7 @@ class Snapshots:
             self.remove(snapshot)
 
     def remove(self, offset: int) -> None:
-        """Remove one snapshot file, if the disk lets us."""
+        """Try to remove one snapshot file."""
         with contextlib.suppress(OSError):
             files.remove_if_present(self.path(offset))
             self._offsets = [known for known in self._offsets if known != offset]

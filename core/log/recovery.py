@@ -1,14 +1,14 @@
-"""Opening a log: put in order what the last process has left, and check what cannot be trusted.
+"""Open a log: put the files of the last process in order, and check what may be damaged.
 
-After a clean shutdown the batches are trusted, and opening looks at the end of the last segment only. After a
-crash everything from the recovery point on is read batch by batch: magic, length, offset, leader epoch, CRC.
-The log ends at the first batch that is not whole; what follows was never acknowledged as durable.
+After a clean shutdown the batches are trusted, and only the end of the last segment is checked. After a crash
+everything from the recovery point on is read batch by batch: magic, length, offset, leader epoch, CRC. The log ends
+at the first incomplete batch. What follows was never acknowledged as durable.
 
-Below the recovery point the log was fsynced, so damage there is the disk's doing. It is reported, and never
-mended by cutting: readers of the damaged place get CORRUPT_MESSAGE, and if the end itself is lost, the log goes
-on at the recovery point, so that no offset is given out a second time.
+Below the recovery point the log was fsynced, so damage there is an error of the disk. It is reported, and the log is
+not truncated: readers of the damaged place get CORRUPT_MESSAGE. If the end itself is lost, the log continues at the
+recovery point, so that no offset is used a second time.
 
-Opening needs no space on the disk: what cannot be written now is kept in memory.
+Opening needs no free space on the disk: what cannot be written is kept in memory.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LastKnown:
-    """What the checkpoints say of a log; all of it may be out of date, none of it is ever ahead."""
+    """The values of a log in the checkpoints. All may be too low, none is ever too high."""
 
-    # Up to where the log is on the disk; None if nothing is known.
+    # The offset below which the log is on the disk; None if it is not known.
     recovery_point: int | None = None
     log_start_offset: int = 0
-    # Up to where compaction may have left holes; None if that is not known.
+    # The offset below which compaction may have left holes; None if it is not known.
     compacted_until: int | None = 0
     # Whether the broker was shut down cleanly, so that the end of the log needs no check.
     clean: bool = False
@@ -100,7 +100,7 @@ class _Opening:
         self._segments: list[Segment] = []
         self._end = 0
         self._damage: str | None = None
-        # Whether the last segment must not be appended to: it was a sealed one, or is damaged.
+        # Whether the last segment accepts no appends: it was sealed, or is damaged.
         self._needs_segment = False
 
     def open(self, topic_id: uuid.UUID) -> Log:
@@ -157,9 +157,9 @@ class _Opening:
         )
 
     def _finish_swap(self, base: int, found: _Directory) -> None:
-        """Let a compacted segment take the place of those it was made of: step 4 of `core.log.cleaner`.
+        """Replace the old segments by the compacted one that was made of them: step 4 of `core.log.cleaner`.
 
-        Old segments after its last offset hold nothing that is not superseded; they may stay. Raises OSError.
+        Old segments after its last offset have only superseded records; they may stay. Raises OSError.
         """
         compacted = self._segment(base, found.swaps[base])
         path = compacted.log.path
@@ -194,7 +194,7 @@ class _Opening:
     def _find_end(self) -> None:
         epochs_known = self._epochs.load()
         if not self._segments:
-            # What is left of a cut at the very beginning: nothing was written in any of these epochs.
+            # Left of a truncation at the log start offset: nothing was written in any of these epochs.
             self._epochs.truncate_to(0)
             return
         if not (self._known.clean and self._end_is_whole()):
@@ -221,9 +221,9 @@ class _Opening:
         return point is None or self._end >= point
 
     def _recover(self, epochs_known: bool) -> bool:
-        """Check everything from the recovery point on; cut the log after the last whole batch.
+        """Check everything from the recovery point on; truncate the log after the last whole batch.
 
-        Whether the leader epochs are known: not if the batches contradict what was read of them.
+        Return whether the leader epochs are known. They are not if the batches contradict the file.
         """
         point = self._known.recovery_point or 0
         first = next((i for i, s in enumerate(self._segments) if s.base_offset > point), len(self._segments))
@@ -259,7 +259,7 @@ class _Opening:
         return epochs_known and not epochs.doubtful
 
     def _epoch_before(self, index: int, position: int) -> int:
-        """The epoch of batches in front of a place in segment `index`, as that segment or the one before begins."""
+        """Return the epoch before a position in segment `index`, by the first batch there or in the one before."""
         if not position and not index:
             return UNKNOWN
         try:
@@ -268,10 +268,10 @@ class _Opening:
             return UNKNOWN
 
     def _is_dense(self, segment: Segment, last: bool) -> bool:
-        """Return whether no offset can be missing in a segment but by loss.
+        """Return whether a missing offset in a segment must be a loss.
 
-        Compaction never touches the last one. Of the others, in doubt, they may have holes: to keep one that a
-        power loss has torn costs offsets, to cut where there was only compaction would cost records.
+        Compaction never changes the last segment. The others may have holes. If one is kept although a power loss has
+        torn it, offsets are lost. If it were truncated after a mere compaction, records would be lost.
         """
         until = self._known.compacted_until
         in_doubt = not last and (until is None or self._config.compacted)
@@ -285,7 +285,7 @@ class _Opening:
         reached = segment.load_until(point)
         if segment.damaged:
             self._report(f"batches of the segment {segment.base_offset} below {point} cannot be read")
-            # Batches that are appended after bytes which cannot be walked over would be hard to find.
+            # Batches that are appended after unreadable bytes would be hard to find.
             self._needs_segment = segment is self._segments[-1]
         return reached
 
@@ -294,7 +294,7 @@ class _Opening:
         segment = self._segments[index]
         lost = segment.size - result.position + sum(s.size for s in self._segments[index + 1 :])
         logger.warning(
-            "%s: the log ends at offset %d, %d bytes behind it are not whole batches and are cut off: %s",
+            "%s: the log ends at offset %d; the %d bytes after it are not whole batches and are truncated: %s",
             self._tp, result.next_offset, lost, result.reason,
         )  # fmt: skip
         self._needs_segment = self._needs_segment or index < len(self._segments) - 1
@@ -303,7 +303,7 @@ class _Opening:
         segment.cut_back()
         segment.mark_loaded()
         if segment.indexed_end > result.next_offset:
-            segment.rebuild_indexes("it was cut in front of a batch that had been taken for good")
+            segment.rebuild_indexes("it was truncated before a batch that had been accepted")
 
     def _find_epochs(self) -> None:
         """Find the leader epochs in the batches: only segments in which the epoch changes are walked."""
@@ -330,14 +330,14 @@ class _Opening:
                 files.remove_if_present(path)
         del self._segments[index:]
 
-    # --- the start of the log, and what may not be used again ----------------------------------------------
+    # --- the start of the log, and offsets that must not be used again -------------------------------------
 
     def _find_start(self) -> int:
         start = self._known.log_start_offset
         return max(start, self._segments[0].base_offset) if self._segments else start
 
     def _keep_offsets_unused(self, start: int) -> None:
-        """Make sure that the log goes on above every offset that was given out durably."""
+        """Make sure that the log continues above every offset that was durable."""
         point = self._known.recovery_point or 0
         if max(self._end, start) < point:
             self._report(f"it ends at {self._end}, but was flushed up to {point}; these records are lost")
@@ -345,7 +345,7 @@ class _Opening:
         if self._segments and self._end == floor and not self._needs_segment:
             return
         if start > self._end:
-            # All that is there lies below the start of the log.
+            # All records are below the start of the log.
             self._drop(0)
         self._end = floor
         if self._segments:
@@ -359,7 +359,7 @@ class _Opening:
         segment = self._segment(floor)
         self._segments.append(segment)
         if len(self._segments) > 1:
-            # On the disk at once, so that the one before it is not taken for the active segment next time.
+            # fsynced at once, or the next start would take the segment before it for the active one.
             with contextlib.suppress(OSError):
                 segment.log.appending()
 
@@ -369,10 +369,10 @@ class _Opening:
 
 
 def _write_again(segment: Segment, position: int, end: int) -> None:
-    """Write the bytes that are there once more, so that the next fsync really brings them to the disk.
+    """Write the same bytes again, so that the next fsync really writes them to the disk.
 
-    If the last process died after an fsync had failed, the kernel may hold pages that it never wrote and thinks
-    are clean; an fsync would then promise what is not there. Costs nothing where the pages are dirty anyway.
+    If the last process died after a failed fsync, the kernel may hold unwritten pages that it believes to be clean.
+    An fsync would then succeed without writing them. If the pages are dirty anyway, this costs nothing.
     """
     try:
         if position < end:
@@ -419,7 +419,7 @@ def _classify(entry: os.DirEntry[str], found: _Directory, sidecar_suffixes: tupl
 
 
 def _tidy(found: _Directory) -> None:
-    """Remove what a crash left half done. What the disk does not let go stays for the next start."""
+    """Remove the incomplete files of a crash. A file that cannot be removed stays for the next start."""
     with contextlib.suppress(OSError):
         for path in found.leftovers:
             files.remove_if_present(path)

@@ -13,9 +13,9 @@ from core.log.log import Log
 from core.log.segment import Segment
 from core.topic_config import LONG_MAX
 
-# A step of the wall clock by more than this is not believed at once.
+# A larger step of the wall clock is not accepted at once.
 STEP_MS = 60_000
-# How long such a step must have lasted. Until then time goes on from where it was.
+# How long such a step must last. Until then the time continues from its last value.
 SETTLE_SECONDS = 3600.0
 NEVER = 2**63 - 1
 
@@ -56,7 +56,7 @@ def apply_retention(log: Log, now_ms: int) -> None:
         count = max(count, _expired(log, now_ms), _above_size(log))
     bounds = log.offsets
     if bounds.high_watermark < bounds.log_end_offset:
-        # What is not committed yet must be there for those who are to copy it.
+        # Followers must still be able to copy records that are not committed.
         count = min(count, segments.index_of(bounds.high_watermark))
     if count == 0:
         return
@@ -118,7 +118,7 @@ def _expired(log: Log, now_ms: int) -> int:
 
 
 def _above_size(log: Log) -> int:
-    """Return how many of the oldest segments can go with retention.bytes still kept."""
+    """Return how many of the oldest segments can be removed while retention.bytes are kept."""
     count = 0
     if log.config.retention_bytes >= 0:
         surplus = log.size - log.config.retention_bytes

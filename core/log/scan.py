@@ -1,4 +1,4 @@
-"""Reading batches that were not checked yet: which of them are whole, and where the whole ones end."""
+"""Read batches that were not checked yet: find which are whole, and where the whole ones end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCAN_WINDOW = 1024 * 1024
 
 
 class Scan(NamedTuple):
-    """How far whole batches go: position, offset that comes next, and what ended them (None: the file did)."""
+    """The end of the whole batches: position, next offset, and what ended them (None: the end of the file)."""
 
     position: int
     next_offset: int
@@ -25,9 +25,9 @@ class Scan(NamedTuple):
 class EpochCheck:
     """Compares the leader epochs of batches with what is known of them, over all segments that are scanned.
 
-    What is known comes from a file without a checksum: a batch of the same epoch as the one before it is
-    believed, and not the file, which is `doubtful` from then on. `before` is the epoch of the batch in front of the
-    first, UNKNOWN if there is none; `known` is None where no epochs are known.
+    The known epochs are from a file without a checksum. If a batch has the same epoch as the one before it and the
+    file contradicts it, the batch is trusted, and the file is `doubtful` from then on. `before` is the epoch of the
+    batch before the first one, UNKNOWN if there is none; `known` is None if no epochs are known.
     """
 
     def __init__(self, known: LeaderEpochs | None, before: int = UNKNOWN) -> None:
@@ -59,10 +59,9 @@ def scan(
 ) -> Scan:
     """Check every batch of a segment from `position` on, and index the good ones.
 
-    `limit` is the first offset of the next segment. `dense` demands that no offset is left
-    out, which compaction alone may do: base offset and leader epoch lie outside the checksum, so they are
-    compared with what must come. Where a hole is followed by a batch that fits in front of it, the batch
-    after the hole is the bad one.
+    `limit` is the first offset of the next segment. With `dense` no offset may be missing; only compaction leaves
+    offsets out. Base offset and leader epoch are not covered by the checksum, so they are compared with the expected
+    values. If a batch after a hole is followed by one that fits before the hole, the first of them is the bad one.
     """
     file = segment.log.reading()
     end = segment.size

@@ -3,8 +3,8 @@
     <base offset, 20 digits>.log        batches of magic 2, one after the other, offsets rising
     <base offset>.index .timeindex      see `core.log.index`
 
-Only the .log file is believed. Each step by an index ends at a batch header that must say what the index said;
-if it does not, the indexes are rebuilt from the batches, and the log goes on.
+Only the .log file is trusted. Each look-up in an index ends at a batch header that must agree with the index. If it
+does not, the indexes are rebuilt from the batches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
 INT32_MAX = 2**31 - 1
-# What is read at once to walk over headers: more than one small batch, and not much for one header.
+# Bytes of one read that walks over headers: more than one small batch, and not much for one header.
 WALK_WINDOW = 4096
 # Remembered (offset → position) pairs per segment: one per reader that follows the log.
 HINTS = 16
@@ -70,9 +70,9 @@ class Segment:
     """A run of batches from `base_offset` on. The log appends to its last one, the others are sealed."""
 
     __slots__ = (
-        "_hints", "_index_bytes", "_interval", "_jitter_ms", "_loaded", "_reported", "age_from", "base_offset",
-        "created_ms", "damaged", "first_timestamp", "full", "log", "max_timestamp", "max_timestamp_offset",
-        "offsets", "sealed", "since_entry", "size", "stem", "times",
+        "_hints", "_interval", "_jitter_ms", "_loaded", "_most_offsets", "_most_times", "_reported", "age_from",
+        "base_offset", "created_ms", "damaged", "first_timestamp", "full", "log", "max_timestamp",
+        "max_timestamp_offset", "offsets", "sealed", "since_entry", "size", "stem", "times",
     )  # fmt: skip
 
     def __init__(
@@ -110,7 +110,8 @@ class Segment:
         self._interval = interval
         # Whether one of the indexes has the size at which the segment is rolled (segment.index.bytes).
         self.full = False
-        self._index_bytes = index_bytes
+        self._most_offsets = -(-index_bytes // OffsetIndex.ENTRY.size)
+        self._most_times = -(-index_bytes // TimeIndex.ENTRY.size)
         self._hints: dict[int, int] = {}
         self._reported: set[int] = set()
         # Whether batches are missing below the place up to which the segment was loaded.
@@ -148,7 +149,7 @@ class Segment:
         self.first_timestamp, self.age_from = timestamp, timestamp - self._jitter_ms
 
     def _measure_indexes(self) -> None:
-        self.full = max(self.offsets.size, self.times.size) >= self._index_bytes
+        self.full = self.offsets.count >= self._most_offsets or self.times.count >= self._most_times
 
     def _note_time(self) -> None:
         last = self.times.last
@@ -171,9 +172,9 @@ class Segment:
         self.load_until(end_offset)
 
     def flush_indexes(self) -> bool:
-        """Write index entries that wait in memory; False if the disk refuses, and then they go on waiting.
+        """Write index entries that wait in memory. Return False, and keep them, if the disk refuses.
 
-        The time index goes first, so that on disk it is never behind the offset index (see `load`).
+        The time index is written first, so that on the disk it always covers the offset index (see `load`).
         """
         if not self._loaded or self.size == 0:
             return True
@@ -192,7 +193,7 @@ class Segment:
     def walk(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """Yield each batch from `position` on, as (position, header), by its header alone.
 
-        Raises CORRUPT_MESSAGE where there is no batch header, or one whose batch goes beyond the end.
+        Raises CORRUPT_MESSAGE where there is no batch header, or where its batch would end beyond the file.
         """
         end = self.size if end is None else end
         file = self.log.reading() if position < end else None
@@ -218,7 +219,7 @@ class Segment:
             previous = header.base_offset + header.last_offset_delta
             yield position, header
             position += size
-            # Behind a large batch there is probably another one, of which nothing but the header is wanted.
+            # After a large batch there is probably another one, and only its header is needed.
             ahead = WALK_WINDOW if size < WALK_WINDOW else HEADER_SIZE
 
     def corrupt(self, position: int, why: str) -> BrokerError:
@@ -256,7 +257,7 @@ class Segment:
         return found
 
     def _walk_over(self, position: int) -> Iterator[tuple[int, BatchHeader, BrokerError | None]]:
-        """Walk like `walk`, but go on after damage; the first batch after it comes with the error.
+        """Walk like `walk`, but continue after damage; the first batch after it is yielded with the error.
 
         Raises CORRUPT_MESSAGE where no batch comes after the damage.
         """
@@ -276,7 +277,7 @@ class Segment:
                 damage, position = error, found
 
     def remember(self, offset: int, position: int) -> None:
-        """Keep where a reader will go on, so that followers of the log need no search."""
+        """Remember where a reader will continue, so that its next read needs no search."""
         hints = self._hints
         if len(hints) >= HINTS:
             del hints[next(iter(hints))]
@@ -287,7 +288,7 @@ class Segment:
         if limit >= self.size:
             return Cut(self.size, -1)
         at, next_offset = max(position, self._anchor(limit, 1)), -1
-        with contextlib.suppress(BrokerError):  # what is damaged ends the read in front of it
+        with contextlib.suppress(BrokerError):  # the read ends before the damage
             for start, header in self.walk(at):
                 end = start + header.batch_length + LENGTH_OVERHEAD
                 if end > limit:
@@ -393,14 +394,14 @@ class Segment:
 
     def _build(self, until: int, why: str) -> Reached:
         if self.size and until > self.base_offset:
-            logger.warning("%s: %s, the indexes are built anew", self.log.path, why)
+            logger.warning("%s: %s, the indexes are rebuilt", self.log.path, why)
         self.forget(0)
         return self._take(0, until)
 
     def _resume(self, until: int) -> Reached | None:
         """Take what comes after the last index entry. None if the indexes do not fit the batches.
 
-        The time index is never behind the offset index, so what it may lack lies in this tail.
+        The time index covers the offset index, so entries that it may lack are in this tail.
         """
         last, newest = self.offsets.last, self.times.last
         position = last[1] if last else 0
@@ -421,8 +422,8 @@ class Segment:
     def _times_fit(self, anchor: int, *, whole: bool) -> bool:
         """Return whether the newest time entry is right: its batch has that time, none before `anchor` is younger.
 
-        The second is looked at after a crash (`whole`): a power loss may have cut entries off. Offsets are
-        safe from that, for a cut there makes a walk longer and nothing else.
+        The second is checked after a crash (`whole`): a power loss may have cut entries off. For the offset index
+        that is harmless, because a missing entry only makes a walk longer.
         """
         newest = self.times.last
         try:
@@ -440,10 +441,9 @@ class Segment:
         return True
 
     def _take(self, position: int, until: int, *, indexed: bool = False) -> Reached:
-        """Note the batches from `position` on whose offsets are below `until`; where that ends.
+        """Index the batches from `position` on whose offsets are below `until`. Return the end.
 
-        `indexed` says that the first of them is the one that the last index entry names. Damage on the way is
-        passed by, and noted in `damaged`.
+        With `indexed` the first of them is the one of the last index entry. Damage is skipped and noted in `damaged`.
         """
         next_offset = self.base_offset
         try:
@@ -465,7 +465,7 @@ class Segment:
         return Reached(position, next_offset)
 
     def forget(self, offset: int) -> None:
-        """Drop what indexes and hints say of `offset` and of all after it; the caller notes the rest again."""
+        """Drop all entries and hints from `offset` on; the caller indexes the rest again."""
         self._hints.clear()
         relative = offset - self.base_offset - 1
         if relative < 0:
@@ -499,7 +499,7 @@ class Segment:
         return [self.times.path, self.offsets.path, self.log.path]
 
     def close(self) -> None:
-        """Let go of all descriptors."""
+        """Forget all descriptors."""
         self.log.release()
         self.offsets.close()
         self.times.close()

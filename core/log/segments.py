@@ -1,4 +1,4 @@
-"""The run of segments of one log, and finding something in it."""
+"""The segments of one log, and how to find records in them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Segments:
         self.active = segment
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Put `new` in the place of `old`, sealed segments side by side; either may be empty, not all."""
+        """Replace `old` by `new`: sealed segments that follow each other. Either may be empty, but one must stay."""
         gone = set(old)
         self._all = sorted(
             [*(segment for segment in self._all if segment not in gone), *new], key=lambda s: s.base_offset

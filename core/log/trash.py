@@ -1,4 +1,4 @@
-"""Files that are renamed already, and removed from the disk a little later, in small portions.
+"""Files that are renamed already, and removed from the disk later, a few at a time.
 
 Readers that hold a `FileSlice` may still read them until then.
 """
@@ -18,7 +18,7 @@ _DELETED_LOG = LOG_SUFFIX + DELETED_SUFFIX
 
 
 class Trash:
-    """Files that are renamed already and go from the disk a little later, in small portions."""
+    """Files that are renamed already and are removed from the disk later, a few at a time."""
 
     __slots__ = ("_delay", "_due")
 
@@ -45,8 +45,8 @@ class Trash:
 class Removal:
     """Removes files and directories. What cannot be removed stays for the next start.
 
-    `lasting` are names of small files. Before a segment is unlinked they are fsynced in its directory: what they say
-    of the segments that stay must not be found by the removed one any more.
+    `lasting` are names of small files. They are fsynced in the directory of a segment before it is unlinked, because
+    they describe the segments that stay and must no longer depend on the removed one.
     """
 
     def __init__(self, paths: Sequence[str], lasting: Sequence[str] = ()) -> None:

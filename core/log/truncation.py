@@ -1,8 +1,8 @@
-"""Cutting a log: a follower drops what its leader does not have.
+"""Truncate a log: a follower drops what its leader does not have.
 
-The steps of a cut, and what a crash after each of them leaves:
+The steps of a truncation (a cut), and the log that a crash leaves after each of them:
 
-    0  the recovery point goes back to the cut, durably       the log is as before
+    0  the recovery point is set back to the cut, durably     the log is as before
        (`Log.begin_cut`, then the caller writes a checkpoint)
     1  producer snapshots after the cut are removed           the log is as before
     2  segments after it are removed, the newest first        a log that ends at the end of a segment

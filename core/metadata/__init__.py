@@ -1,1 +1,1 @@
-"""SQLite: topics, configs and groups, behind one writer thread."""
+"""SQLite: topics, configs and groups, written by one thread."""

@@ -3,8 +3,8 @@
     MessagePack: [statement, rows] for each, a row being the array of its values; or the whole database, which
     begins with a statement that is empty: ["", [[table, columns…], …]], followed by the inserts.
 
-Whoever repeats the transactions in their order from the beginning, or from a whole database on, has the same
-database. Time and chance are in the values already: no statement of ours asks SQLite for them.
+A broker that repeats the transactions in their order, from the beginning or from a copy of the database on, gets the
+same database. Times and random values are in the transactions: no statement asks SQLite for them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _clear(cursor: Any) -> None:
 
 
 def whole_database(connection: Connection) -> list[Change]:
-    """The database as changes: whoever applies them has the same, in the same order of rows."""
+    """Return the database as changes. A broker that applies them has the same rows in the same order."""
     changes: list[Change] = [(WHOLE, [[]])]
     for table in metadata.sorted_tables:
         names = [column.name for column in table.columns]

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from core.metadata.groups import Effect, many
 
-# An answer of so many bytes or more is kept compressed: it names an offset for each record, and shrinks to a tenth.
+# An answer of this many bytes or more is stored compressed. It has an offset for each record, and shrinks to a tenth.
 COMPRESS_FROM = 1024
 # What a row takes beside its plan and its answer: two digests, twice in an index, and SQLite's own.
 ROW_BYTES = 250

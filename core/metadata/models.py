@@ -1,8 +1,7 @@
 """The SQLite schema: what the broker must remember beside the logs.
 
-Tables only; the statements stand with whoever uses them. A change here comes with a new revision in
-`migrations/versions` and a new `SCHEMA_REVISION`; a test holds that a fresh database and a migrated one are
-the same.
+Tables only; each statement is in the module that uses it. A change here needs a new revision in `migrations/versions`
+and a new `SCHEMA_REVISION`. A test checks that a fresh database and a migrated one are the same.
 """
 
 from __future__ import annotations
@@ -135,9 +134,9 @@ consumer_positions = Table(
     sqlite_with_rowid=False,
 )
 
-# One row an idempotency key. `digest` stands for principal, path and key, `fingerprint` for query and body. `plan`
-# says what is appended where, as `core.idempotency.plan` writes it, `places` where it is known to be in the
-# logs. `answer` is NULL until the request is done. `size` is what the row takes, about.
+# One row for each idempotency key. `digest` is of principal, path and key, `fingerprint` of query and body. `plan` is
+# what to append where, as `core.idempotency.plan` writes it. `places` are the known places in the logs. `answer` is
+# NULL until the request is done. `size` is the approximate size of the row in bytes.
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,

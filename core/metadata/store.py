@@ -1,6 +1,6 @@
-"""SQLite behind one writer thread: many effects, one commit.
+"""SQLite with one writer thread: many effects, one commit.
 
-Theory. Everything the broker must not forget beside the logs goes through `Store.submit`. The writer thread
+Theory. `Store.submit` writes everything durable of the broker except the logs. The writer thread
 takes all jobs that wait, runs them in one transaction and commits once (WAL, synchronous=FULL: the commit is
 an fsync), then wakes all callers in one hop to the event loop. Under load the fsync is thus shared by
 hundreds of commits; without load it costs one.
@@ -12,10 +12,10 @@ A commit is durable in the write-ahead log, `-wal`. What a transaction with `CAR
 stands in the database file as well before it is answered: should the `-wal` be lost or damaged, the topics are
 still known, and with them their logs.
 
-In a cluster the statements of a transaction go to the other brokers *before* it is committed here (`replicated`),
-so what is in SQLite is always a prefix of what the cluster has agreed on, and never has to be taken back. Until it
-is known whether they have them the transaction stays open, and nothing else is written; those who wait for it hear
-of a failure after `ship_timeout` seconds, although it may still come to pass.
+In a cluster the other brokers get the statements of a transaction *before* it is committed here (`replicated`). So
+SQLite always has a prefix of what the cluster has agreed on, and never has to undo a commit. Until the answer is
+known the transaction stays open, and nothing else is written. Callers that wait for it get an error after
+`ship_timeout` seconds, although it may still take effect later.
 
 Source: Kafka guide, "Offset commit"; SQLite documentation on WAL and `PRAGMA synchronous`.
 """
@@ -66,16 +66,16 @@ class Rows:
 
 Effect = Rows | Callable[[Connection], None]
 
-# The last effect of a transaction that shall stand in the database file as well, not in the `-wal` alone.
+# The last effect of a transaction that must be in the database file as well, not in the `-wal` alone.
 CARRY_OVER = Rows(text("SELECT 1"), [])
 
-# One line about commits that failed in so many seconds, or a full disk fills the log, too.
+# The least number of seconds between two lines about failed commits. Otherwise a full disk would fill the log.
 _COMPLAIN_SECONDS = 5.0
 # SQLite's errors of a disk that is full or refuses: SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN.
 _DISK_ERRORS = {10, 13, 14}
 
 
-# Gives a transaction to the other brokers; the number behind the one it got. Raises BrokerError if it cannot.
+# Sends a transaction to the other brokers. Returns the number after the one it got. Raises BrokerError.
 Ship = Callable[[bytes], Awaitable[int]]
 
 
@@ -163,7 +163,7 @@ class Store:
             )
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.ship is not None and not local:
-            # The writer may wait for other brokers, and with it all that comes behind.
+            # The writer may wait for other brokers, and all later transactions wait with it.
             late = self._loop.call_later(self.ship_timeout, _too_late, future)
             future.add_done_callback(lambda _: late.cancel())
         self._jobs.put(_Job(future, effects, read, local))
@@ -336,7 +336,7 @@ def _carry_over(connection: Connection, jobs: list[_Job]) -> None:
 
 def _answer(jobs: list[_Job]) -> None:
     for job in jobs:
-        if job.future.done():  # the caller has gone; the effect stands
+        if job.future.done():  # the caller was cancelled; the effect is stored
             continue
         if job.error is None:
             job.future.set_result(job.result)

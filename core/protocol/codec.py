@@ -26,10 +26,10 @@ _UNWRITABLE = (ProtocolError, struct.error, AttributeError, TypeError, UnicodeEn
 def decode_request(
     key: int, version: int, buffer: bytes | bytearray | memoryview, position: int = 0
 ) -> Struct:
-    """The request whose body begins at `position`. Bytes behind it are left alone, as Kafka's brokers do.
+    """The request whose body begins at `position`. Bytes after it are ignored, as Kafka's brokers do.
 
-    librdkafka 2.16 leaves three bytes behind a Metadata v9+ request for all topics, so a stricter reading
-    would shut it out. Record bytes are views into the buffer. At most MAX_ELEMENTS array elements and tagged
+    librdkafka 2.16 sends three bytes after a Metadata v9+ request for all topics, so a stricter reader would refuse
+    it. Record bytes are views into the buffer. At most MAX_ELEMENTS array elements and tagged
     fields.
     """
     return _decode(_request_decoder(key, version), buffer, position, MAX_ELEMENTS, whole=False)

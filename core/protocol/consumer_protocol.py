@@ -41,7 +41,7 @@ class Subscription(Message):
 
 
 class Assignment(Message):
-    """What a member shall consume."""
+    """The partitions that a member consumes."""
 
     assigned_partitions: Annotated[list[TopicPartitions], F("0+")] = []
     user_data: Annotated[bytes | None, F("0+", nullable="0+")] = None

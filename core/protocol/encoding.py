@@ -2,7 +2,7 @@
 
     def encode(m): … return parts
 
-`parts` are bytearrays with record bytes between them, by reference: what goes to the socket in this order.
+`parts` are bytearrays with record bytes between them, by reference: the bytes for the socket, in this order.
 Neighbouring fields of a fixed size are written by one `pack`, together with the length that follows them.
 A value that does not fit its field raises struct.error, a wrong type TypeError or AttributeError; the codec
 turns them into ProtocolError.
@@ -42,7 +42,7 @@ def records_size(records: Piece | list[Piece]) -> int:
 
 
 def put_records(parts: list[Piece], out: bytearray, records: Piece | list[Piece]) -> bytearray:
-    """Adds records behind `out`, and gives the bytearray that goes on."""
+    """Adds records after `out`. Returns the bytearray for what follows."""
     if isinstance(records, list):
         for piece in records:
             out = put_records(parts, out, piece)

@@ -8,8 +8,8 @@ there. These limits are for what is legal by size and still absurd: a frame of 1
 from __future__ import annotations
 
 MAX_ELEMENTS = 100_000
-"""Array elements and tagged fields in one request, all arrays together: as many topics as one Metadata request
-may name (`max_topics_per_request`). So many of the smallest cost 8 MB and 30 ms."""
+"""Array elements and tagged fields in one request, all arrays together: as many topics as one Metadata request may
+name (`max_topics_per_request`). This many of the smallest elements cost 8 MB and 30 ms."""
 
 MAX_TAGS = 1_000
 """Tagged fields in one section. Kafka's own messages have fewer than ten."""

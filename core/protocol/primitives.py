@@ -45,7 +45,7 @@ def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def rest_of_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
-    """Goes on with a varint whose `first` byte was read and says that more follow.
+    """Read the rest of a varint whose `first` byte has the continuation bit.
 
     Five bytes at most, and no more than 2³¹: lengths are signed 32-bit numbers plus one.
     """

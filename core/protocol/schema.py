@@ -96,7 +96,7 @@ def parse_versions(text: str) -> Versions:
 
 @dataclass(frozen=True, slots=True)
 class F:
-    """The facts of one field: in which versions it is there, may be null, and under which tag it goes."""
+    """The definition of one field: the versions that have it, the versions in which it may be null, and its tag."""
 
     versions: str
     nullable: str = ""

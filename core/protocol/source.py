@@ -114,7 +114,7 @@ class Source:
         self.path = before
 
     def new(self, prefix: str) -> str:
-        """A variable that nobody uses yet."""
+        """A variable name that is not used yet."""
         self._count += 1
         return f"{prefix}{self._count}"
 

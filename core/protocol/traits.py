@@ -82,7 +82,7 @@ def refused_join_generation(version: int) -> int:
 
 
 def heartbeat_is_refused_before_sync(version: int) -> bool:
-    """Whether a heartbeat between join and sync hears REBALANCE_IN_PROGRESS, as clients of 0.9 knew it."""
+    """Return whether a heartbeat between join and sync gets REBALANCE_IN_PROGRESS, as clients of 0.9 expect."""
     return version == 0
 
 

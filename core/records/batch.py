@@ -170,7 +170,7 @@ def encode_batch(header: BatchHeader, records: Sequence[RecordFields], codec: in
 def rebuild_batch(
     header: BatchHeader, records: Sequence[Record], *, delete_horizon: int | None = None
 ) -> bytearray:
-    """The batch of `header` with these of its records alone, as compaction leaves it behind.
+    """Return the batch of `header` with only these of its records, as compaction leaves it.
 
     Offsets, base and last one too, producer id, epoch and sequence, leader epoch, codec and flags stay. The
     max timestamp becomes that of the records that stay (KIP-534 and Kafka's cleaner); with LogAppendTime, or
@@ -246,7 +246,7 @@ def iter_records(
 
 
 def record_bytes(buffer: Buffer, position: int, header: BatchHeader, *, max_bytes: int) -> Buffer:
-    """The records of a batch, decompressed, for `decode_records`: for who reads them in several goes.
+    """Return the decompressed records of a batch for `decode_records`, for callers that read them in several steps.
 
     Raises what `iter_records` raises.
     """
@@ -288,14 +288,14 @@ def _decompressed(buffer: Buffer, position: int, header: BatchHeader, max_bytes:
         raise _corrupt(position, f"its length is {header.batch_length}")
     body = memoryview(buffer)[position + HEADER_SIZE : end]
     codec = header.attributes & CODEC_MASK
-    # Compaction leaves emptied batches behind whose codec is still named by some brokers.
+    # Some brokers leave the codec in the header of batches that compaction has emptied.
     return decompress(codec, body, max_bytes) if codec and body else body
 
 
 def _seal(
     header: tuple[int, ...], count: int, buffer: bytearray, codec: int, level: int | None = None
 ) -> bytearray:
-    """Compress what lies behind the first 61 bytes of `buffer`, and write the header over these.
+    """Compress the bytes after the first 61 of `buffer`, and write the header over these 61.
 
     Length, magic, checksum, codec and record count are written as they are now, not as `header` has them.
     """

@@ -4,11 +4,11 @@ Decompression is where a megabyte becomes a gigabyte. So nothing that the data s
 believed before it is checked, output is made in steps of `_STEP` bytes, and the limit is tested after each:
 a bomb costs `_KEPT` bytes of memory, a real batch its own size. What each format allows, and clients send:
 
-    1 gzip    RFC 1952, several members behind one another
+    1  gzip    RFC 1952, several members in a row
     2 snappy  raw, or in blocks as Java's snappy library frames them ("xerial"), also several such streams
-    3 lz4     LZ4 frames, several behind one another. Written with independent blocks of 64 KiB and without
+    3 lz4     LZ4 frames, several in a row. Written with independent blocks of 64 KiB and without
               content size: Java's reader knows no others
-    4 zstd    RFC 8878 frames, several behind one another, skippable ones too
+    4  zstd    RFC 8878 frames, several in a row, skippable ones too
 
 Levels are low unless a topic asks for another: a broker compresses once and is waited for; level 9 costs ten to
 forty times as much for a few per cent. Functions here may be called from any thread.
@@ -40,7 +40,7 @@ _STEP = 256 * 1024
 _KEPT = 16 * 1024 * 1024
 # Input that zlib sees at once: it copies what it has not used.
 _GZIP_INPUT = 64 * 1024
-# Members or frames behind one another. A client writes one; each costs a new decompressor.
+# Members or frames in one batch. A client writes one; each costs a new decompressor.
 _MAX_FRAMES = 1024
 # Blocks inside a stream, which we walk over in Python. A zstd block becomes up to 128 KiB, a block of Java's
 # snappy 32 KiB, so a real batch has some hundred; a megabyte of empty ones would take half a second.

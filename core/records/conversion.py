@@ -5,7 +5,7 @@
 | timestamp | magic 0: −1; magic 1: kept, under the topic's rules | magic 0: dropped; magic 1: kept with its type |
 | key, value | kept, null too | kept, null too |
 | headers | none | dropped |
-| offsets | written anew by the log | kept, with the holes of compaction |
+| offsets | assigned by the log | kept, with the holes of compaction |
 | compression | kept: each wrapper becomes one batch | each batch becomes one wrapper; zstd becomes gzip |
 | control batches | – | never shown |
 """
@@ -81,12 +81,12 @@ def down_convert(
 ) -> bytes:
     """Stored batches as a message set of `magic` 0 or 1, for a client that wants to read from `first_offset`.
 
-    A batch without a codec is shown from `first_offset` on, a compressed one whole, as Kafka does: clients skip
-    what lies before. Conversion ends once there are `wanted_bytes`; the result may be longer and is the caller's
-    to cut, at any byte. An empty result means that these batches have nothing to show (control batches, emptied
-    ones): read on behind them. `max_bytes` bounds what one batch may decompress to.
+    An uncompressed batch is converted from `first_offset` on. A compressed one is converted whole, as in Kafka, and
+    clients skip the records before. Conversion ends once there are `wanted_bytes`. The result may be longer; the
+    caller may cut it at any byte. An empty result means that these batches have no records for clients (control
+    batches, emptied ones): continue after them. `max_bytes` bounds the decompressed size of one batch.
 
-    Raises BrokerError as `iter_records` does if the first batch is broken; a broken one behind it ends the set.
+    Raises BrokerError as `iter_records` does if the first batch is broken; a broken one after it ends the set.
     """
     out: list[bytes | bytearray] = []
     size = 0
@@ -111,7 +111,7 @@ def without_zstd(buffer: bytes, *, max_bytes: int) -> bytes:
     """Stored batches for a client that reads magic 2 but not zstd: those that are zstd become gzip.
 
     `max_bytes` bounds what one batch may decompress to. Raises BrokerError as `recompress` does if the first
-    batch is broken; a broken one behind it ends the answer.
+    batch is broken; a broken one after it ends the answer.
     """
     out: list[bytes | bytearray | memoryview] = []
     view = memoryview(buffer)

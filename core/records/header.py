@@ -78,7 +78,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The first offset behind this batch."""
+        """Return the first offset after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property

@@ -12,8 +12,8 @@
 A message with a codec is a wrapper: its value is a compressed message set. The offset of a wrapper is that of
 its last inner message. Inner offsets are absolute in magic 0; in magic 1 they count from the first inner message,
 so that a broker need not recompress to assign them (KIP-31). A wrapper of LogAppendTime gives its timestamp to all
-inner messages (KIP-32). LZ4 frames inside magic 0 carry a header checksum that was computed wrongly for ever
-(KIP-57): it is put right for reading and put wrong for writing.
+inner messages (KIP-32). LZ4 frames inside magic 0 have a wrong header checksum, as Kafka always wrote it
+(KIP-57): it is corrected for reading, and made wrong for writing.
 
 One message per wrapper level was meant, and Kafka's broker refuses wrappers in wrappers; the guide calls sets
 recursive, so they are read here, `_MAX_DEPTH` deep. Several wrappers in one set, which made brokers before 0.9
@@ -84,7 +84,7 @@ def parse_message_set(buffer: Buffer, *, max_bytes: int, open_wrappers: bool = T
     opener = _Opener(max_bytes)
     groups: list[MessageGroup] = []
     run: MessageGroup | None = None
-    # A smaller buffer cannot hold so many; then nobody counts.
+    # A smaller buffer cannot hold this many, so its messages need not be counted.
     room = MAX_MESSAGES if len(buffer) > MAX_MESSAGES * _LEAST_MESSAGE else 0
     for offset, magic, attributes, timestamp, key, value in _walk(buffer):
         timestamp_type = LOG_APPEND_TIME if magic and attributes & TIMESTAMP_TYPE_BIT else 0
@@ -200,7 +200,7 @@ class _Opener:
 
 def _walk(buffer: Buffer) -> Iterator[tuple[int, int, int, int, bytes | None, bytes | None]]:
     """Each message of one level, checksum checked: offset, magic, attributes, timestamp, key, value."""
-    # Zeros behind the end, so that the front of a message that is cut off can be read as well.
+    # Zeros after the end, so that the first fields of a truncated message can be read as well.
     data = b"".join((buffer, _PADDING))
     view, position, end = memoryview(data), 0, len(buffer)
     unpack_0, unpack_1, unpack_length = _FRONT_0.unpack_from, _FRONT_1.unpack_from, _LENGTH.unpack_from

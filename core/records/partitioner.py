@@ -1,4 +1,4 @@
-"""Which partition a record goes to when its sender has not said: by key as Java clients do, else in turn."""
+"""Choose the partition of a record if the sender named none: by key as Java clients do, else in turn."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ class StickyPartitions:
         return turn % partitions
 
     def forget(self, topic: str) -> None:
-        """Drop what is remembered of a topic that is gone."""
+        """Forget a deleted topic."""
         self._next.pop(topic, None)

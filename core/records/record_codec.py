@@ -1,12 +1,12 @@
-"""The records inside a magic-2 batch: the C extension of `aiokafka.record`, behind two functions.
+"""The records inside a magic-2 batch: two functions around the C extension of `aiokafka.record`.
 
 `encode_records` and `decode_records` are the whole interface. Where the extension is not built, the pure
 functions of `record_codec_pure` do the same; a differential test holds both to equal bytes, records and
 refusals.
 
-What the extension would do by itself, and is kept from:
-- It reads up to ten bytes past the end of its buffer when a varint is cut off. So it only ever sees a copy
-  with zeros behind it: the read ends there, and its bounds check then refuses the batch.
+What the extension would do wrong, and how this module prevents it:
+- It reads up to ten bytes past the end of its buffer when a varint is cut off. So it gets a copy with zeros after it:
+  the read ends there, and its bounds check then refuses the batch.
 - It takes −1 as "no first timestamp yet", so a batch that begins with −1 gets wrong deltas. The header it
   writes shows that this happened; the pure encoder then does the work.
 - It decompresses without a limit and compresses at level 9. It never sees a codec: see `core.records.batch`.
@@ -93,7 +93,7 @@ def encode_of_one_time(timestamp: int, records: Sequence[NewRecord]) -> bytearra
 
 
 def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> bytearray:
-    """The record bytes of a batch, uncompressed, behind 61 bytes for the header that the caller writes.
+    """Return the uncompressed record bytes of a batch, after 61 bytes for the header that the caller writes.
 
     Each item is (offset delta, timestamp, key, value, headers). Raises BrokerError INVALID_RECORD for header
     names that have no UTF-8 form and for numbers beyond 64 bits.
@@ -128,8 +128,7 @@ def decode_records(header: BatchHeader, body: Buffer, first_offset: int, limit: 
     """The records that `body`, already decompressed, holds, from `first_offset` on, at most `limit`.
 
     Raises BrokerError CORRUPT_MESSAGE at the first that is not whole, or whose offset does not rise within the
-    batch's own, and when there are not `header.record_count`. What lies behind the last record asked for is not
-    looked at.
+    batch's own, and when there are not `header.record_count`. Bytes after the last requested record are not read.
     """
     compiled = extension()
     if compiled is None:
@@ -165,8 +164,8 @@ def decode_records(header: BatchHeader, body: Buffer, first_offset: int, limit: 
 def plain_values(header: BatchHeader, body: Buffer) -> tuple[Sequence[int], list[bytes]]:
     """The offsets and the values of all records in `body`, already decompressed; a null value is empty.
 
-    For readers of old formats that want nothing else: twice as fast as whole records. Raises BrokerError
-    CORRUPT_MESSAGE for records that cannot be told apart.
+    For conversions to message sets that need nothing else: twice as fast as whole records. Raises BrokerError
+    CORRUPT_MESSAGE for records without clear bounds.
     """
     compiled = extension()
     if compiled is not None and header.record_count == header.last_offset_delta + 1:
@@ -183,7 +182,7 @@ def plain_values(header: BatchHeader, body: Buffer) -> tuple[Sequence[int], list
 
 
 def _readable(header: BatchHeader, body: Buffer) -> memoryview:
-    """A batch as the extension's reader takes it: not compressed, and with zeros behind it."""
+    """Return a batch for the extension's reader: uncompressed, with zeros after it."""
     front = _READER_HEADER.pack(
         header.base_offset,
         header.magic,

@@ -47,7 +47,7 @@ from core.records.header import (
 from core.records.record import NO_TIMESTAMP
 from core.topic_config import LONG_MAX, TopicConfig
 
-# As many record errors are listed. A batch may hold 10⁵ records, and the list goes into the answer.
+# Record errors in one answer, at most. A batch may hold 10⁵ records.
 MAX_RECORD_ERRORS = 100
 _MAGIC_AT = 16
 _REFUSED_BITS = TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT

@@ -1,1 +1,1 @@
-"""Copies of partitions on several brokers: who leads, who follows, what is committed."""
+"""Copies of partitions on several brokers: leaders, followers, committed offsets."""

@@ -221,7 +221,7 @@ class Cluster:
         self._replicas.moved(copy)
 
     def disowned(self, copy: Copy, leader: int) -> None:
-        """See `Keeper.disowned`: from here on the others are asked who leads."""
+        """See `Keeper.disowned`: from here on the other brokers are asked for the leader."""
         if copy.replica.follows and leader_of(copy.replica.epoch) == leader:
             copy.replica.active = False
             self._heard.pop(copy, None)
@@ -276,7 +276,7 @@ class Cluster:
         end = copy.log.offsets.log_end_offset
         return State(True, replica.epoch, replica.complete, end, replica.start, replica.source, granted)
 
-    def heard_of(self, copy: Copy, epoch: int) -> None:
+    def note_newer_epoch(self, copy: Copy, epoch: int) -> None:
         """Note a newer epoch that another broker knows: this broker does not lead in it."""
         if copy.replica.promise(epoch):
             logger.warning(
@@ -339,7 +339,7 @@ class Cluster:
         for start in range(0, len(news), MAX_ITEMS):
             for copy, state in (await self._ask(peer, Kind.BEGIN, news[start : start + MAX_ITEMS])).items():
                 if state.epoch > copy.replica.epoch:
-                    self.heard_of(copy, state.epoch)
+                    self.note_newer_epoch(copy, state.epoch)
 
     async def _find_leaders(self, peer: int) -> None:
         """Ask the peers about partitions whose leader is unknown."""
@@ -357,7 +357,7 @@ class Cluster:
                 if replica.active or copy in self._promoting:
                     continue
                 if state.epoch > replica.epoch:
-                    self.heard_of(copy, state.epoch)
+                    self.note_newer_epoch(copy, state.epoch)
                 if state.leads and state.epoch == replica.epoch and replica.follow(state.epoch, state.start):
                     self.changed(copy)
                     followed = True
@@ -449,7 +449,7 @@ class Cluster:
         votes = await self._ask_all(copy, Kind.VOTE, epoch)
         newer = max([s.epoch for s in votes.values()], default=-1)
         if newer > epoch:
-            self.heard_of(copy, newer)
+            self.note_newer_epoch(copy, newer)
         granted = {p: s for p, s in votes.items() if s.granted}
         self._check(copy, granted, granted, unclean)
         end = copy.log.offsets.log_end_offset

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from core.config import MAX_BROKERS
 
-# An int32 has room for 67 million promotions of a partition.
+# An int32 is enough for 67 million promotions of a partition.
 STRIDE = MAX_BROKERS
 
 

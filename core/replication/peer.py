@@ -88,7 +88,7 @@ class PeerConnection:
                     f"{error or type(error).__name__}"
                 ) from None
             except BaseException:
-                # Somebody else would get the answer to this question.
+                # The next request would get the answer to this one.
                 self.close()
                 raise
 
@@ -99,7 +99,7 @@ class PeerConnection:
             )
         self._correlation = (self._correlation + 1) & 0x7FFF_FFFF
         correlation = _CORRELATION.pack(self._correlation)
-        # Behind key and version, four bytes each request of Kafka has there.
+        # The correlation id: four bytes after key and version in each request of Kafka.
         framed = b"".join([_SIZE.pack(len(request)), request[:4], correlation, request[8:]])
         frame = await self._protocol.ask(framed)
         if frame[:4] != correlation:

@@ -1,4 +1,4 @@
-"""One replicated partition as one broker sees it: who leads, how far each replica is, what is committed.
+"""One replicated partition as one broker sees it: the leader, the end of each replica, the committed offset.
 
 Theory. Each broker holds a log; the leader's is the right one, followers copy it. Only an operator elects a
 leader, by telling a broker to lead. That broker takes an epoch of its own (`core.replication.epochs`) and asks the
@@ -48,7 +48,7 @@ class Standing(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a step has changed, for those who wait."""
+    """The changes of a step, for requests that wait."""
 
     high_watermark: bool = False
     isr: bool = False
@@ -60,13 +60,14 @@ class Progress:
     __slots__ = ("asked_at", "caught_up_at", "end", "heard", "leader_end")
 
     def __init__(self, now: float) -> None:
-        # Everything below is in the follower's log; −1 before it was heard of in this epoch.
+        # Everything below is in the follower's log; −1 before its first fetch in this epoch.
         self.end = UNKNOWN
         self.caught_up_at = now
-        # The leader's end and the time at its last fetch: who reaches that end later was caught up then (KIP-16).
+        # The leader's end and the time at its last fetch. A follower that reaches that end later was caught up then
+        # (KIP-16).
         self.leader_end = 0
         self.asked_at = now
-        # Whether it has fetched in this epoch, and so knows who leads.
+        # Whether it has fetched in this epoch, and so knows the leader.
         self.heard = False
 
 

@@ -94,8 +94,10 @@ class Replicas:
         created: bool,
         high_watermark: int = 0,
     ) -> Copy:
-        """Take a partition with replicas on these brokers. One that was just `created` begins at once; of another
-        one it must be found out first who leads."""
+        """Take a partition with replicas on these brokers.
+
+        One that was just `created` begins at once; of another one the leader must be found out first.
+        """
         log = self._logs.get(tp)
         end = log.offsets.log_end_offset
         remembered = self.promises.of(tp, topic_id) if self.promises is not None else None
@@ -201,7 +203,7 @@ class Replicas:
                 self.took(copy, copy.replica.expire(end, now, self.needed(copy)))
 
     def took(self, copy: Copy, moved: Moved) -> None:
-        """Tell those who wait what a step has changed."""
+        """Wake the requests that wait for the changes of a step."""
         if moved.isr:
             self._changes.answers_changed()
             try:
@@ -238,7 +240,7 @@ class Replicas:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        # Somebody may go away before it fails.
+        # A follower may stop before it fails.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         tp = copy.tp
         ack = _Ack(end, future)

@@ -49,7 +49,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio: what is free, up to the end of the frame."""
         free = memoryview(self._buffer)[self._have : self._want or None]
-        # Behind a whole frame nothing may come but the end of the connection, for which there must be room as well.
+        # After a whole frame only the end of the connection may follow, and it needs space in the buffer as well.
         return free if free else memoryview(bytearray(1))
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -1,4 +1,4 @@
-"""How much a broker holds, and how far groups are behind: what metrics show."""
+"""The sizes of a broker and the lag of groups, for the metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TopicTotals(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """How far a group is behind in one topic, over the partitions for which it has committed."""
+    """The lag of a group in one topic, over the partitions for which it has committed."""
 
     group: str
     topic: str

@@ -1,4 +1,4 @@
-"""Flags from the settings of a job: name, type, help and default stand there, and only there."""
+"""Flags from the settings of a job, which define name, type, help and default."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _in_session(job: Job, report: Report) -> Outcome:
 
 
 def _look_at_table(job: Lake) -> dict[str, Any]:
-    """What a job would read of its table, and what is where it goes. Raises JobError, or WireError."""
+    """Return what a job would read of its table, and what its target holds. Raises JobError, or WireError."""
     from pipeline.jobs.replay import bounds
     from pipeline.jobs.tables import holding
 

@@ -112,7 +112,7 @@ static int read_headers(const uint8_t *data, int64_t *position, int64_t end, Col
     return 1;
 }
 
-/* Read one record behind its length; `*previous` is the offset of the record before. */
+/* Read one record after its length; `*previous` is the offset of the record before. */
 static int read_record(const uint8_t *data, int64_t position, int64_t end, const Batch *batch, const Wanted *wanted,
                        Columns *out, int64_t *previous)
 {

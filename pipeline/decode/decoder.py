@@ -1,4 +1,4 @@
-"""Which of the two decoders is used: the compiled one where it can be had, the plain one else.
+"""Choose one of the two decoders: the compiled one if it is available, otherwise the plain one.
 
 They give the same; `SLUICE_SPARK_DECODER=plain` in the workers' environment chooses the plain one, to compare.
 """

@@ -1,7 +1,7 @@
 """Records into Arrow columns by compiled code, without a Python object per record.
 
-It gives what `plain` gives, row for row; what it does not read (old formats, malformed
-batches, header names that are not UTF-8) goes to `plain`.
+It returns the same rows as `plain`. Batches that it cannot read (message sets, malformed batches, header names that
+are not UTF-8) are decoded by `plain`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _plainly(
 
 
 def _plausible(one: Found) -> bool:
-    """Whether memory may be had for as many records as the header says."""
+    """Return whether memory is available for the number of records in the header."""
     most = limits.MAX_DECOMPRESSED_BYTES if one.codec else one.size - HEADER_SIZE
     return 0 <= one.record_count <= min(most // MIN_RECORD_SIZE, MAX_RECORDS)
 

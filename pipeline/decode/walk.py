@@ -71,8 +71,11 @@ class Found(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What a stretch holds: batches to be decoded in order, the offset behind the last whole one (−1: none was
-    whole), and how many bytes were walked over."""
+    """The contents of a stretch.
+
+    Batches to decode in order, the offset after the last whole one (−1: none was whole), and the number of bytes
+    read.
+    """
 
     found: list[Found]
     next_offset: int

@@ -16,8 +16,8 @@ from pipeline.jobs.stream import JobError, Meter, read_stream, run_query, to_top
 def checked(rows: DataFrame, on_error: str, needed: str = "_timestamp") -> DataFrame:
     """Rows whose value fits. With `suspend` the first that does not ends the query and is named.
 
-    `needed` is a column without which nothing can be computed: the check is a part of it, since the optimizer
-    drops what nobody reads.
+    `needed` is a column that every result needs. The check is a part of it, because the optimizer drops columns that
+    are not read.
     """
     reason = f.col(json_columns.REASON)
     if on_error == "skip":

@@ -1,8 +1,8 @@
 """Tables written by the tasks of the stream itself, before `foreachBatch`, which is left with what they wrote.
 
-Rows that `foreachBatch` is given are copied for it, and copied into Arrow again for the tasks that write. So rows
-are written one step earlier (`writing`). And where nothing is computed, Spark's rows would be made for nobody: the
-task that reads a range of offsets writes its files as well (`read`), which takes a quarter of the time.
+Rows that `foreachBatch` is given are copied for it, and copied into Arrow again for the tasks that write. So rows are
+written one step earlier (`writing`). If nothing is computed, Spark's rows are not needed at all: the task that reads
+a range of offsets writes its files as well (`read`), which takes a quarter of the time.
 
 The driver says where a batch is to be written when it runs it (`written`). Batches, offsets, restarts and lag are
 those of every stream of the source.

@@ -1,7 +1,8 @@
 """JSON values → typed columns, and for each record that does not fit the reason, in Spark's own expressions.
 
-Spark's JSON reader is lenient: it takes an array for an object, bytes that are no UTF-8, stops behind the first
-value, and fills what does not fit with null. Each of these is found here and named, so that nothing is lost silently.
+Spark's JSON reader is lenient: it accepts an array as an object and bytes that are not UTF-8, stops after the first
+value, and sets members that do not fit to null. Each of these is found here and named, so that nothing is lost
+silently.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _is_object(text: Column) -> Column:
     return f.startswith(text, brace) | f.startswith(f.ltrim(text, f.lit(_SPACE)), brace)
 
 
-def _goes_on(text: Column) -> Column:
+def _more_after_value(text: Column) -> Column:
     """Whether anything follows the first JSON value of a text that begins with one.
 
     Such a text is put into brackets, and must be one element there; before one more element, it must be the first
@@ -58,7 +59,7 @@ def _goes_on(text: Column) -> Column:
     return ~alone
 
 
-def _object_goes_on(text: Column) -> Column:
+def _more_after_object(text: Column) -> Column:
     """The same of an object. One whose first `}` is its last character needs no second look.
 
     Counted in bytes: characters cost Spark three times as much.
@@ -66,7 +67,7 @@ def _object_goes_on(text: Column) -> Column:
     end = f.rtrim(text, f.lit(_SPACE))
     whole = f.when(f.endswith(text, f.lit("}")), text).otherwise(end)
     before = f.octet_length(f.substring_index(text, "}", 1))
-    return (before + 1 != f.octet_length(whole)) & _goes_on(text)
+    return (before + 1 != f.octet_length(whole)) & _more_after_value(text)
 
 
 def _field_reasons(text: Column, parsed: Column, schema: StructType) -> Column:
@@ -117,8 +118,8 @@ def typed(records: DataFrame, schema: StructType, unknown_fields: str) -> DataFr
             ),
         )
     )
-    # Spark's reader stops behind the object and says nothing of what follows.
-    why = why.when(_object_goes_on(f.col("_text")), f.lit("the value goes on behind its JSON object"))
+    # Spark's reader stops after the object and does not report what follows.
+    why = why.when(_more_after_object(f.col("_text")), f.lit("the value continues after its JSON object"))
     if unknown_fields == "reject":
         why = why.when(
             f.size(strangers) > 0,
@@ -139,7 +140,7 @@ def variant(records: DataFrame) -> DataFrame:
         f.when(f.col("value").isNull(), f.lit(None).cast("string"))
         .when(~f.is_valid_utf8(f.col("_text")), f.lit("the value is not UTF-8"))
         .when(f.col("_parsed").isNull(), f.lit("the value is not JSON"))
-        .when(_goes_on(f.col("_text")), f.lit("the value goes on behind its JSON"))
+        .when(_more_after_value(f.col("_text")), f.lit("the value continues after its JSON"))
     )
     columns = [f.col(source).alias(name) for name, source in META.items()]
     return parsed.select(f.col("_parsed").alias("value"), *columns, why.alias(REASON))

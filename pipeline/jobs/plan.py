@@ -55,7 +55,7 @@ def source_options(settings: Streaming, *, headers: bool) -> dict[str, str]:
         "kafka.bootstrap.servers": settings.bootstrap,
         "startingOffsets": settings.starting,
     }
-    # Who names columns has said whether the headers are among them.
+    # A list of columns already decides about the headers.
     if "columns" not in (name.lower() for name in settings.source):
         options["includeHeaders"] = str(headers).lower()
     if settings.pattern:
@@ -127,10 +127,10 @@ def lost(ranges: list[Range]) -> list[str]:
     words = []
     for one in ranges:
         if one.start < one.earliest:
-            gone = f"offsets {one.start} to {one.earliest - 1} are gone"
+            gone = f"offsets {one.start} to {one.earliest - 1} are deleted"
             words.append(f"{one.topic}-{one.partition}: {gone}; the topic begins at {one.earliest}")
         elif one.start > one.end:
             words.append(
-                f"{one.topic}-{one.partition}: the job stands at {one.start}, behind the end {one.end}"
+                f"{one.topic}-{one.partition}: the job stands at {one.start}, beyond the end {one.end}"
             )
     return words

@@ -28,7 +28,7 @@ _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
 class PreflightError(Exception):
-    """A job that cannot run, in one sentence for the person who started it."""
+    """A job that cannot run. The message is one sentence for its user."""
 
 
 def preflight(job: Job) -> None:
@@ -100,7 +100,7 @@ def _stood(job: Streaming) -> dict[str, dict[str, int]]:
 
 
 def _check_state(job: Streaming) -> None:
-    """Refuse to go on with the state of other topics, of which Spark could only say that they are gone."""
+    """Refuse to continue with the state of other topics; Spark could only report that they are missing."""
     left = sorted(_stood(job).keys() - set(job.topics))
     if job.topics and left and job.source.get("failOnDataLoss", "true").lower() != "false":
         raise PreflightError(

@@ -1,8 +1,8 @@
 """A table → a topic: keys, headers and timestamps as they were, in the order of each partition.
 
 A record that was replayed says so in its headers: `sluice.replay` is the job's name, `sluice.topic`,
-`sluice.partition` and `sluice.offset` where it came from. A replay that was killed reads these headers back from
-the topic and goes on with what is not there yet. Without them (`no_origin`) a second run writes everything again.
+`sluice.partition` and `sluice.offset` where it came from. A replay that was killed reads these headers back from the
+topic and continues with the missing records. Without them (`no_origin`) a second run writes everything again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a running job says, to whom it may concern: a person's terminal, a machine's pipe, Prometheus."""
+"""The output of a running job: for a terminal, for a pipe, for Prometheus."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Report(Protocol):
         """One line for a person."""
 
     def progress(self, progress: Progress) -> None:
-        """The job went on."""
+        """The job continued."""
 
     def done(self, outcome: Outcome) -> None:
         """The job is over."""

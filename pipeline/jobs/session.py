@@ -1,4 +1,4 @@
-"""A Spark session for a job: quiet, in UTC, with all its droppings in one scratch directory that goes at the end."""
+"""A Spark session for a job: quiet, in UTC, all its temporary files in one directory that is removed at the end."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss} %p %c{1}: %m%n
 """
-# A Python worker must say hello within this time. Spark's 15 s are too few on a machine where much else runs, and
-# whoever is late fails the query.
+# A Python worker must connect within this time, or the query fails. Spark's 15 s are too short on a busy machine.
 WORKER_START = "60s"
 # Executors say so often how many records their tasks have read; people watch seconds, and Spark's ten are too many.
 # Elsewhere it is left to Spark: every executor of a large cluster would ask its driver that often.
 LOCAL_HEARTBEAT = "2s"
-# Nobody waits for a pause of a job's JVM: the collector that costs the least work does. JSON goes 7 % faster into a
-# table than with Java's default.
+# No request waits for a pause of a job's JVM, so the collector with the least total work is best. JSON is written to
+# a table 7 % faster than with Java's default.
 COLLECTOR = "-XX:+UseParallelGC"
 # Where people say what Java is to do; it does not start with two collectors.
 JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
@@ -58,7 +57,7 @@ def prepare_environment(extra: Mapping[str, str]) -> None:
 
 
 def collector(extra: Mapping[str, str]) -> str:
-    """The flag for our collector; nothing where somebody chose another one, or the same."""
+    """Return the flag for our collector; nothing if the user chose a collector."""
     said = [os.environ.get(name, "") for name in JAVA_VARIABLES]
     said += [value for key, value in extra.items() if key.endswith("JavaOptions")]
     home = Path(find_spark_home._find_spark_home()) / "conf"
@@ -92,7 +91,7 @@ def settings(master: str, scratch: Path, extra: Mapping[str, str]) -> dict[str, 
 
 
 def sweep(parent: Path) -> None:
-    """Remove scratch directories whose process is gone: killed jobs cannot tidy up after themselves."""
+    """Remove scratch directories of dead processes, because a killed job cannot remove its own."""
     for left in parent.glob("run-*"):
         pid = left.name.split("-")[1]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
@@ -101,8 +100,10 @@ def sweep(parent: Path) -> None:
 
 @contextlib.contextmanager
 def _output_to(path: Path) -> Iterator[None]:
-    """Processes started in here write into a file. What the JVM says at its start is for nobody, unless it is why
-    there is none, which it says on stdout."""
+    """Processes started in here write into a file.
+
+    The JVM's output at its start is of no use, unless it fails to start; then it writes the reason to stdout.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     kept = {number: os.dup(number) for number in (1, 2)}
@@ -154,7 +155,7 @@ def start_failure(said: str) -> SessionError:
 
 @contextlib.contextmanager
 def session(name: str, master: str, state: Path, extra: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session whose process works in a scratch directory below `state`; both are gone afterwards.
+    """A session whose process works in a scratch directory below `state`. Both are ended and removed at the end.
 
     The working directory changes: paths must have been made absolute before.
     """

@@ -34,7 +34,7 @@ KEEP_VERSIONS = 2
 
 
 def latest(records: DataFrame) -> DataFrame:
-    """The last record of each key of each topic; keys whose last value is null (tombstones) are gone.
+    """The last record of each key of each topic; keys whose last value is null (tombstones) are left out.
 
     Within a partition the offset decides. A key that is in several partitions, because some were added, takes
     the latest timestamp among their last records.
@@ -61,7 +61,7 @@ def shape(records: DataFrame, settings: Snapshot) -> DataFrame:
 
 
 def run(spark: SparkSession, settings: Snapshot, report: Report) -> Outcome:
-    """Read the topics from start to end, write the table anew."""
+    """Read the topics from start to end, and replace the table."""
     began = time.monotonic()
     options = {"kafka.bootstrap.servers": settings.bootstrap, "subscribe": ",".join(settings.topics)}
     records = spark.read.format(SOURCE).options(**options, includeHeaders="true").load()

@@ -91,7 +91,7 @@ def end_run(state: Path, run: LastRun, how: str, rows: int = 0, error: str | Non
 
 
 def runs(state: Path) -> list[LastRun]:
-    """Every job that ran with this state directory, by name; `killed` if its process is gone without a word."""
+    """Every job that ran with this state directory, by name; `killed` if its process ended without a report."""
     found = []
     for path in sorted((state / "jobs").glob("*.json")):
         run = msgspec.json.decode(path.read_bytes(), type=LastRun)

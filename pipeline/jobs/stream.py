@@ -34,7 +34,7 @@ POLL_SECONDS = 0.1
 
 
 class JobError(Exception):
-    """A job that cannot go on, in words for the person who runs it."""
+    """A job that cannot continue. The message is for its user."""
 
 
 def read_stream(spark: SparkSession, settings: Streaming, *, headers: bool = True) -> DataFrame:
@@ -112,7 +112,7 @@ class Meter:
 
 
 def _lag(progress: Any) -> int | None:
-    """Records behind the end offset, from what the source says the latest offsets are."""
+    """Return the number of records after the end offset, by the source's latest offsets."""
     behind, known = 0, False
     for source in progress["sources"]:
         latest, end = _offsets(source["latestOffset"]), _offsets(source["endOffset"])
@@ -149,7 +149,7 @@ class _Stop:
             self._before = {
                 number: signal.signal(number, self._ask) for number in (signal.SIGTERM, signal.SIGINT)
             }
-        except ValueError:  # not the main thread: whoever runs us there stops us otherwise
+        except ValueError:  # not the main thread: the caller stops the job in another way
             self._before = {}
         return self
 
@@ -164,7 +164,7 @@ def run_query(
     meter: Meter,
     cause: Callable[[], Exception | None] | None = None,
 ) -> Outcome:
-    """Start a query and see it to its end, or follow its topics until somebody stops it.
+    """Start a query and wait for its end, or follow its topics until it is stopped.
 
     Raises JobError with one clear sentence; `cause` may know a better one than Spark's exception.
     """

@@ -17,7 +17,7 @@ from pipeline.jobs.tables import frame, place
 from pipeline.jobs.watch import Watch
 from pipeline.wire.cluster import UnknownTopicError
 
-# Of a partition with holes so many are named; the count says how many there are.
+# The number of holes that are named for one partition. The count has all of them.
 GAPS_SHOWN = 5
 Place = tuple[str, int]
 
@@ -67,7 +67,7 @@ def _gaps(held: DataFrame) -> dict[Place, list[tuple[int, int]]]:
 
 
 def _bounds(settings: Verify, places: list[Place]) -> dict[Place, tuple[int, int]]:
-    """Start and end of each partition as the brokers know them; none for topics that are gone."""
+    """Return start and end of each partition as the brokers know them; none for deleted topics."""
     found = {}
     with client(settings.bootstrap) as cluster:
         for topic in sorted({topic for topic, _ in places} | set(settings.topics)):
@@ -131,7 +131,7 @@ def _judge(
         words.append(f"{name}: the cluster has no such partition")
     elif count["rows"] and count["last"] >= bound[1]:
         words.append(
-            f"{name}: the table goes on to {count['last']}, the topic ends at {bound[1]}; was it made anew?"
+            f"{name}: the table ends at {count['last']}, the topic ends at {bound[1]}; was it created again?"
         )
     elif settings.complete and (
         count["last"] + 1 < bound[1] or (count["offsets"] and count["first"] > bound[0])

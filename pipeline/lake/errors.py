@@ -1,4 +1,4 @@
-"""What a lake sink refuses, in words for the person who runs the job."""
+"""The errors of a lake sink, in words for the user of the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal of a query in a table: who may write, what was begun, what is done, what must be swept.
+"""The journal of a query in a table: which run may write, what was begun, what is done, what must be removed.
 
     <table>/_sluice/<query id>/lock                 held (flock) by the one driver that writes
                               /staging/<batch>/…    files that tasks are writing, or have written
@@ -10,8 +10,8 @@ moved, now or at the next start (`Manifest.files` say from where to where, and m
 and Iceberg, whose own log is the commit, it is the note of an intention: at the next start the files of a manifest
 that the log does not know are removed. Staged files that no manifest names are orphans of a crash, and are swept.
 
-`through` adds up all batches: for each partition the first offset that this query wrote and the one behind its
-last. So the newest manifest alone tells what the query holds, and old ones can go (`KEEP_MANIFESTS`).
+`through` adds up all batches: for each partition the first offset that this query wrote and the one after its last.
+So the newest manifest alone has all that the query wrote, and earlier ones can be removed (`KEEP_MANIFESTS`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOME = "_sluice"
 KEEP_MANIFESTS = 1_000
 
 Through = dict[str, dict[int, tuple[int, int]]]
-"""By topic and partition: the first offset, and the one behind the last."""
+"""By topic and partition: the first offset, and the one after the last."""
 
 
 class Manifest(msgspec.Struct):
@@ -113,7 +113,7 @@ class Journal:
         return self.home / "staging" / str(batch)
 
     def sweep(self) -> int:
-        """Remove what tasks of dead runs left behind; answers how many files. Only after roll-forward."""
+        """Remove the files that tasks of dead runs have left. Return their number. Only after roll-forward."""
         left = list((self.home / "staging").rglob("*.*"))
         shutil.rmtree(self.home / "staging", ignore_errors=True)
         return len(left)
@@ -130,7 +130,7 @@ class Journal:
                     raise LakeError(
                         f"{self.table} already holds {file.topic}-{file.partition} from offset {first} to "
                         f"{behind - 1}, written by {'this query' if query == self.query else 'query ' + query}; "
-                        f"this batch has {file.first} to {file.last}. Start behind it, or write elsewhere."
+                        f"this batch has {file.first} to {file.last}. Start after it, or write elsewhere."
                     )
 
     def write(self, batch: int, files: list[DataFile], rejected: int = 0) -> Manifest:
@@ -171,7 +171,7 @@ class Journal:
                 staged.replace(final)
                 touched.update([final.parent, *final.parent.parents])
             elif not final.exists():
-                raise LakeError(f"{final} is named by a manifest and is gone; the table has lost its rows")
+                raise LakeError(f"{final} is named by a manifest and is missing; the table has lost its rows")
         for directory in touched:
             if directory.is_relative_to(self.table):
                 fsync_directory(directory)

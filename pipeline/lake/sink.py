@@ -1,9 +1,9 @@
 """A micro-batch of a streaming query → one commit of a table.
 
 Why `foreachBatch` and not a writer of the Python Data Source API: its `commit` knows the batch id, but its `write`
-has to be asked for it through the task's local properties, and the sink as a whole could neither leave records
-out and hand them to somebody else, nor refuse a batch before its tasks begin. `foreachBatch` gets the batch and
-its id in one place on the driver. Rows go from Spark to the tasks' Parquet files as Arrow.
+has to be asked for it through the task's local properties, and the sink as a whole could neither pass records to
+another sink, nor refuse a batch before its tasks begin. `foreachBatch` gets the batch and its id in one place on the
+driver. Rows go from Spark to the tasks' Parquet files as Arrow.
 """
 
 from __future__ import annotations

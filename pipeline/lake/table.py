@@ -93,7 +93,7 @@ class ParquetTable(LakeTable):
         return self.journal.last is not None and self.journal.last.batch >= batch
 
     def commit(self, batch: int, files: list[DataFile], rejected: int = 0) -> None:
-        """The manifest, then the names. A `LakeError` before the manifest leaves nothing behind."""
+        """Write the manifest, then the names. After a `LakeError` before the manifest no file is left."""
         self.journal.check(files)
         for file in files:
             if (self.path / file.path).exists():
@@ -103,7 +103,7 @@ class ParquetTable(LakeTable):
         self.journal.accept(manifest)
 
     def _prepare(self, schema: Any) -> None:
-        """Columns are kept beside the manifests: files of different columns in one directory help nobody."""
+        """Keep the columns beside the manifests: files of different columns in one directory are of no use."""
         known = self.path / HOME / "columns.json"
         columns = {field.name: str(field.type) for field in schema}
         if known.exists():
@@ -112,7 +112,7 @@ class ParquetTable(LakeTable):
             write_durably(known, msgspec.json.encode(columns))
 
     def _recover(self) -> None:
-        # Without its staging directory the newest batch was moved to the end, and whoever removed old files of the
-        # table since then may do so.
+        # Without its staging directory the newest batch was moved completely, and later removals of files are
+        # allowed.
         if self.journal.last is not None and self.journal.staging(self.journal.last.batch).is_dir():
             self.journal.move(self.journal.last)

@@ -1,8 +1,8 @@
 """The header by which a duplicate can be told: which query, batch, task and row wrote a record.
 
 Spark runs a task again when it fails, and a micro-batch again after a crash. The same row then gets the same mark, if
-the query gives the same rows in the same order again, as reads of topics do. A reader who keeps the first record
-of each mark has read every row once.
+the query gives the same rows in the same order again, as reads of topics do. A reader that keeps the first record of
+each mark reads every row once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ HEADER = "sluice.written"
 """The name of the header; its value is `query/batch/task/sequence` in ASCII."""
 
 NO_BATCH = "-"
-"""Stands for the batch in what `df.write` wrote."""
+"""The batch number in records that `df.write` wrote."""
 
 
 class Writer(NamedTuple):
-    """Who writes: the query's id, its batch, and the task's partition number."""
+    """The writer: the query's id, its batch, and the task's partition number."""
 
     query: str
     batch: str

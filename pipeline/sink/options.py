@@ -29,7 +29,7 @@ class WriteOptions:
     codec: int
     delivery: str
     marks: bool
-    # Records a second of each task; None is as fast as it goes.
+    # Records a second of each task; None sets no limit.
     rate: float | None = None
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# Records go out in so many pieces a second, or one by one where fewer are asked for.
+# Records are sent in this many pieces a second, or one by one if fewer records a second are wanted.
 PIECES_PER_SECOND = 10
 
 
 class Pace:
-    """At most so many records a second, from the first on. Why in the sink: whatever slows rows down before it only
+    """At most this many records a second, from the first on. Why in the sink: whatever slows rows down before it only
     fills Spark's batches more slowly, of 10,000 rows each, and at ten a second the first would go out after a quarter
     of an hour."""
 

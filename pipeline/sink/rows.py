@@ -26,7 +26,7 @@ _IGNORED = ("offset", "timestampType")
 
 
 class Row(NamedTuple):
-    """One row: where it goes, as far as it says so, and its record."""
+    """One row: its topic and partition, if it names them, and its record."""
 
     topic: str | None
     partition: int | None

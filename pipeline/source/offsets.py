@@ -106,8 +106,8 @@ def bounds(cluster: Cluster, partitions: Iterable[TopicPartition]) -> tuple[Offs
 
 
 def data_loss(what: str) -> DataLossError:
-    """The error for records that are gone, with the way out of it."""
+    """Return the error for lost records, with what to do."""
     return DataLossError(
-        f"{what}. Records were lost to this read: they aged out, were truncated, or the topic was deleted or made "
-        "anew. With the option failOnDataLoss=false reading goes on with what is there."
+        f"{what}. Records were lost to this read: they aged out, were truncated, or the topic was deleted or "
+        "created again. With the option failOnDataLoss=false reading continues with the records that exist."
     )

@@ -85,7 +85,7 @@ class ReadOptions:
 
 
 class Given:
-    """The options as they were given; each is asked for once, and what nobody knows is refused."""
+    """The options as the user gave them. Each is read once, and unknown ones are refused."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
         names = {name.lower(): name for name in known}
@@ -312,7 +312,7 @@ def _columns(given: Given) -> tuple[str, ...]:
             raise OptionError(f"columns: there is no column {name!r}; there are {', '.join(c.ARROW_TYPES)}")
         columns.append(by_lower[name.lower()])
     if len(set(columns)) != len(columns):
-        raise OptionError(f"columns: a name stands twice in {text!r}")
+        raise OptionError(f"columns: a name occurs twice in {text!r}")
     if given.has("includeHeaders") and headers != (c.HEADERS in columns):
         raise OptionError(f"includeHeaders={str(headers).lower()} and columns={text} contradict each other")
     return tuple(columns)

@@ -22,7 +22,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Offsets in the range; there are at most so many records."""
+        """Offsets in the range, which has at most this many records."""
         return self.end - self.start
 
 
@@ -60,7 +60,7 @@ def _split_by_count(ranges: list[OffsetRange], least: int | None) -> list[Offset
         return ranges
     left_size, left = sum(one.size for one in ranges), least
     parts: dict[OffsetRange, int] = {}
-    # Small ones first: what they do not need goes to the large ones.
+    # Small ones first: the large ones get what these do not need.
     for one in sorted(ranges, key=lambda r: r.size):
         parts[one] = max(1, min(one.size, round(left * one.size / left_size)))
         left_size -= one.size
@@ -75,7 +75,7 @@ def _split(one: OffsetRange, parts: int) -> Iterable[OffsetRange]:
 
 
 def _put_together(ranges: Sequence[OffsetRange], most: int) -> list[Task]:
-    """The largest range goes to the task that has least so far."""
+    """The task with the least so far gets the largest range."""
     tasks: list[tuple[int, int, list[OffsetRange]]] = [(0, number, []) for number in range(most)]
     for one in sorted(ranges, key=lambda r: (-r.size, r)):
         size, number, members = heapq.heappop(tasks)

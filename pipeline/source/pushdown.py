@@ -12,7 +12,7 @@ reader that has the method where it is not. Hence two classes, and the option `p
 
 A trap of Spark 4.3: it keeps what was pushed down with the DataFrame, and a later query on the same DataFrame that
 has nothing to push down reads by the filters of the earlier one: rows are missing. Nothing here can see that. So
-`pushdown` is off unless asked for, and whoever asks calls `load()` for each query.
+`pushdown` is off by default. With it, call `load()` for each query.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     <log directory>/<topic>-<partition>/<base offset, 20 digits>.log    batches, as a fetch would give them
                                                                .index   last offset of a batch → where it begins
 
-The files belong to a broker that goes on writing, deleting and compacting them. What makes this safe:
+The files belong to a broker that writes, deletes and compacts them meanwhile. It is safe because:
 
 - Never beyond the range's end, which ListOffsets gave: below the high watermark nothing is unfinished.
 - A file that is open stays readable when it is deleted or replaced; whatever it holds below the end was there when
-  the range was planned. At each new file the directory is looked at anew.
+  the range was planned. At each new file the directory is listed again.
 - An index is a hint: the batch must be where it says, else the file is walked from its beginning.
 - Where files do not tell (the first one begins above the offset, or one ends before the next begins: deleted,
   compacted, or just being swapped), the wire is asked for that piece. Gaps and losses are the broker's to explain.
@@ -57,7 +57,7 @@ def segment_range(cluster: Cluster, one: OffsetRange, options: ReadOptions) -> I
             yield from reader.read(offset)
             offset = reader.offset
         if offset == before:
-            # No file says what is between here and the next one; who else but the broker.
+            # No file shows what is between here and the next one; ask the broker.
             segments = _find(directory, offset)
             following = one.end if segments.following is None else min(segments.following, one.end)
             yield from wire_range(cluster, one._replace(start=offset, end=following), options)
@@ -103,7 +103,7 @@ class _Reader:
         self.offset = one.start
 
     def read(self, offset: int) -> Iterator[pa.RecordBatch]:
-        """The records from `offset` to the range's end, as far as the file goes; nothing if it vanished."""
+        """The records from `offset` to the range's end, to the end of the file; nothing if the file was deleted."""
         self.offset = offset
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
@@ -130,7 +130,7 @@ class _Reader:
         return memoryview(self._buffer)[: os.preadv(descriptor, [self._buffer], position)]
 
     def _grow(self, data: memoryview) -> bool:
-        """Make room for the batch that does not fit; false if there is nothing sensible."""
+        """Enlarge the buffer for a batch that does not fit. Return False if its size makes no sense."""
         size = _BATCH_LENGTH.unpack_from(data)[0] + LENGTH_OVERHEAD
         if not len(self._buffer) < size <= limits.MAX_FRAME_BYTES:
             return False
@@ -144,7 +144,7 @@ class _Reader:
         except OSError:
             return 0
         low, high = 0, len(index) // _INDEX_ENTRY.size
-        # Kafka allocates the active segment's index beforehand; zeros behind the last entry sort above all.
+        # Kafka allocates the active segment's index beforehand; zeros after the last entry sort above all.
         while low < high:
             middle = (low + high) // 2
             last, position = _INDEX_ENTRY.unpack_from(index, middle * _INDEX_ENTRY.size)

@@ -4,7 +4,7 @@ Spark keeps one in the driver for as long as the query runs, and asks it in turn
 tasks read it, and that it is done. A batch is (start, end) and nothing else: whatever is read twice between the same
 offsets is the same, so a batch that is replayed after a crash is the batch that it was.
 
-The checkpoint is the truth about progress. What `commitGroup` commits is for those who look at lag.
+The checkpoint has the progress. `commitGroup` commits offsets only for tools that show lag.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._seen
 
     def _latest(self, begin: Offsets) -> Offsets:
-        """The end of every partition that there is; those of `begin` that are gone stay where they are."""
+        """Return the end of every partition; missing partitions of `begin` keep their offsets."""
         latest = self.cluster.offsets(dict.fromkeys(self._partitions(begin), LATEST))
         gone = sorted(begin.keys() - latest.keys())
         if gone:
-            self._report_loss(f"Partitions {_names(gone)} are gone")
+            self._report_loss(f"Partitions {_names(gone)} do not exist any more")
         return latest | {tp: begin[tp] for tp in gone}
 
     def _partitions(self, begin: Offsets) -> list[TopicPartition]:
@@ -136,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, stop = from_json(start), from_json(end)
         gone = sorted(begin.keys() - stop.keys())
         if gone:
-            self._report_loss(f"Partitions {_names(gone)} are gone")
+            self._report_loss(f"Partitions {_names(gone)} do not exist any more")
         ranges = []
         for (topic, partition), last in sorted(stop.items()):
             # A partition that is new to the query is read from its beginning.
@@ -175,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _report_loss(self, what: str) -> None:
         if self.options.fail_on_data_loss:
             raise data_loss(what)
-        logger.warning("%s; reading goes on with what is there", what)
+        logger.warning("%s; reading continues with the records that exist", what)
 
 
 def _names(partitions: Sequence[TopicPartition]) -> str:

@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 def wire_range(cluster: Cluster, one: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The records of one range by Fetch. The next answer travels while one is decoded.
 
-    Raises DataLossError where records below the range's end are gone and `failOnDataLoss` holds, CorruptDataError,
-    and WireError when a broker shows nothing of what is below its high watermark.
+    Raises DataLossError if records below the range's end are lost and `failOnDataLoss` is on, CorruptDataError, and
+    WireError if a broker returns no records below its high watermark.
     """
     place = Place(one.topic, one.partition, "fetched")
     decode = decoder()
@@ -61,8 +61,8 @@ def wire_range(cluster: Cluster, one: OffsetRange, options: ReadOptions) -> Iter
 def _after_loss(
     cluster: Cluster, one: OffsetRange, offset: int, error: WireError, options: ReadOptions
 ) -> int:
-    """Where to go on when an offset is gone; raises DataLossError if that must not be."""
-    what = f"Topic {one.topic}, partition {one.partition}, offset {offset} is gone ({error})"
+    """Return where to continue if an offset is lost. Raises DataLossError if that is not allowed."""
+    what = f"Topic {one.topic}, partition {one.partition}, offset {offset} is lost ({error})"
     if options.fail_on_data_loss:
         raise data_loss(what)
     tp = (one.topic, one.partition)
@@ -72,5 +72,5 @@ def _after_loss(
     except UnknownTopicError:
         earliest = latest = one.end
     target = one.end if latest <= offset else max(earliest, offset)
-    logger.warning("%s; reading goes on at %d", what, min(target, one.end))
+    logger.warning("%s; reading continues at %d", what, min(target, one.end))
     return target

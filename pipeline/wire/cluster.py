@@ -1,4 +1,4 @@
-"""A Kafka cluster as one client sees it: who leads which partition, where offsets stand, and patience.
+"""A Kafka cluster as one client sees it: leaders of partitions, offsets, and retries.
 
 Whatever may pass (a broker that restarts, a leader that moves) is tried again until `retry` seconds are over; then
 the last error is raised. Nothing is remembered beyond connections and leaders, so a worker may build one per task.

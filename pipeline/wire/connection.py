@@ -105,7 +105,7 @@ class Connection:
             found, position = decode_response_header(key, version, frame)
             if found != correlation:
                 raise WireError(f"{self.name} answered request {found} where {correlation} was asked")
-            # librdkafka's mock cluster leaves a byte behind Metadata v13, and Java's client would not mind either.
+            # librdkafka's mock cluster sends a byte after Metadata v13; Java's client ignores it as well.
             return cast("Answer", decode_response(key, version, frame, position, whole=False))
         except ProtocolError as error:
             raise WireError(f"the answer of {self.name} to {name} cannot be read: {error}") from None

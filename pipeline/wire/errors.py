@@ -6,7 +6,7 @@ from core.errors import ErrorCode
 
 
 class WireError(Exception):
-    """A broker could not be asked, or refused; the message says who, what and why."""
+    """A broker could not be reached, or refused; the message names the broker, the request and the reason."""
 
 
 class ConnectionLostError(WireError):
@@ -23,7 +23,7 @@ class KafkaError(WireError):
 
 
 class DataLossError(WireError):
-    """Records that should have been read are gone: aged out, truncated, or the topic was deleted."""
+    """Records that should have been read are lost: aged out, truncated, or the topic was deleted."""
 
 
 class CorruptDataError(WireError):

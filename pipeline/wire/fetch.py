@@ -1,4 +1,4 @@
-"""One partition read over the wire, one answer ahead of who decodes it."""
+"""One partition read over the wire, one answer ahead of the decoder."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PartitionFetcher:
         self._asked: Connection | None = None
 
     def ask(self, offset: int) -> None:
-        """Ask for records from `offset` on. Never fails: what goes wrong is `take`'s to repair."""
+        """Ask for records from `offset` on. It never fails: `take` handles errors."""
         self._offset = offset
         self._asked = None
         try:

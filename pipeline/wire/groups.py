@@ -1,4 +1,4 @@
-"""Committed offsets of a consumer group: how far a job has come, for all who look at lag."""
+"""Committed offsets of a consumer group: the progress of a job, for tools that show lag."""
 
 from __future__ import annotations
 

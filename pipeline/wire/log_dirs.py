@@ -1,4 +1,4 @@
-"""Where a broker keeps a partition's files, for those who are on its host."""
+"""Where a broker keeps a partition's files, for readers on its host."""
 
 from __future__ import annotations
 

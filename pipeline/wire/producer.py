@@ -1,9 +1,9 @@
 """An idempotent producer: batches in order, several on their way, none of them stored twice by the broker.
 
-Each batch carries producer id, epoch and sequence. When a connection is lost nobody knows which of the batches under
-way were stored, so all of them are sent again, in order and as they were; the broker answers those that it has with
-the offset of the first time (KIP-98). That holds for the life of one producer. A task that Spark starts anew has a
-new producer, and may write again what the first one wrote: see `pipeline.sink.marks`.
+Each batch carries producer id, epoch and sequence. After a lost connection it is not known which of the batches under
+way were stored. So all of them are sent again, in order and unchanged. The broker answers duplicates with their first
+offsets (KIP-98). That holds for the life of one producer. A task that Spark starts again has a new producer, and may
+write again what the first one wrote: see `pipeline.sink.marks`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipeline.wire.errors import KafkaError, WireError, error_code
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 ALL_REPLICAS = -1
-# Sequence numbers begin anew after 2³¹ − 1.
+# Sequence numbers begin at 0 again after 2³¹ − 1.
 _SEQUENCES = 2**31
 
 

@@ -42,7 +42,9 @@ def test_a_broker_error_has_the_status_of_the_design(code: str, status: int) -> 
 
 
 @pytest.mark.parametrize(("offset", "status"), [(4, 410), (11, 416)])
-def test_an_offset_below_the_start_is_gone_and_one_above_the_end_may_come(offset: int, status: int) -> None:
+def test_an_offset_below_the_start_is_deleted_and_one_above_the_end_may_come(
+    offset: int, status: int
+) -> None:
     error = BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, "Out.", log_start_offset=5, high_watermark=10)
     problem = from_broker(error, offset=offset)
     assert problem.status == status

@@ -37,7 +37,7 @@ DEPTH = 20
         (b'"3q2+\\/w=="', "base64", b"\xde\xad\xbe\xff"),
     ],
 )
-def test_json_stands_for_bytes(raw: bytes, encoding: str | None, wanted: bytes | None) -> None:
+def test_json_means_bytes(raw: bytes, encoding: str | None, wanted: bytes | None) -> None:
     assert to_bytes(raw, encoding, DEPTH) == wanted
 
 
@@ -58,9 +58,7 @@ def test_json_stands_for_bytes(raw: bytes, encoding: str | None, wanted: bytes |
         (b'"\\ud800"', None, "surrogate"),
     ],
 )
-def test_what_stands_for_no_bytes_is_refused_with_the_reason(
-    raw: bytes, encoding: str | None, reason: str
-) -> None:
+def test_what_has_no_bytes_is_refused_with_the_reason(raw: bytes, encoding: str | None, reason: str) -> None:
     with pytest.raises(FormatError, match=reason):
         to_bytes(raw, encoding, DEPTH)
 

@@ -109,7 +109,7 @@ def test_printable_text_stays_as_it_is() -> None:
 # --- the access log -----------------------------------------------------------------------------------------
 
 
-def test_an_access_line_says_who_asked_for_what_and_how_it_went() -> None:
+def test_an_access_line_names_client_request_and_outcome() -> None:
     (line,) = access_lines(JSON, visit())
     assert json.loads(line) == {
         "time": "2023-11-14T22:13:20.123Z", "level": "info", "logger": "access", "request_id": "id-1",
@@ -151,7 +151,7 @@ def test_all_that_was_written_is_there_after_the_end_even_from_a_full_queue() ->
 
 
 class Stuck(io.StringIO):
-    """A pipe that nobody reads."""
+    """A pipe without a reader."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class Stuck(io.StringIO):
         return super().write(text)
 
 
-def test_a_stuck_stream_drops_lines_and_counts_them_and_holds_nobody_up(
+def test_a_stuck_stream_drops_lines_and_counts_them_and_blocks_no_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stream = Stuck()

@@ -1,4 +1,4 @@
-"""/metrics: what Prometheus reads, that it moves, and that nobody outside can make it grow."""
+"""/metrics: what Prometheus reads, that it moves, and that no client can make it grow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def read(http: httpx.AsyncClient) -> dict[tuple[str, Labels], float]:
     for family in parse(got.text):
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
-            assert key not in samples, f"{key} stands there twice"
+            assert key not in samples, f"{key} is a duplicate"
             samples[key] = sample.value
     return samples
 
@@ -183,7 +183,7 @@ async def test_hostile_paths_methods_and_clients_make_no_series(
     assert not any("evil" in str(key) or "none1" in str(key) for key in after)
 
 
-async def test_only_so_many_topics_and_groups_are_shown_and_the_rest_is_counted(
+async def test_only_some_topics_and_groups_are_shown_and_the_rest_is_counted(
     http: httpx.AsyncClient, app: Application
 ) -> None:
     broker = app.server.broker

@@ -30,7 +30,7 @@ PORTS = ("http://127.0.0.1:0", "kafka://127.0.0.1:0")
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker for tests that leave it running, or start it again; it hears SIGHUP, though pytest is under nohup."""
+    """A broker for tests that leave it running, or start it again; it gets SIGHUP, though pytest is under nohup."""
     process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data")
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield process.start()
@@ -223,7 +223,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         process.process = None
 
 
-# --- whoever started it is gone -----------------------------------------------------------------------------
+# --- the process that started it has ended ------------------------------------------------------------------
 
 
 def started(tmp_path: Path, before: str = 'exec "$@"', **how: Any) -> tuple[subprocess.Popen[bytes], Path]:
@@ -237,7 +237,7 @@ def started(tmp_path: Path, before: str = 'exec "$@"', **how: Any) -> tuple[subp
     return process, data
 
 
-def test_a_broker_whose_output_nobody_reads_any_more_stops_in_order(tmp_path: Path) -> None:
+def test_a_broker_whose_output_has_no_reader_any_more_stops_in_order(tmp_path: Path) -> None:
     process, data = started(tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
@@ -258,7 +258,7 @@ def test_a_broker_that_cannot_print_runs_all_the_same(tmp_path: Path, where: str
     assert (data / ".kafka_cleanshutdown").exists()
 
 
-def test_a_broker_under_nohup_stays_when_its_terminal_goes(tmp_path: Path) -> None:
+def test_a_broker_under_nohup_stays_when_its_terminal_closes(tmp_path: Path) -> None:
     process, _ = started(tmp_path, "trap '' HUP; exec \"$@\"", stdout=subprocess.DEVNULL)
     process.send_signal(signal.SIGHUP)
     time.sleep(0.3)

@@ -106,7 +106,7 @@ class Page:
     # --- doing ---------------------------------------------------------------------------------------------
 
     def open(self, address: str) -> None:
-        """Load the console anew at one of its addresses: `#/topics/orders`."""
+        """Load the console again at one of its addresses: `#/topics/orders`."""
         self.driver.get("about:blank")
         self.driver.get(f"{self.base_url}/console{address}")
 
@@ -134,7 +134,7 @@ class Page:
         return self.driver.switch_to.active_element
 
     def hurry(self) -> None:
-        """Let the console ask for its figures now, as it does when somebody comes back to it."""
+        """Let the console ask for its figures now, as it does when a user returns to it."""
         self.run("document.dispatchEvent(new Event('visibilitychange'))")
 
     def look(self, width: int, height: int, scheme: str = "light") -> None:

@@ -33,7 +33,7 @@ def test_topics_are_listed_with_sizes_and_rates(page: Page, topic: str, write: A
     assert row.find_element(By.CSS_SELECTOR, "svg .line").get_attribute("d").startswith("M")
     name.find_element(By.TAG_NAME, "a").click()
     page.says("name", topic)
-    assert page.driver.switch_to.active_element.text == topic, "the focus goes to the new view's title"
+    assert page.driver.switch_to.active_element.text == topic, "the new view's title gets the focus"
 
 
 def test_a_topic_is_made_and_one_that_cannot_be_made_is_told(
@@ -284,7 +284,7 @@ def test_everything_can_be_reached_and_done_with_the_keyboard(page: Page, topic:
     assert page.press(Keys.TAB).text.endswith("second"), "Tab reaches the newest record"
     assert page.press(Keys.ARROW_DOWN).text.endswith("first")
     outline = page.run("return getComputedStyle(document.activeElement).outlineStyle")
-    assert outline == "solid", "who moves by keyboard sees where he is"
+    assert outline == "solid", "a user of the keyboard sees the focus"
     write(topic, {"value": "third", "partition": 0})
     page.until(lambda: len(page.rows()) == 3)
     page.press(Keys.ENTER)

@@ -1,4 +1,4 @@
-"""The gateway goes away and comes back on the same port: pages in a browser go on, without loss or repeat."""
+"""The gateway stops and starts again on the same port: pages in a browser continue, without loss or duplicate."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.browser.page import Page
 
 pytestmark = pytest.mark.client("chromium")
 
-# A page of one's own that listens, and notes all it hears.
+# A page of our own that notes all events of a stream.
 LISTEN = """
-window.heard = [];
+window.got = [];
 window.states = [];
 const source = new EventSource(arguments[0]);
-source.addEventListener('record', e => heard.push([JSON.parse(e.data).value, e.lastEventId]));
+source.addEventListener('record', e => got.push([JSON.parse(e.data).value, e.lastEventId]));
 source.addEventListener('bye', () => states.push('bye'));
 source.addEventListener('open', () => states.push('open'));
 source.addEventListener('error', () => states.push(source.readyState === 2 ? 'closed' : 'again'));
 """
 
 
-def test_the_consoles_tail_says_that_it_reconnects_and_goes_on_exactly(
+def test_the_consoles_tail_says_that_it_reconnects_and_continues_exactly(
     page: Page, broker: BrokerProcess, topic: str, write: Any
 ) -> None:
     page.tail(topic)
@@ -67,10 +67,10 @@ def test_an_event_source_over_many_partitions_resumes_without_loss_or_repeat(
         page.until(lambda wanted=round_ + 1: page.run(opened) >= wanted, "it does not come back")  # type: ignore[misc]
     write("many", *[{"key": f"k{n}", "value": n} for n in range(total, total + 1000)])
     total += 1000
-    page.until(lambda: page.run("return heard.length") >= total, "it did not hear all")
-    heard = page.run("return heard")
-    assert sorted(value for value, _ in heard) == list(range(total))
-    assert len({cursor for _, cursor in heard}) == total, "each event has an id of its own"
+    page.until(lambda: page.run("return got.length") >= total, "it did not get all")
+    got = page.run("return got")
+    assert sorted(value for value, _ in got) == list(range(total))
+    assert len({cursor for _, cursor in got}) == total, "each event has an id of its own"
     states = page.run("return states")
     assert "bye" in states and "closed" not in states
 
@@ -81,7 +81,7 @@ def test_a_tail_whose_gateway_refuses_for_a_while_comes_back(
     """An answer that is no stream makes a browser give up; the console does not."""
     write(topic, "before")
     page.tail(topic)
-    # As if a proxy stood before the gateway and had nothing behind it.
+    # Like a proxy whose gateway is down.
     page.run("""
         const Real = EventSource;
         let left = 2;
@@ -98,7 +98,7 @@ def test_a_tail_whose_gateway_refuses_for_a_while_comes_back(
     page.says("state", "Live")
 
 
-def test_a_topic_that_was_deleted_and_made_anew_is_told_and_followed(
+def test_a_topic_that_was_deleted_and_made_again_is_told_and_followed(
     page: Page, api: httpx.Client, topic: str, write: Any
 ) -> None:
     write(topic, "old")

@@ -109,7 +109,7 @@ def test_records_before_an_offset_can_be_deleted(client: GetClient, driver: type
 
 
 @pytest.mark.parametrize("driver", able("create_topic", "delete_topic"))
-def test_a_deleted_topic_is_gone_and_its_name_is_free(
+def test_a_deleted_topic_does_not_exist_and_its_name_is_free(
     client: GetClient, driver: type[Driver], topic: str
 ) -> None:
     client(driver).create_topic(topic, 1)

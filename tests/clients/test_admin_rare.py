@@ -133,7 +133,7 @@ def test_a_setting_can_be_appended_to_and_reset(
 
 
 def test_a_topic_is_made_with_every_setting_of_kafka(confluent: Confluent, python: KafkaPython) -> None:
-    """As Terraform's providers, Ansible and MirrorMaker 2 do, who spell out what they have read elsewhere."""
+    """As Terraform's providers, Ansible and MirrorMaker 2 do: they set values that they have read elsewhere."""
     for admin in (confluent, python):
         name = f"topic-{uuid.uuid4().hex}"
         admin.create_topic(name, 1, ALL_SETTINGS)

@@ -35,7 +35,7 @@ EVERY_KIND = [_kind(kind) for kind in (*KINDS, *OLD_KINDS, KAFKA_GO)]
 
 
 def _companion(kind: str) -> str:
-    """Who a member shares a group with: librdkafka, where they understand each other."""
+    """The client that a member shares a group with: librdkafka, if they have a protocol in common."""
     return KAFKA_GO if kind == KAFKA_GO else "confluent-kafka"
 
 
@@ -56,7 +56,7 @@ class World:
             wire.create_topic(self.topic, partitions=PARTITIONS)
 
     def write(self, count: int) -> None:
-        """Append so many more numbers, spread over the partitions."""
+        """Append `count` more numbers, spread over the partitions."""
         with Wire(self.broker.kafka_address) as wire:
             for _ in range(count):
                 wire.write(self.topic, str(self.written), partition=self.written % PARTITIONS)
@@ -75,7 +75,7 @@ class World:
         self.gone.append(member)
         self.diary.append((time.monotonic(), f"{member.name}: {how}"))
         getattr(member, how)()
-        self.diary.append((time.monotonic(), f"{member.name} is gone"))
+        self.diary.append((time.monotonic(), f"{member.name} has ended"))
 
     def numbers_read(self) -> list[int]:
         """All that any member has read, again and again where it was delivered again."""
@@ -92,7 +92,7 @@ class World:
         return {} if answer.status_code == 404 else dict(answer.raise_for_status().json())
 
     def wait_until_all_is_read(self, seconds: float = 60) -> None:
-        """Wait until every number was read by somebody and committed."""
+        """Wait until every number was read by a member and committed."""
         deadline = time.monotonic() + seconds
         expected = set(range(self.written))
         while not (expected <= set(self.numbers_read()) and sum(self.committed().values()) == self.written):
@@ -136,7 +136,7 @@ def world(broker: BrokerProcess) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
-def test_a_member_alone_reads_everything_and_goes_on_where_it_left(world: World, kind: str) -> None:
+def test_a_member_alone_reads_everything_and_continues_where_it_left(world: World, kind: str) -> None:
     world.write(60)
     first = world.join(kind)
     world.wait_until_all_is_read()

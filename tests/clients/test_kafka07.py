@@ -92,7 +92,7 @@ def test_addresses_of_prozess_hold_across_a_restart_a_kill_and_a_view_made_late(
         expected = [line.encode() for line in lines]
         broker.kill()
         broker.start()
-        # Nobody of 0.7 has touched the topic until now.
+        # No client of 0.7 has used the topic until now.
         first = client.read("t", 0, 0, 100, size=900)
         assert [message.value for message in first] == expected[:100]
         stops = [(i + 1, message.offset) for i, message in enumerate(first) if message.offset >= 0]
@@ -112,7 +112,7 @@ def test_addresses_of_prozess_hold_across_a_restart_a_kill_and_a_view_made_late(
 
 
 @pytest.mark.client("kafka 0.7")
-def test_prozess_is_told_when_its_address_is_gone(client: GetClient) -> None:
+def test_prozess_is_told_when_its_address_is_deleted(client: GetClient) -> None:
     prozess = client(Prozess)
     assert isinstance(prozess, Prozess)
     prozess.write("gone", 0, values("one", "two", "three"))

@@ -13,7 +13,7 @@ from tests.clients.driver import Driver, Message, RefusedError
 from tests.clients.every_client import DRIVERS, OLD_DRIVERS, GetClient, able
 from tests.clients.wire import NOW, Wire
 
-# kafka-python drops a socket without closing it now and then when its broker goes away.
+# kafka-python sometimes drops a socket without closing it when its broker stops.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 # librdkafka's own number for "there is no such offset and I may not reset" (RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET).
@@ -54,7 +54,7 @@ def test_a_reader_that_waits_gets_a_new_record_at_once(
         assert time.monotonic() - start < 3
 
 
-@pytest.mark.parametrize("driver", able("read", "bounds"))  # kcat goes to the end instead
+@pytest.mark.parametrize("driver", able("read", "bounds"))  # kcat moves to the end instead
 def test_an_offset_beyond_the_end_is_refused(client: GetClient, wire: Wire, driver: type[Driver]) -> None:
     topic = f"beyond-{driver.name}"
     wire.create_topic(topic)
@@ -73,7 +73,7 @@ AGES = (
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("driver", able("write", "read", among=AGES))
-def test_a_client_goes_on_after_its_broker_was_restarted(
+def test_a_client_continues_after_its_broker_was_restarted(
     client: GetClient, broker: BrokerProcess, driver: type[Driver], end: str
 ) -> None:
     topic = f"restart-{end}-{driver.name}"

@@ -1,4 +1,4 @@
-"""Any bytes on the line protocol's port: BAD_REQUEST or a closed connection, and nobody else is harmed."""
+"""Any bytes on the line protocol's port: BAD_REQUEST or a closed connection, and no other client is affected."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ANSWER = re.compile(rb"V1\|[^\n]*\|(OK(\|[^|\n]*)?|ERR\|[A-Z_]+\|[^|\n]*)", re.
         b"V1|1|PING||\n",
     ],
 )
-def test_what_is_no_line_is_a_bad_request_of_nobody(broker: BrokerProcess, data: bytes) -> None:
+def test_what_is_no_line_is_a_bad_request_without_a_client_id(broker: BrokerProcess, data: bytes) -> None:
     answer = read_answer(say(broker.line_address, data))
     assert (answer.correlation_id, answer.code) == ("0", "BAD_REQUEST")
 

@@ -88,7 +88,7 @@ def _forget(broker: BrokerProcess) -> None:
 
 WRITERS = [(writer, codec) for writer in DRIVERS for codec in writer.codecs]
 OLD_WRITERS = [(writer, codec) for writer in OLD_DRIVERS for codec in writer.codecs]
-# What an old client wrote is stored as everything else. So it is read by three, and not by everybody.
+# What an old client wrote is stored like all other records. So three clients read it, not all of them.
 ORDINARY = (DRIVERS[0], DRIVERS[-1])
 
 
@@ -182,7 +182,7 @@ def test_the_bounds_of_a_partition_are_seen(client: GetClient, wire: Wire, drive
 
 
 @pytest.mark.parametrize("driver", able("choose_partition"))
-def test_a_key_goes_where_the_java_client_sends_it(
+def test_a_key_chooses_the_partition_of_the_java_client(
     client: GetClient, wire: Wire, driver: type[Driver]
 ) -> None:
     topic = f"by-key-{driver.name}"

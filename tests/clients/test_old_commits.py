@@ -56,7 +56,7 @@ def test_a_position_committed_by_an_old_client_is_the_group_s(
 
 
 @pytest.mark.parametrize("driver", [case(driver) for driver in INTO_ZOOKEEPER])
-def test_a_client_of_0_8_1_keeps_its_position_when_the_group_goes_on(
+def test_a_client_of_0_8_1_keeps_its_position_when_the_group_continues(
     client: GetClient, broker: BrokerProcess, driver: type[OldKafkaPython]
 ) -> None:
     group, one, later = (

@@ -171,7 +171,7 @@ def expected(client: GetClient, broker: BrokerProcess) -> list[Message]:
 
 
 @pytest.mark.parametrize("reader", EVERYBODY)
-def test_everybody_reads_what_all_have_written_in_turn(
+def test_every_client_reads_what_all_have_written_in_turn(
     client: GetClient, expected: list[Message], reader: type[Driver]
 ) -> None:
     found = client(reader).read(TOPIC, 0, 0, len(expected))

@@ -209,7 +209,7 @@ def test_a_wrong_epoch_or_session_is_refused(wire: Wire, session: tuple[int, str
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_closed_session_is_gone(wire: Wire, session: tuple[int, str]) -> None:
+def test_a_closed_session_is_deleted(wire: Wire, session: tuple[int, str]) -> None:
     number, name = session
     answer = wire.call(FETCH, fetch_request([(name, 0, 0)], session_id=number, session_epoch=-1))
     assert (answer.error_code, answer.session_id) == (0, 0)

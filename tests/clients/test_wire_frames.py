@@ -196,7 +196,9 @@ def test_http_on_the_kafka_port_closes_the_connection(wire: Wire) -> None:
     assert wire.is_closed()
 
 
-def test_a_client_that_goes_in_the_middle_of_a_frame_harms_nobody(broker: BrokerProcess, wire: Wire) -> None:
+def test_a_client_that_disconnects_in_the_middle_of_a_frame_harms_no_other(
+    broker: BrokerProcess, wire: Wire
+) -> None:
     for cut in range(0, 30, 3):
         one = frame(METADATA, 12, 1, MetadataRequest(topics=None))
         with Wire(broker.kafka_address) as going:
@@ -204,7 +206,7 @@ def test_a_client_that_goes_in_the_middle_of_a_frame_harms_nobody(broker: Broker
     assert wire.call(METADATA, MetadataRequest(topics=[])).brokers
 
 
-def test_a_client_that_resets_its_long_poll_harms_nobody(broker: BrokerProcess, wire: Wire) -> None:
+def test_a_client_that_resets_its_long_poll_harms_no_other(broker: BrokerProcess, wire: Wire) -> None:
     wire.create_topic("reset")
     going = Wire(broker.kafka_address)
     going.send(FETCH, 12, fetch_request([("reset", 0, 0)], max_wait_ms=60_000))
@@ -229,7 +231,7 @@ def test_a_long_poll_delays_only_its_own_connection(broker: BrokerProcess, wire:
         assert time.monotonic() - start >= 0.55
 
 
-def test_a_request_with_many_searches_holds_up_nobody(broker: BrokerProcess, wire: Wire) -> None:
+def test_a_request_with_many_searches_blocks_no_other(broker: BrokerProcess, wire: Wire) -> None:
     """20,000 offsets by time in one request: seconds of work, while others are answered."""
     wire.create_topic("searched")
     for _ in range(10):

@@ -64,7 +64,7 @@ LIES: dict[str, tuple[Callable[[int], bytes], int]] = {
     "a wrapper without value": (lambda magic: encode_message(magic, 0, 1, 0, None, None), REFUSED),
     "an empty wrapper": (lambda magic: wrapped(magic, "gzip", b""), REFUSED),
     "magic 2": (lambda magic: batch(), REFUSED),
-    "magic 2 behind a good message": (lambda magic: plain(magic) + batch(), REFUSED),
+    "magic 2 after a good message": (lambda magic: plain(magic) + batch(), REFUSED),
     "magic 2 inside": (lambda magic: wrapped(magic, "gzip", batch()), REFUSED),
     "the other magic inside": (lambda magic: wrapped(magic, "gzip", plain(1 - magic)), REFUSED),
     "wrappers without end": (lambda magic: nested(magic, 50), REFUSED),

@@ -155,7 +155,7 @@ def producer(wire: Wire, topic: str) -> Idempotent:
     return Idempotent(wire, topic)
 
 
-def test_producer_ids_are_never_given_twice(wire: Wire) -> None:
+def test_producer_ids_are_never_given_again(wire: Wire) -> None:
     ids = [wire.producer_id()[0] for _ in range(100)]
     assert len(set(ids)) == 100
 
@@ -213,7 +213,7 @@ def test_sequences_survive_a_kill(broker: BrokerProcess) -> None:
 MAGIC = {0: 0, 1: 0, 2: 1}
 
 
-def _old_set(magic: int) -> bytes:
+def _message_set_0(magic: int) -> bytes:
     builder = LegacyRecordBatchBuilder(magic=magic, compression_type=0, batch_size=10_000)
     for i in range(3):
         builder.append(i, timestamp=NOW + i, key=b"k%d" % i, value=b"v%d" % i)
@@ -230,7 +230,7 @@ def test_every_produce_version_writes_what_every_fetch_version_reads(
     wire: Wire, topic: str, version: int
 ) -> None:
     magic = MAGIC.get(version, 2)
-    records = _old_set(magic) if magic < 2 else batch([b"v0", b"v1", b"v2"], key=b"k")
+    records = _message_set_0(magic) if magic < 2 else batch([b"v0", b"v1", b"v2"], key=b"k")
     request = produce_request(topic, records)
     topic_id = _topic_id(wire, topic)
     if version >= 13:

@@ -102,7 +102,7 @@ def produce(address: tuple[str, int], topic: str, value: bytes) -> None:
         connection.sendall(struct.pack(">i", len(body)) + body)
 
 
-def test_a_client_of_0_7_finds_the_broker_and_hears_of_the_topic_that_it_makes(
+def test_a_client_of_0_7_finds_the_broker_and_learns_the_topic_that_it_creates(
     broker: BrokerProcess, looker: Any
 ) -> None:
     eventually(lambda: health(broker) == {"status": "ok", "zookeeper": "registered"})

@@ -72,7 +72,7 @@ V2_BINARY = "application/vnd.kafka.binary.v2+json"
 
 
 class KafkaClient:
-    """The binary protocol, one connection per member so that a waiting join holds up nobody."""
+    """The binary protocol, one connection per member so that a waiting join blocks no other member."""
 
     name: ClassVar[str] = "kafka"
     VERBS: ClassVar[frozenset[str]] = frozenset(

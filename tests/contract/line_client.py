@@ -11,8 +11,11 @@ from tests.contract.vocabulary import ClientError, Membership
 
 
 class LineClient:
-    """Lines. A message goes where its key sends it, so `produce` is for topics of one partition; who commits is a
-    member; a member chooses its own id."""
+    """Lines.
+
+    The key of a message chooses its partition, so `produce` is for topics of one partition. Only a member commits. A
+    member chooses its own id.
+    """
 
     name: ClassVar[str] = "text"
     VERBS: ClassVar[frozenset[str]] = frozenset({"write", "join"})
@@ -42,7 +45,7 @@ class LineClient:
         self, group: str, topic: str, partition: int, offset: int, member: Membership | None = None
     ) -> None:
         assert member is not None
-        self._ask("COMMIT", f"{self._who(member)} {partition} {offset}")
+        self._ask("COMMIT", f"{self._client_name(member)} {partition} {offset}")
 
     def committed(self, group: str, topic: str, partition: int) -> int | None:
         offset = self._ask("OFFSET", f"{group} {topic} {partition}").number("offset")
@@ -54,14 +57,14 @@ class LineClient:
         answer = self._ask("JOIN", f"{group} {topic} {member_id}")
         return Membership(group, member_id, answer.number("generation"), topic)
 
-    def _who(self, member: Membership) -> str:
+    def _client_name(self, member: Membership) -> str:
         return f"{member.group} {member.topic} {member.member_id} {member.generation}"
 
     def owned(self, member: Membership) -> set[tuple[str, int]]:
-        return {(member.topic, p) for p in self._ask("SYNC", self._who(member)).numbers("assigned")}
+        return {(member.topic, p) for p in self._ask("SYNC", self._client_name(member)).numbers("assigned")}
 
     def heartbeat(self, member: Membership) -> None:
-        self._ask("HEARTBEAT", self._who(member))
+        self._ask("HEARTBEAT", self._client_name(member))
 
     def leave(self, member: Membership) -> None:
-        self._ask("LEAVE", self._who(member))
+        self._ask("LEAVE", self._client_name(member))

@@ -40,7 +40,9 @@ def test_what_one_client_commits_every_client_fetches_also_after_kill_9(
 
 
 @committers
-def test_who_is_no_member_cannot_commit_for_one(client: Any, kafka: KafkaClient, name: Names) -> None:
+def test_a_client_that_is_no_member_cannot_commit_for_one(
+    client: Any, kafka: KafkaClient, name: Names
+) -> None:
     group, topic = name(), name()
     kafka.create_topic(topic, 1)
     member = kafka.join(group, [topic])

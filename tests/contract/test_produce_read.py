@@ -1,4 +1,4 @@
-"""Produce and read: what goes in at one client comes out at every other, byte for byte, and errors agree."""
+"""Produce and read: every client reads what another one wrote, byte for byte, and errors agree."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ async def append(broker: Broker, partition: int, topic: str = "t") -> None:
 
 
 async def outcome(wait: Awaitable[bool], event: Awaitable[object]) -> bool | None:
-    """What a wait answers to an event; None when it goes on waiting."""
+    """What a wait answers to an event; None while it continues to wait."""
     task = asyncio.ensure_future(wait)
     await asyncio.sleep(0)
     await event

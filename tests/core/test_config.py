@@ -24,7 +24,7 @@ def test_listeners_are_on_loopback_by_default() -> None:
     assert {endpoint.scheme for endpoint in Config().listeners} == {"http", "kafka"}
 
 
-# Stands for the majority of the brokers, however many there are.
+# The majority of the brokers, for any number of them.
 MAY_BE_0 = {"metadata_min_insync_replicas"}
 
 

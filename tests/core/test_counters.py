@@ -24,7 +24,7 @@ def test_a_meter_adds_up_seconds_and_bytes() -> None:
     assert (meter.count, meter.seconds, meter.bytes_in, meter.bytes_out) == (2, 100.5, 11, 1000)
 
 
-def test_a_key_that_was_only_asked_for_leaves_no_number_behind() -> None:
+def test_a_key_that_was_only_asked_for_leaves_no_number() -> None:
     tally: Tally[str] = Tally()
     assert tally["never"] == 0
     assert tally == {}

@@ -40,7 +40,7 @@ async def test_a_deadline_ends_a_wait_with_false() -> None:
     assert len(purgatory) == 0 and not purgatory._waits
 
 
-async def test_a_drain_answers_all_and_lets_nobody_wait_again() -> None:
+async def test_a_drain_answers_all_and_lets_no_request_wait_again() -> None:
     purgatory = Purgatory(10)
     waits = [asyncio.create_task(purgatory.wait([i], 60, lambda: True)) for i in range(5)]
     await settle()

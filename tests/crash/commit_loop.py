@@ -4,8 +4,8 @@ Committers at both clients, by themselves and as members of groups, commit risin
 answered. The broker is killed with SIGKILL at random moments and started again on the same directory. Promised:
 
 - a commit that was answered is there: what is found lies between the last answered and the last attempted;
-- what is committed never goes back;
-- members go on in their generation, nobody rejoins.
+- what is committed never decreases;
+- members continue in their generation, none rejoins.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Committer:
             self._client = None
 
     def run(self, stop: threading.Event) -> None:
-        """Commit until told to stop, or until the broker is gone."""
+        """Commit until told to stop, or until the broker has ended."""
         while not stop.is_set():
             try:
                 client = self._open()
@@ -89,7 +89,7 @@ class Committer:
 
 
 def run(data_dir: Path, rounds: int, seed: int, longest: float = 1.5) -> int:
-    """Run so many kills; gives how many commits are there in the end. Raises when a promise is broken."""
+    """Run that number of kills; return the number of commits at the end. Raises when a promise is broken."""
     chance = random.Random(seed)
     broker = BrokerProcess(data_dir, environment=ENVIRONMENT)
     broker.start()

@@ -2,15 +2,15 @@
 
     python -m tests.crash.disk_faults [--kind kill|enospc|eio] [--points 200] [--seed N]
 
-One life of a broker does what changes files: create a topic, write, roll, commit, delete records, compact, delete
-and create again, checkpoint, stop. It is lived once to count its system calls; then again and again, and each time
-another call goes wrong, SQLite's among them:
+One life of a broker does what changes files: create a topic, write, roll, commit, delete records, compact, delete and
+create again, checkpoint, stop. It is lived once to count its system calls; then again and again, and each time
+another call fails, SQLite's among them:
 
     kill    the process dies as it enters an fsync, rename, unlink, mkdir, rmdir, truncate (R5)
     enospc  from one write to a file of the data directory on the disk is full; then there is space again (R6)
     eio     one fsync of a file of the data directory fails (R7)
 
-Afterwards the broker starts anew: what was answered is there, what was refused or not answered is there as a whole
+Afterwards the broker starts again: what was answered is there, what was refused or not answered is there as a whole
 or not at all, and after a clean stop no file is left that belongs to nothing.
 """
 
@@ -65,7 +65,7 @@ class Told:
     """What the broker has answered in one life."""
 
     acknowledged: dict[str, dict[int, str]] = field(default_factory=dict)
-    # Topics whose creation or deletion was answered; None: asked for, and nobody knows.
+    # Topics whose creation or deletion was answered; None: requested, and not known.
     topics: dict[str, bool | None] = field(default_factory=dict)
     start: int = 0
     asked_start: int = 0
@@ -77,7 +77,7 @@ class Told:
 
 
 class TracedBroker(BrokerProcess):
-    """A broker under strace, with what goes wrong in it; `trace` is the file of its calls, if it is only counted."""
+    """A broker under strace, with its failures; `trace` is the file of its calls, if it is only counted."""
 
     def __init__(self, data_dir: Path, options: Sequence[str]) -> None:
         strace = ["strace", "-f", "--seccomp-bpf", "-qq", *options]
@@ -136,7 +136,7 @@ class Life:
         self._number = 0
 
     def run(self) -> None:
-        """All of it. Ends early, without complaint, where the broker is gone."""
+        """All of it. Ends early, without an error, if the broker has ended."""
         try:
             with httpx.Client(
                 base_url=f"{self.broker.http}/api/v1", timeout=15, trust_env=False
@@ -242,7 +242,7 @@ def check(broker: BrokerProcess, told: Told) -> None:
                     continue
                 if topic == COMPACT and offset not in found:
                     newer = [v for o, v in told.acknowledged[topic].items() if o > offset]
-                    assert len(newer) >= 1, f"the newest of {topic} is gone: {offset}"
+                    assert len(newer) >= 1, f"the newest of {topic} is lost: {offset}"
                     continue
                 assert found.get(offset) == value, f"lost: {topic} @{offset} {value[:9]!r}, {found}"
             if topic == PLAIN:
@@ -344,7 +344,7 @@ def count(root: Path) -> Counted:
 
 
 def run(root: Path, kind: str, points: int, seed: int, counted: Counted) -> str:
-    """So many faults of one kind, spread over all of them; what came of it."""
+    """Run a number of faults of one kind, spread over all of them; return the outcome."""
     calls = {"kill": KILLED_AT, "enospc": FULL_AT, "eio": FAILED_SYNCS}[kind]
     # SQLite writes again what an fsync did not take; a log must not believe that.
     paths = [path for path in counted.paths if kind != "eio" or path.endswith(".log")]

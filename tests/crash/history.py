@@ -10,7 +10,7 @@ Clients note what happens to them; `check` says what cannot have happened. The a
     poll skip             within one assignment a reader was not given what lies between two offsets
     unseen                acknowledged, and after a drain not handed out to a group that reads the topic
     lost commit           an owner began below what was answered to have been committed
-    commit from nowhere   an owner began above everything that anybody has tried to commit
+    commit from nowhere   an owner began above everything that any member has tried to commit
     two owners            two members own a partition in one generation
 
 Source: the workload of Jepsen's tests of Kafka and Redpanda, in our own words, for our own promises.
@@ -123,7 +123,7 @@ def unseen(history: History, groups: Mapping[str, Collection[str]]) -> list[str]
 def check(history: History, log: dict[Place, bytes], once: set[str], ordered: set[str]) -> list[str]:
     """All anomalies of a history, against everything that is in the logs in the end.
 
-    Values of the topics `once` must not be there twice; those of `ordered` end in a number that rises.
+    Values of the topics `once` must not be duplicates; those of `ordered` end in a number that rises.
     """
     return [
         *history.failures,

@@ -4,10 +4,10 @@
     python -m tests.crash.kill_loop --rounds 66 --every 15 --fault kill --fault pause --fault restart
 
 Writers of every protocol write numbered values all the time (`writers`), groups of three kinds read and commit
-(`readers`), and all of it goes into one history (`history`). After every restart the newest part of the log is
+(`readers`), and all of it is recorded in one history (`history`). After every restart the newest part of the log is
 compared with what was acknowledged and read before; in the end everything is, and the history is checked for
 every anomaly that the Kafka model knows. Between the last fault and the end everything has to be read within a
-minute. The second form (R10) has other faults as well: the process stands still (SIGSTOP) for up to 8 s, longer than
+minute. The second form (R10) has other faults as well: the process is stopped (SIGSTOP) for up to 8 s, longer than
 the sessions of the groups' members, or is stopped in order. Topics and settings stay as they were; a start is soon
 over.
 """
@@ -77,7 +77,7 @@ def compare(before: dict[Place, bytes], found: dict[Place, bytes], start: dict[t
     """What was known before the kill is there, unchanged, as far as it was read again."""
     for place, value in before.items():
         if place[2] >= start.get(place[:2], 0):
-            assert place in found, f"lost write: {value!r} was at {place} and is gone"
+            assert place in found, f"lost write: {value!r} was at {place} and is lost"
             assert found[place] == value, f"{place}: {value!r} became {found[place]!r}"
 
 
@@ -120,7 +120,7 @@ class KillLoop:
         ]
 
     def run(self, rounds: int) -> str:
-        """Kill so many times; raises AssertionError at the first broken promise."""
+        """Kill that number of times. Raises AssertionError at the first broken promise."""
         self.broker.start()
         try:
             with Wire(self.broker.kafka_address) as wire:

@@ -1,8 +1,8 @@
 """A broker that stands still, and a consumer that does (R8): `python -m tests.crash.pauses --seconds 30`.
 
 A writer and a group of two real clients are at work. First the broker is stopped (SIGSTOP) for longer than the
-sessions of its members, then one of the members is. Promised: what was acknowledged is read by somebody, each pause
-costs one rebalance at most, positions never go back, and a member that was away for too long is told so.
+sessions of its members, then one of the members is. Promised: what was acknowledged is read by a member, each pause
+costs one rebalance at most, positions never decrease, and a member that was away for too long is told so.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def shared(members: list[Member]) -> bool:
 
 
 def all_read(members: list[Member], values: list[str]) -> bool:
-    """Whether somebody has read all of these."""
+    """Whether the members have read all of these."""
     return set(values) <= {value for member in members for _, _, value in list(member.reads)}
 
 
 def run(directory: Path, seconds: float) -> str:
-    """Both pauses, of so many seconds; what came of it. Raises AssertionError if a promise is broken."""
+    """Run both pauses, of this many seconds; return the outcome. Raises AssertionError if a promise is broken."""
     broker = BrokerProcess(directory / "data", environment=ENVIRONMENT).start()
     writer, members = Writer(broker), list[Member]()
     try:
@@ -92,8 +92,10 @@ def run(directory: Path, seconds: float) -> str:
         time.sleep(seconds)
         broker.resume()
         seen = len(writer.answered)
-        until(lambda: len(writer.answered) > seen + 20, "the writer does not go on")
-        until(lambda: shared(members) and all_read(members, writer.answered[: seen + 20]), "nobody reads on")
+        until(lambda: len(writer.answered) > seen + 20, "the writer does not continue")
+        until(
+            lambda: shared(members) and all_read(members, writer.answered[: seen + 20]), "no member reads on"
+        )
         second = generation(broker)
         assert second - first <= 1, f"{second - first} rebalances after one pause of the broker"
         third = _pause_member(broker, members, seconds)
@@ -101,7 +103,7 @@ def run(directory: Path, seconds: float) -> str:
         _fenced(broker)
         writer.stopping.set()
         writer.join(WAIT_SECONDS)
-        until(lambda: all_read(members, writer.answered), "acknowledged, and read by nobody")
+        until(lambda: all_read(members, writer.answered), "acknowledged, and not read")
         _positions_rise(members)
         assert "Traceback" not in broker.read_log(), broker.read_log()[-3000:]
     finally:
@@ -120,7 +122,7 @@ def _pause_member(broker: BrokerProcess, members: list[Member], seconds: float) 
     """One member stands still for longer than its session; the generation once it is back."""
     away, other = members
     away.pause()
-    until(lambda: sorted(other.assigned or []) == list(range(PARTITIONS)), "nobody takes over")
+    until(lambda: sorted(other.assigned or []) == list(range(PARTITIONS)), "no member takes over")
     time.sleep(max(0.0, seconds - SESSION_SECONDS))
     heard = len(away.events)
     away.resume()
@@ -132,7 +134,7 @@ def _pause_member(broker: BrokerProcess, members: list[Member], seconds: float) 
 
 
 def _fenced(broker: BrokerProcess) -> None:
-    """A member by hand that was silent for longer than its session hears at each request that it is none."""
+    """A member by hand that was silent for longer than its session gets UNKNOWN_MEMBER_ID at each request."""
     base = f"{broker.http}/api/v1/groups/alone"
     with httpx.Client(base_url=base, timeout=WAIT_SECONDS, trust_env=False) as http:
         asked = {"topics": [TOPIC], "session_timeout_ms": 1000, "wait_ms": 10_000}
@@ -149,7 +151,7 @@ def _fenced(broker: BrokerProcess) -> None:
 
 
 def _positions_rise(members: list[Member]) -> None:
-    """What a member commits of a partition never goes back within one assignment."""
+    """What a member commits of a partition never decreases within one assignment."""
     for member in members:
         last: dict[str, int] = {}
         for _, event in member.events:

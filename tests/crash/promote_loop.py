@@ -9,7 +9,7 @@ one is told to lead. Then the broker that is left is told to lead everything, an
 - a promotion that cannot lose anything is not refused;
 - both logs are equal, byte for byte, up to the high watermark;
 - what was acknowledged lies at the offset that was answered, once, and in order;
-- a committed offset that was answered is there, and never goes back;
+- a committed offset that was answered is there, and never decreases;
 - what a consumer has read at an offset is read there again.
 """
 
@@ -65,7 +65,7 @@ class Ledger:
 
 
 def produce(bootstrap: str, ledger: Ledger, name: str) -> None:
-    """An idempotent producer with acks=all, which retries for ever and follows the leader by Metadata."""
+    """An idempotent producer with acks=all, which retries without an end and follows the leader by Metadata."""
 
     def delivered(error: KafkaError | None, message: Delivered) -> None:
         if error is not None:
@@ -238,7 +238,7 @@ def check(
         assert int(number) > last.get((name, partition), -1), f"out of order at {partition}/{offset}"
         last[name, partition] = int(number)
     twice = {value: where for value, where in places.items() if len(where) > 1}
-    assert not twice, f"{len(twice)} values are there twice, as {next(iter(twice.items()))}"
+    assert not twice, f"{len(twice)} values are duplicates, as {next(iter(twice.items()))}"
 
 
 def check_commits(pair: Pair, ledger: Ledger, at_least: int) -> None:

@@ -66,14 +66,14 @@ def _commit(consumer: Consumer, history: History, group: str, behind: dict[Parti
             offsets=[TopicPartition(*place, offset) for place, offset in behind.items()], asynchronous=False
         )
     except KafkaException:
-        return  # nobody knows
+        return  # not known
     for one in done or []:
         if one.error is None:
             history.commit(group, (one.topic, one.partition), one.offset)
 
 
 class _Http:
-    """Requests that may find nobody there; None then."""
+    """Requests that may find no broker; None then."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._client = httpx.Client(base_url=f"{broker.http}/api/v1", timeout=20, trust_env=False)

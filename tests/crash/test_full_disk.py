@@ -110,7 +110,7 @@ def committed(http: httpx.Client) -> int:
     return int(offset["next_offset"])
 
 
-def test_a_full_disk_refuses_and_goes_on_once_there_is_space(broker: Limited, http: httpx.Client) -> None:
+def test_a_full_disk_refuses_and_continues_once_there_is_space(broker: Limited, http: httpx.Client) -> None:
     broker.limit(0)
     for acks in ("1", "all"):
         answer = http.post(RECORDS, params={"acks": acks}, content=b"refused")

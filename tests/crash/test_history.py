@@ -38,7 +38,7 @@ def test_a_good_history_has_no_anomalies() -> None:
     assert anomalies(good, *VALUES) == set()
 
 
-def test_a_write_that_is_gone_or_another_one_is_seen() -> None:
+def test_a_write_that_is_lost_or_another_one_is_seen() -> None:
     one = History()
     one.acknowledge(("t", 0, 9), b"v-9")
     assert anomalies(one, *VALUES) == {"lost write"}
@@ -51,7 +51,7 @@ def test_a_write_that_is_gone_or_another_one_is_seen() -> None:
     assert anomalies(one, *VALUES) == {"inconsistent offset"}
 
 
-def test_values_that_are_there_twice_or_out_of_order_are_seen() -> None:
+def test_values_that_are_duplicates_or_out_of_order_are_seen() -> None:
     assert anomalies(History(), b"v-0", b"v-1", b"v-1") == {"duplicate", "reordered writes"}
     assert anomalies(History(), b"v-0", b"v-2", b"v-1") == {"reordered writes"}
 

@@ -112,7 +112,7 @@ def test_requests_with_a_key_are_written_once_however_often_the_broker_is_killed
         assert [writer.failure for writer in writers] == [None] * WRITERS
         found = everything(broker)
         values = list(found.values())
-        assert len(values) == len(set(values)), "a record is there twice"
+        assert len(values) == len(set(values)), "a record is a duplicate"
         expected = {}
         for writer in writers:
             for key, answer in writer.answers.items():

@@ -149,5 +149,5 @@ def _look(broker: BrokerProcess, watchers: list[Watcher], ends: dict[int, int]) 
             for number, watcher in enumerate(watchers):
                 if watcher.magic == magic:
                     end = watcher.look(connection)
-                    assert end >= ends[number], "acknowledged messages are gone"
+                    assert end >= ends[number], "acknowledged messages are lost"
                     ends[number] = end

@@ -30,7 +30,7 @@ def test_pauses_and_stops_in_order_break_no_promise_either(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("found", "says"), [({}, "is gone"), ({("t", 0, 0): b"b"}, "became")], ids=["lost", "changed"]
+    ("found", "says"), [({}, "is lost"), ({("t", 0, 0): b"b"}, "became")], ids=["lost", "changed"]
 )
 def test_what_was_known_before_a_kill_is_looked_for(
     found: dict[tuple[str, int, int], bytes], says: str

@@ -2,7 +2,7 @@
 
 One life of a data directory touches everything that changes files: create, append, roll, flush, checkpoint,
 delete records, compaction, retention, delete and create again, clean stop. It is lived again and again, ending
-at another instruction each time; then the broker starts anew and every promise made before is looked after.
+at another instruction each time; then the broker starts again and every promise made before is checked.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Promises:
     # Records below this were deleted, for good; below `maybe_start` they may be.
     start: int = 0
     maybe_start: int = 0
-    # The producer begins anew after a power loss, which took batches that it thinks are there.
+    # The producer begins again after a power loss, which took batches that it thinks are there.
     epoch: int = 0
 
 
@@ -160,7 +160,7 @@ class Life:
         for tp in self.topics:
             self._check_log(tp, power_lost)
         before = {tp: read_all(self.manager.get(tp)) for tp in self.topics}
-        for _ in range(2):  # a second recovery changes nothing, and appends go on
+        for _ in range(2):  # a second recovery changes nothing, and appends continue
             self.start()
             assert {tp: read_all(self.manager.get(tp)) for tp in self.topics} == before
         for tp in self.topics:
@@ -205,7 +205,7 @@ class Life:
             assert all(offset in found for offset in newest.values() if offset < bound)
 
     def _retry(self, tp: TopicPartition) -> None:
-        """Repeat what was not answered, and the last that was: neither is there twice."""
+        """Repeat what was not answered, and the last that was: neither becomes a duplicate."""
         promise, log = self.promises[tp], self.manager.get(tp)
         if promise.pending:
             self.append(tp)
@@ -281,7 +281,7 @@ def test_the_process_may_die_at_each_effect(
 def test_the_disk_may_refuse_each_write_and_recover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """From the n-th write on the disk is full; reads go on; after there is space all goes on without a restart."""
+    """From the n-th write on the disk is full; reads continue; with space again all continues, no restart."""
     disk = Disk(monkeypatch)
     kinds = ("write", "pwrite", "open_file", "make_directory")
     life = Life(tmp_path / "counted")

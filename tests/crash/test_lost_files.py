@@ -126,7 +126,9 @@ async def test_it_starts_with_the_same_data_whichever_file_is_lost(tmp_path: Pat
         assert not list(copy.glob("*-stray")), chosen
 
 
-async def test_what_was_committed_since_the_checkpoint_goes_with_the_write_ahead_log(tmp_path: Path) -> None:
+async def test_what_was_committed_since_the_checkpoint_is_lost_with_the_write_ahead_log(
+    tmp_path: Path,
+) -> None:
     """A lost -wal is no crash, but the loss of a file with the only copy; it must not be more than that."""
     broker = broker_over(tmp_path / "origin")
     await live(broker)

@@ -3,7 +3,7 @@
 A fence names its scenario: ```` ```sh {run=tour} ````. Blocks of one scenario are on one page and run in its
 order, against one broker and in one empty directory.
 
-- A line is a command; a line that ends in `\\` goes on with the next one. Lines after it that begin with `# ` are
+- A line is a command; a line that ends in `\\` continues with the next one. Lines after it that begin with `# ` are
   what it prints: `…` matches any text, and a line of `…` alone matches any lines. Without such lines the command must
   succeed and must not print a problem document.
 - `sluice serve …` starts that broker and leaves it running; a scenario without such a line gets a broker with the

@@ -119,7 +119,7 @@ def listeners(seed: int) -> dict[str, _Listener]:
 
 
 def fuzz_listener(name: str, seed: int, *, inputs: int) -> Report:
-    """Send so many requests to a listener."""
+    """Send `count` requests to a listener."""
     directory = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     report, loop = Report(name), SimLoop()
     # To collect the garbage of all that is in this process takes half a second; that is not an input's fault.
@@ -159,7 +159,7 @@ class _Attack:
         self.machine = Machine(loop, seed, config, lambda text: None)
 
     async def run(self, inputs: int) -> None:
-        """Bursts of requests until so many were sent, or one did harm."""
+        """Send bursts of requests until `count` were sent, or one did harm."""
         try:
             await self.machine.start()
             first = kept(self.report.target)
@@ -178,7 +178,7 @@ class _Attack:
         stream = Stream(self.machine.network, self.listener.port)
         transport = await stream.open()
         for _ in range(_BURST):
-            # What is in the corpus stands there as it went over the wire.
+            # The corpus has the bytes as they were on the wire.
             data = first.pop() if first else self.listener.frame(self._request())
             self.recent.append(data)
             before = time.process_time()
@@ -216,7 +216,7 @@ class _Attack:
     def _judge(self) -> None:
         crashes = [one for one in self.loop.crashes if not isinstance(one.get("exception"), Died)]
         if crashes:
-            self._found(f"nobody caught: {crashes[0]}")
+            self._found(f"not caught: {crashes[0]}")
         elif self.complaints.found:
             self._found(self.complaints.found[0])
         self.recent = []

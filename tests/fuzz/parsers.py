@@ -125,7 +125,7 @@ def _batch(data: bytes) -> None:
 
 
 def _records(data: bytes) -> None:
-    """Records behind a checksum that is not looked at: what a disk may hold."""
+    """Records after a checksum that is not checked: what a disk may hold."""
     for position, header in batches(memoryview(data)):
         check_crc(data, position, header)
         read_records(memoryview(data), position, header, max_bytes=LIMIT)
@@ -180,7 +180,7 @@ def _cursors() -> list[bytes]:
     positions = [Position((5, 5, 5, 9, 2**40), 2), Position((0,), 0)]
     found = [CursorWriter(TOPIC_ID, None).text(position) for position in positions]
     found.append(CursorWriter(TOPIC_ID, (1, 7)).text(Position((3, 4), 1)))
-    # The checksum is made anew for each input, or hardly any would get past it.
+    # The checksum is computed again for each input, or hardly any would get past it.
     return [cursor[:-9] for cursor in found]
 
 

@@ -75,7 +75,7 @@ def try_one(parser: Parser, data: bytes) -> tuple[bool, float, str]:
 
 
 def fuzz(parser: Parser, seed: int, *, inputs: int | None = None, seconds: float | None = None) -> Report:
-    """Feed a parser with mutations of its samples and of the corpus, so many or for so long."""
+    """Feed a parser with mutations of its samples and of the corpus, by number or by time."""
     chance = random.Random(f"{parser.name} {seed}")
     samples = parser.samples() + kept(parser.name)
     report, before = Report(parser.name), _peak()

@@ -76,7 +76,7 @@ async def open_listener(directory: Path, port: int) -> KafkaListener:
 
 
 def written_at(directory: Path, time_ms: int) -> None:
-    """Let the segments of a broker be as old as those of the capture: ListOffsets v0 goes by their files."""
+    """Make the segments of a broker as old as those of the capture: ListOffsets v0 uses the times of their files."""
     for file in directory.rglob("*.log"):
         os.utime(file, (time_ms / 1000, time_ms / 1000))
 

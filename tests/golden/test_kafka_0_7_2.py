@@ -1,6 +1,6 @@
 """The captured traffic of Kafka 0.7.2, sent to our listener in the same order: the same bytes come back.
 
-What differs stands in `DIFFERENCES`, with its reason. Three are behind all:
+`DIFFERENCES` has what differs, with its reason. Three reasons explain all:
 - `ONE_MAGIC`: 0.7.2 stored messages as they were sent. Ours shows all of them in the listener's format, for a client
   of one format cannot read the other; the message that was sent in magic 0 has a byte more here.
 - `OPENED`: 0.7.2 stored a wrapper as it was sent. Ours shows what was in it, each message at its own address.
@@ -61,7 +61,7 @@ DIFFERENCES: dict[str, tuple[str, str]] = {
     "fetch inside gzip wrapper (offset 3)": (OPENED, sized(ZIP[6:])),
     "offsets latest of zip": (OPENED, sized("00000002000000000000001c0000000000000000")),
 }
-#: Which have no answer, and a question behind them that has one.
+#: Requests without an answer, and a request after them that has one.
 PRODUCES = (b"\0\0", b"\0\3")
 OFFSETS = next(row["request"] for row in ROWS if row["case"] == "offsets latest max 1")
 FRAME_SIZES = {"frame size -1": -1, "frame size 0": 0, "frame size 3": 3, "frame size 2147483647": 2**31 - 1}

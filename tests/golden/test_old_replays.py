@@ -27,7 +27,7 @@ AT_ONCE, KNOWN, ONE_RULE, STORED_REFUSED, FORMAT, OWN_TABLE, HEADER_ONLY = (
     "at once", "known", "one rule", "stored though refused", "format", "own table", "header only",
 )  # fmt: skip
 BROKER = "000000010000000100093132372e302e302e3100004a8a"
-# File → the place of a row in it → why ours differs, and what ours answers behind the correlation id.
+# File → the place of a row in it → why ours differs, and what ours answers after the correlation id.
 DIFFERENCES: dict[str, dict[int, tuple[str, str]]] = {
     "kafka-0.8.2.1.json": {
         0: (KNOWN, BROKER + "000000010005000363617000000000"),
@@ -41,7 +41,7 @@ DIFFERENCES: dict[str, dict[int, tuple[str, str]]] = {
             STORED_REFUSED,
             "00000001000363617000000001000000000000000000000003" + "00056d65746131" + "0000",
         ),
-        # An unknown topic was error 3; in 1.0.0 it is a position that nobody has committed.
+        # An unknown topic was error 3; in 1.0.0 it is a position that was never committed.
         38: (ONE_RULE, "0000000100046e6f70650000000100000000ffffffffffffffff00000000"),
         39: (HEADER_ONLY, ""),
         40: (HEADER_ONLY, ""),
@@ -58,7 +58,7 @@ DIFFERENCES: dict[str, dict[int, tuple[str, str]]] = {
         83: (HEADER_ONLY, ""),
     },
 }
-# What 0.8.2.1 stored in row 8 all the same; without it, all offsets behind would be others.
+# What 0.8.2.1 stored in row 8 all the same; without it, all later offsets would differ.
 STORED_WITH_ACKS_2 = 8
 PORTS = {"kafka-0.8.2.1.json": 19082, "kafka-1.0.0.json": 19100}
 # When the file's question "what was there before this moment" was asked.

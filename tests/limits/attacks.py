@@ -53,7 +53,7 @@ async def connect(broker: BrokerProcess, scheme: str = "kafka") -> Connection:
 async def many(
     broker: BrokerProcess, count: int, first: bytes, scheme: str = "kafka"
 ) -> AsyncIterator[list[Connection]]:
-    """So many connections, each of which has sent the same bytes."""
+    """A number of connections, each of which has sent the same bytes."""
     found: list[Connection] = []
     try:
         for _ in range(count):
@@ -72,7 +72,7 @@ def sized(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-# Turns in which a second is cut for those who send a byte a second.
+# Parts of a second for clients that send a byte a second.
 _DRIP_TURNS = 50
 
 
@@ -166,7 +166,7 @@ async def long_polls(broker: BrokerProcess, scale: float) -> AsyncIterator[None]
 
 @asynccontextmanager
 async def endless_lines(broker: BrokerProcess, scale: float) -> AsyncIterator[None]:
-    """200 connections of the line protocol, each with a line that goes on and on."""
+    """200 connections of the line protocol, each with a line without an end."""
     async with many(broker, int(200 * scale), b"V1|1|PRODUCE|t :" + b"x" * (4 * MIB), "text"):
         yield
 

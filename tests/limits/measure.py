@@ -89,7 +89,7 @@ async def _measure(case: Case, broker: BrokerProcess, scale: float) -> Measured:
 
 
 async def _bystander(broker: BrokerProcess, count: int) -> float:
-    """99th percentile of so many round trips of an honest client, in milliseconds."""
+    """Return the 99th percentile of the round trips of an honest client, in milliseconds."""
     reader, writer = await connect(broker)
     request = sized(frame(METADATA, 9, 1, MetadataRequest(topics=[])))
     times = []

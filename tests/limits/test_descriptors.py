@@ -1,4 +1,4 @@
-"""A broker at the limit of its descriptors: whoever is connected is served, others are once there is room (N4)."""
+"""A broker at the limit of its descriptors: connected clients are served, others once descriptors are free (N4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(connection: http.client.HTTPConnection) -> int:
 
 
 @pytest.mark.parametrize("scheme", ["http", "kafka"])
-def test_at_the_limit_of_descriptors_the_broker_goes_on(tmp_path: Path, scheme: str) -> None:
+def test_at_the_limit_of_descriptors_the_broker_continues(tmp_path: Path, scheme: str) -> None:
     broker = BrokerProcess(tmp_path / "data").start()
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
     with contextlib.closing(

@@ -46,7 +46,7 @@ def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> Non
         if name in KNOWN and LEGAL.get(name, OTHERS).fullmatch(value):
             case.path_parameters[name] = KNOWN[name]
         else:
-            # Once a hook has changed a path, it is checked anew, and %1F is taken for three letters.
+            # Once a hook has changed a path, it is checked again, and %1F is taken for three letters.
             case.path_parameters[name] = quote(CONTROL.sub("-", value), safe="")
     for part in (case.query, case.body):
         if isinstance(part, dict):

@@ -44,7 +44,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "metadata twice", "topics[meta#2]", "absent", "present",
-        "A topic that stands twice is answered twice.",
+        "A duplicate topic is answered two times.",
     ),
     Known(
         "partitions of *", "*.topic_authorized_operations", "3576", "-2147483648",
@@ -111,7 +111,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "offset, partition twice", "*", "*", "*",
-        "Kafka refuses a partition that stands twice; Sluice answers twice.",
+        "Kafka refuses a duplicate partition; Sluice answers two times.",
     ),
     # --- groups --------------------------------------------------------------------------------------------
     Known(
@@ -140,7 +140,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "delete twice", "results[no-group#2]", "absent", "present",
-        "A group that stands twice is answered twice.",
+        "A duplicate group is answered two times.",
     ),
     # --- the cluster ---------------------------------------------------------------------------------------
     Known(

@@ -126,7 +126,7 @@ class Cluster:
             consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
             while any(not got or got[-1].offset < ends[partition] - 1 for partition, got in found.items()):
                 assert time.monotonic() < deadline, f"{topic}: {found} of {ends}"
-                # It waits until it has so many, or for this long.
+                # It waits until it has `count`, or for this long.
                 messages = consumer.consume(1000, 0.1)
                 for partition, record in map(_read, messages):
                     found[partition].append(record)

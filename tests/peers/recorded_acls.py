@@ -339,7 +339,7 @@ def _with(
 
 
 def _wait_for(to: Recorder, rules: int) -> None:
-    """Wait until broker and controller know so many rules: they learn them after the answer."""
+    """Wait until broker and controller know this many rules: they learn them after the answer."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         known = to.ask("", "DescribeAcls", EVERY, keep=False)["resources"]

@@ -198,7 +198,7 @@ def _offsets_of_members(to: Recorder, ids: dict[str, Any]) -> None:
 
 
 def _two_protocols(to: Recorder) -> None:
-    """A group goes over from the classic protocol to the new one and back (KIP-848's migration)."""
+    """A group moves from the classic protocol to the new one and back (KIP-848's migration)."""
     blob = encode_subscription(Subscription(topics=["first"]), 3)
     classic = {
         "group_id": "both", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": "",
@@ -349,7 +349,7 @@ def _share_fetches(to: Recorder, topic_id: Any) -> None:
 
 
 def _share_sessions(to: Recorder, topic_id: Any) -> None:
-    """Two members share a partition; what one of them holds when its session ends goes to the other."""
+    """Two members share a partition; the other gets what one of them holds when its session ends."""
     a, b = member_id(0), member_id(5)
     to.ask("third joins", SHARE, _shares("workers", b, "jobs"))
     one = {"max_records": 1, "batch_size": 1}

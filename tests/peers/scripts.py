@@ -550,7 +550,7 @@ def _session(side: Side, name: str) -> None:
             "session opens", "Fetch", _fetch(side, name, 6, top={"session_epoch": 0}), versions=one
         )
         session = {"session_id": opened["session_id"], "session_epoch": 1}
-        side.ask("session goes on", "Fetch", {"max_wait_ms": 0, **session, "topics": []}, versions=one)
+        side.ask("session continues", "Fetch", {"max_wait_ms": 0, **session, "topics": []}, versions=one)
         side.ask("session, old epoch", "Fetch", {"max_wait_ms": 0, **session, "topics": []}, versions=one)
         session["session_epoch"] = 2
         side.ask("session, offset moves", "Fetch", _fetch(side, name, 4, top=session), versions=one)

@@ -104,7 +104,7 @@ CASES = (
     Case("as it is", 45, (0, 1), moves((0, [1]))),
     Case("cancelled", 45, (0, 1), moves((1, [1]), (9, None))),
     Case("elsewhere", 45, (0, 1), moves((0, [2]), (1, []), (9, [1]))),
-    Case("named twice", 45, (0, 1), moves((0, [1, 1]), (1, [-1]))),
+    Case("named again", 45, (0, 1), moves((0, [1, 1]), (1, [-1]))),
     Case("of no topic", 45, (0, 1), moves((0, [1]), topic="none-such")),
     Case("all moves", 46, (0,), {"topics": None}),
     Case("some moves", 46, (0,), {"topics": [{"name": TOPIC, "partition_indexes": [0, 7]}]}),

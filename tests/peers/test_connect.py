@@ -68,7 +68,7 @@ def written(directory: Path) -> list[str]:
 
 
 def expected(count: int) -> list[str]:
-    """So many lines as `append` wrote them."""
+    """The lines as `append` wrote them."""
     return [f"line {number}" for number in range(count)]
 
 

@@ -95,7 +95,7 @@ def test_words_are_counted_through_kills(broker: BrokerProcess, tmp_path: Path) 
         assert found.keys() == truth.keys()
         assert all(found[word] >= truth[word] for word in truth), (found, truth)
 
-        # The broker is killed, and the application goes on with it when it is back.
+        # The broker is killed, and the application continues when it is back.
         before = cluster.count("counts")
         truth = found + write(cluster, some(3000))
         running.wait("more lines are counted", lambda: cluster.count("counts") > before)

@@ -1,11 +1,10 @@
 """Spark programs that tests start as processes of their own, to kill them or parts of them.
 
 `python -m tests.pipeline.children copy SERVERS SOURCE TARGET CHECKPOINT BATCH`: a stream from topic to topic, in
-batches of so many offsets, until it has read what is there.
-`python -m tests.pipeline.children spark-parquet SERVERS SOURCE DIRECTORY CHECKPOINT BATCH`: the same into Spark's own
-Parquet sink.
-`python -m tests.pipeline.children lose-executor SERVERS TOPIC`: a query over a local cluster of two executors, one of
-which is killed in the middle; prints how many rows it saw, how many of them different, and whether one was killed.
+batches of BATCH offsets, until it has read all records. `python -m tests.pipeline.children spark-parquet SERVERS
+SOURCE DIRECTORY CHECKPOINT BATCH`: the same into Spark's own Parquet sink. `python -m tests.pipeline.children
+lose-executor SERVERS TOPIC`: a query over a local cluster of two executors, one of which is killed in the middle;
+prints how many rows it saw, how many of them different, and whether one was killed.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def session(master: str, work: str) -> SparkSession:
 
 
 def read(spark: SparkSession, servers: str, source: str, batch: str) -> DataFrame:
-    """A topic from its beginning, so many offsets at a time."""
+    """Read a topic from its beginning, a number of offsets at a time."""
     options = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": batch}
     return spark.readStream.format("sluice").options(**{"kafka.bootstrap.servers": servers}, **options).load()
 

@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session: two cores, no UI, errors only. Whatever Spark drops goes to a directory of its own.
+    """The session: two cores, no UI, errors only. Spark's temporary files have a directory of their own.
 
     Spark finds the source by its short name because the repository is on the workers' path, as it is after
     `pip install`. Tests may set SQL settings, if they put them back.

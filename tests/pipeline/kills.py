@@ -1,9 +1,9 @@
 """A job that is killed with all its processes, again and again, and what is in its sink afterwards.
 
 `python -m tests.pipeline.kills --sink parquet|delta|iceberg|topic|replay|spark --rounds 12 --seed N`, from the
-repository's root. Each round starts the job over the same state, waits for so many steps of its progress (offsets
+repository's root. Each round starts the job over the same state, waits for a number of steps of its progress (offsets
 written, a file begun, a manifest, a commit; records, for a replay), then 0 to 0.9 s more, and kills: the process
-group alone, whose Python workers live in a group of their own and are left behind as orphans, or all of them. In the
+group alone, whose Python workers live in a group of their own and become orphans, or all of them. In the
 end the job runs through, and per partition count, distinct offsets, least and greatest are compared with the topic,
 by a reader that knows nothing of us, and (for tables) by Spark, in the job `verify`.
 
@@ -29,9 +29,9 @@ from tests.broker_process import ROOT, BrokerProcess
 from tests.pipeline.topics import Topics
 from tests.pipeline.victims import PARTITIONS, SINKS, Held, Victim
 
-# So many micro-batches lie ahead of a job when a round begins: it must not be done before it is killed.
+# Micro-batches that a job has before it when a round begins: it must not be done before it is killed.
 AHEAD_BATCHES = 12
-# Of one kind of step, so many are waited for at most.
+# Steps of one kind that a round waits for, at most.
 MOST_STEPS = 3
 # A round in which the job ran to its end unharmed is made again; so often, and the test is wrong.
 MOST_MISSED = 5
@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
 
 
 class Source:
-    """The topic that is read; it grows as the job goes on."""
+    """The topic that is read; it grows while the job runs."""
 
     def __init__(self, topics: Topics, victim: Victim) -> None:
         self._topics, self._victim = topics, victim
@@ -74,7 +74,7 @@ class Source:
         topics.create(victim.source, PARTITIONS)
 
     def ahead(self, batches: int) -> None:
-        """Write until so many batches lie ahead of the job's commits."""
+        """Write until there are this many batches beyond the job's commits."""
         done = self._victim.done()
         for partition, count in self.counts.items():
             wanted = done.get(partition, 0) + batches * self._victim.batch // PARTITIONS

@@ -54,7 +54,7 @@ class Foreign:
         assert self.producer.flush(SECONDS) == 0
 
     def read(self, topic: str, count: int) -> list[Message]:
-        """So many records of a topic, and no more, by librdkafka's consumer."""
+        """Read `count` records of a topic, and no more, by librdkafka's consumer."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "reader"})
         consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         found: list[Message] = []
@@ -110,7 +110,7 @@ def test_what_is_written_lies_where_a_java_client_would_put_it(spark: SparkSessi
     assert all(dict(m.headers() or [])["id"] == m.value() for m in messages)
 
 
-def test_a_stream_goes_from_topic_to_topic_and_commits_for_its_group(
+def test_a_stream_copies_topic_to_topic_and_commits_for_its_group(
     spark: SparkSession, foreign: Foreign, checkpoint: str
 ) -> None:
     source, target = foreign.create("stream-in"), foreign.create("stream-out")
@@ -136,7 +136,7 @@ def test_a_stream_goes_from_topic_to_topic_and_commits_for_its_group(
     )
     host, port = foreign.servers.split(",")[0].split(":")
     with Cluster(ClientSettings(((host, int(port)),))) as cluster:
-        # A batch late: of the second run's one batch nothing was heard yet.
+        # A batch late: the second run's one batch is not committed yet.
         done = committed(cluster, "stream", {source: list(range(PARTITIONS))})
     assert sum(done.values()) == 200
 

@@ -26,7 +26,7 @@ CHILD_SECONDS = 240
 
 @contextmanager
 def child(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A Spark program in a process group of its own, all of which is gone afterwards."""
+    """A Spark program in a process group of its own, all of which is ended afterwards."""
     command = [sys.executable, "-m", "tests.pipeline.children", *arguments]
     with log.open("ab") as out:
         process = subprocess.Popen(

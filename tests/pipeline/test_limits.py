@@ -9,7 +9,7 @@ from pipeline import limits
 from tests.broker_process import ROOT
 
 
-def test_every_limit_says_why_and_somebody_keeps_it() -> None:
+def test_every_limit_says_why_and_is_kept() -> None:
     body = ast.parse(inspect.getsource(limits)).body
     code = "\n".join(
         file.read_text() for file in (ROOT / "pipeline").rglob("*.py") if file.name != "limits.py"
@@ -21,7 +21,7 @@ def test_every_limit_says_why_and_somebody_keeps_it() -> None:
         (target,) = node.targets
         assert isinstance(target, ast.Name)
         named += 1
-        assert f"limits.{target.id}" in code, f"nobody keeps {target.id}"
+        assert f"limits.{target.id}" in code, f"is not kept {target.id}"
         if target.id != "MIB":
             assert isinstance(reason, ast.Expr) and isinstance(reason.value, ast.Constant), target.id
     assert named > 15

@@ -1,5 +1,5 @@
 """Where the pipeline runs: on a standalone cluster of the pip install, as docs/spark/where-it-runs.md says, with the
-real command and curl; with the package sent along to executors that do not have it; behind a Spark Connect server.
+real command and curl; with the package sent along to executors that do not have it; through a Spark Connect server.
 
 Each Spark application here is a JVM or two of its own; there are as few as show it.
 """
@@ -148,7 +148,7 @@ rows.select("value").write.format("sluice").options(**servers, topic="sent-back"
 """
 
 
-def test_the_package_goes_along_to_executors_that_do_not_have_it(
+def test_the_package_is_sent_to_executors_that_do_not_have_it(
     topics: Topics, cluster: Standalone, bare_python: str, tmp_path: Path
 ) -> None:
     topics.create("sent", 2)

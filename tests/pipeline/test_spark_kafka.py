@@ -64,7 +64,7 @@ def test_a_batch_and_a_stream_write_what_a_reader_finds(
     write(0, EACH)
     assert pairs(first) == [(n, n * n) for n in range(EACH)]
     assert stream() == EACH
-    # The query goes on from its checkpoint.
+    # The query continues from its checkpoint.
     write(EACH, EACH + 50)
     assert stream() == 50
     assert pairs(second) == [(n, n * n) for n in range(EACH + 50)]

@@ -1,4 +1,4 @@
-"""A broker behind a proxy that does something to it once so many bytes went through: in mid-job, every time."""
+"""A proxy before a broker that does something to it after a number of bytes: in mid-job, every time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tripwire:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def arm(self, after: int, action: Callable[[], object]) -> None:
-        """Do something once so many bytes have passed, both ways counted; all connections are cut then."""
+        """Do something once this many bytes have passed, both ways counted; all connections are cut then."""
         self.tripped.clear()
         with self._lock:
             self._left, self._action = after, action

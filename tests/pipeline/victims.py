@@ -89,7 +89,7 @@ class Victim:
     def kill(self, *, orphans: bool) -> bool:
         """SIGKILL to its process group, and unless `orphans` to all others that it began; False if it had ended.
 
-        Orphans end by themselves, since their driver is gone; but the next start finds them still at work.
+        Orphans end by themselves, since their driver has ended; but the next start finds them still at work.
         """
         assert self.process is not None
         if self.process.poll() is not None:
@@ -112,7 +112,7 @@ class Victim:
             self.kill(orphans=False)
 
     def wait_for_steps(self, step: str, steps: int) -> bool:
-        """Wait until so many steps of a kind were made; False when it has ended before."""
+        """Wait until this many steps of a kind were made. Return False if it has ended before."""
         assert self.process is not None
         seen, deadline = self.watch(step), time.monotonic() + PATIENCE_SECONDS
         while seen() < steps:
@@ -148,7 +148,7 @@ class Victim:
         """What must hold right after a kill."""
 
     def check(self, wanted: dict[int, Held]) -> tuple[dict[int, Held], int]:
-        """What a naive reader finds in the end, and how many rows are there twice. Raises AssertionError."""
+        """Return what a naive reader finds in the end, and the number of duplicates. Raises AssertionError."""
         raise NotImplementedError
 
     def verify(self) -> None:
@@ -203,7 +203,7 @@ class Export(Victim):
         return read(self.sink, self.table) if list(self.table.glob(begun[self.sink])) else []
 
     def look(self) -> None:
-        """Whoever looks now sees no row twice, and no file that is half there."""
+        """A reader sees no duplicate row now, and no incomplete file."""
         rows = self.rows()
         assert len(rows) == len(set(rows)), held(rows)
 
@@ -250,10 +250,10 @@ class ToIceberg(Export):
 
 
 class SparkParquet(Victim):
-    """The control: Spark's own Parquet sink, read by one who does not know `_spark_metadata`."""
+    """The control: Spark's own Parquet sink, read without `_spark_metadata`."""
 
     sink = "spark"
-    # A batch that was not begun to be written cannot be there twice: only kills in mid-write prove something.
+    # A batch whose write has not begun cannot be a duplicate: only kills in mid-write prove something.
     steps = ("files",)
 
     def watch(self, step: str) -> Callable[[], int]:
@@ -347,7 +347,7 @@ class Replayed(Victim):
         return lambda: (self._written() - before) // 1_000
 
     def check(self, wanted: dict[int, Held]) -> tuple[dict[int, Held], int]:
-        """Each origin once, with its value: orphans are gone before the next start reads back what is there."""
+        """Each origin once, with its value: orphans have ended before the next start reads back what is there."""
         counts: Counter[Place] = Counter()
         for partition in wanted:
             values = [record.value for record in self.topics.records(self.source, partition)]
@@ -358,7 +358,7 @@ class Replayed(Victim):
         found = held(counts)
         assert found == wanted
         twice = counts.total() - len(counts)
-        assert not twice, f"{twice} records are there twice"
+        assert not twice, f"{twice} records are duplicates"
         return found, twice
 
 

@@ -213,7 +213,7 @@ def lines(client: Client, topic: str, cursor: str | None) -> Iterator[StreamedRe
 
 
 def streams(client: Client, topic: str) -> None:
-    """A stream that is cut off after two records and goes on: nothing is missing, nothing comes twice."""
+    """A stream that is cut off after two records and continues: no record is missing or repeated."""
     found: list[StreamedRecord] = []
     for most in (2, 6):
         for record in lines(client, topic, found[-1].cursor if found else None):

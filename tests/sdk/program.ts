@@ -156,7 +156,7 @@ async function members() {
   told.dead = problem((await beat(generation_id)).error);
 }
 
-/** Server-sent events as they come: the id of each, which is the cursor behind it, and the record. */
+/** Server-sent events as they come: the id of each, which is the cursor after it, and the record. */
 async function* events(cursor: string | undefined): AsyncGenerator<[string, RecordRead]> {
   const { data } = await client.GET("/api/v1/topics/{topic}/records", {
     params: {

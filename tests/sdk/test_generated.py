@@ -27,7 +27,7 @@ SECONDS = 120
 # What the Python generator does not make of the document, and why it need not.
 ACCEPTED_WARNINGS = {
     "Unsupported content type application/x-ndjson": "a stream of lines is no object; httpx sends it as content",
-    "Unsupported content type */*": "a range of media types; application/octet-stream stands for all of them",
+    "Unsupported content type */*": "a range of media types; application/octet-stream replaces all of them",
 }
 EXPECTED: dict[str, Any] = {
     "created": [201, 2, "3600000"],

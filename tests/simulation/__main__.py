@@ -71,7 +71,7 @@ def _one(seed: int, seconds: float) -> Outcome:
     outcome = simulate(seed, seconds=seconds)
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     if seed % _COLLECT_EVERY == 0:
-        # A run leaves a whole broker behind in cycles, which Python by itself would keep for a thousand runs.
+        # A run leaves a whole broker in reference cycles, which Python by itself would keep for a thousand runs.
         gc.collect()
     if not outcome.failure:
         outcome.trace = []
@@ -82,7 +82,7 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, help="run this one and print its trace")
-    parser.add_argument("--seeds", type=int, default=1000, help="run so many")
+    parser.add_argument("--seeds", type=int, default=1000, help="run this many")
     parser.add_argument("--from", dest="first", type=int, default=1, help="the first of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="virtual seconds under faults")

@@ -43,7 +43,7 @@ LATER = {14, 15, 16, 56}
 MAX_BYTES = 30_000
 # The refusal of an offset outside the log. In the line protocol, only its message names the log start offset.
 OUT_OF_RANGE = re.compile(r"OFFSET_OUT_OF_RANGE: .* the log holds (\d+) up to \d+\.")
-# Reading to the end in peace takes a few rounds; so many without an end are one that is never reached.
+# A read to the end in peace takes a few rounds; after this many without an end, it is never reached.
 ROUNDS = 200
 
 

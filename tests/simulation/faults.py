@@ -1,4 +1,4 @@
-"""What goes wrong in a run, and when: all of it drawn from the seed."""
+"""The faults of a run, and their times: all of it drawn from the seed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Faults:
             machine.network.stalled_until = self.world.loop.now + chance.uniform(0.5, 30)
 
     async def _refuse(self, kind: str) -> None:
-        """The disk refuses for a while. After a failed fsync nobody may write until a restart."""
+        """The disk refuses for a while. After a failed fsync no write is allowed until a restart."""
         machine = self.machine
         if kind == "full":
             machine.disk.fail(errno.ENOSPC, "write", "pwrite", "open_file", at=self.chance.randrange(5))
@@ -171,7 +171,7 @@ class Trimmer(Client):
         if not known:
             return
         before = self.chance.randrange(max(known) + 1)
-        # It may be done although nobody says so.
+        # It may be done without an answer.
         self.ledger.truncated("plain", partition, before)
         asked = DeleteRecordsTopic("plain", [DeleteRecordsPartition(partition, before)])
         try:

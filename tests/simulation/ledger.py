@@ -34,15 +34,15 @@ class Ledger:
     # The last value of each key that was acknowledged, and those written since whose answer was lost.
     keys: dict[tuple[str, bytes], set[bytes]] = field(default_factory=lambda: defaultdict(set))
     acknowledged_keys: set[tuple[str, bytes]] = field(default_factory=set)
-    # Committed offsets: confirmed, and the highest that may have been stored although nobody said so.
+    # Committed offsets: confirmed, and the highest that may have been stored without an answer.
     committed: dict[Claim, int] = field(default_factory=dict)
     may_be_committed: dict[Claim, int] = field(default_factory=dict)
     # What each group that reads ahead of the disk was given, by its name.
     delivered: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     # Partitions of which something was durable, and not deleted by request, whenever power was lost; of others the
-    # first files may be gone, and later ones be there.
+    # first files may be lost, and later ones be there.
     kept_from_the_start: set[Partition] | None = None
-    # Who owns a partition in a generation; and the newest generation that is known to be complete.
+    # The owner of a partition in a generation; and the newest generation that is known to be complete.
     owners: dict[tuple[str, int, str, int], str] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     topics: set[str] = field(default_factory=set)
@@ -67,9 +67,9 @@ class Ledger:
         (self.once if once and durable else self.at_most_once).add(value)
 
     def power_was_lost(self) -> None:
-        """What was not durable may be gone, and its offsets may be used again.
+        """What was not durable may be lost, and its offsets may be used again.
 
-        A group that had committed more goes on where its log ends now, and no further back.
+        A group that had committed more continues where its log ends now, and not before.
         """
         for claim, offset in self.committed.items():
             self.committed[claim] = min(offset, self.durable[claim[1:]])
@@ -99,14 +99,14 @@ class Ledger:
             self.saw(topic, partition, offset, value, "read at the end")
         for offset, value in self.records[topic, partition].items():
             if offset >= start and offset not in values:
-                raise BrokenPromiseError(f"{topic}-{partition} @{offset}: {value!r} was there and is gone")
+                raise BrokenPromiseError(f"{topic}-{partition} @{offset}: {value!r} was there and is lost")
 
     def check_once(self, found: dict[tuple[str, int, int], bytes], deleted: set[bytes]) -> None:
         """Over everything that is in the logs: no value twice, and none missing that must be there."""
         places: dict[bytes, tuple[str, int, int]] = {}
         for place, value in found.items():
             if value in places and (value in self.once or value in self.at_most_once):
-                raise BrokenPromiseError(f"{value!r} is there twice: {places[value]} and {place}")
+                raise BrokenPromiseError(f"{value!r} is a duplicate: {places[value]} and {place}")
             places[value] = place
         missing = self.once - set(places) - deleted
         if missing:

@@ -9,7 +9,7 @@ from tests.simulation.members import SURELY_ALIVE_SECONDS, TOPICS
 from tests.simulation.streams import GoneError, Stream
 from tests.simulation.world import TEXT_PORT, Client, World
 
-# What is nobody's fault: ask again.
+# Passing errors: ask again.
 AGAIN = {
     "KAFKA_STORAGE_ERROR",
     "COORDINATOR_NOT_AVAILABLE",
@@ -82,7 +82,7 @@ class LineMember(Client):
     async def step(self) -> None:
         """Join if need be; otherwise one line of a member."""
         if self.chance.random() < 0.02:
-            # Long enough, at times, to be forgotten; nobody may have waited for this member.
+            # Long enough, at times, to be forgotten; the others may not have waited for this member.
             await asyncio.sleep(self.chance.uniform(3, 100))
         if self.generation < 0:
             await self._join()

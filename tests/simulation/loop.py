@@ -35,7 +35,7 @@ _PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("proce
 
 
 class StuckError(AssertionError):
-    """Nothing is ready, and no timer is set: somebody waits for ever."""
+    """Nothing is ready, and no timer is set: a task waits without an end."""
 
 
 class _NoSockets(selectors.SelectSelector):
@@ -43,7 +43,7 @@ class _NoSockets(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None:
-            raise StuckError("everybody waits, and nothing will happen")
+            raise StuckError("all tasks wait, and nothing will happen")
         if timeout > 0:
             self.loop.now += timeout
         return []
@@ -106,7 +106,7 @@ class SimLoop(asyncio.SelectorEventLoop):
                 handle.cancel()
         for task in process.tasks:
             if not task.cancelled():
-                task.exception()  # seen: nobody is there to complain to
+                task.exception()  # seen: asyncio would log it
         process.tasks.clear()
 
 

@@ -70,7 +70,7 @@ class SimDisk(Disk):
         return effect
 
     def lose_power(self, root: Path, chance: random.Random) -> None:
-        """What no fsync has covered may be there, be gone, be cut, or be zeros; SQLite's files are its own affair."""
+        """What no fsync has covered may be there, be lost, be cut, or be zeros; SQLite's files are its own affair."""
         for path in sorted(root.rglob("*")):
             if path.is_dir() or path.name.startswith((DATABASE, ".lock")):
                 continue
@@ -144,7 +144,7 @@ class SimStore(Store):
         self._engine = None
 
     def abandon(self) -> None:
-        """The process died: what was not committed is gone."""
+        """The process died: what was not committed is lost."""
         if self._engine is not None:
             self._connection.close()
             self._engine.dispose()
@@ -157,12 +157,12 @@ def flush(
     """What `FlushThreads.run` does, in virtual time: appends and deaths come between its steps too."""
     work = Work(steps, workers, done)
 
-    def go_on(_done: object = None) -> None:
+    def proceed(_done: object = None) -> None:
         if (step := work.next_step()) is not None:
-            asyncio.get_running_loop().run_in_executor(None, step).add_done_callback(go_on)
+            asyncio.get_running_loop().run_in_executor(None, step).add_done_callback(proceed)
 
     for _ in range(workers):
-        go_on()
+        proceed()
     return work
 
 
@@ -301,7 +301,7 @@ class Machine:
         await self.bury()
 
     async def lose_power(self) -> None:
-        """What no fsync has covered may be gone; the process is, if it was not dead already."""
+        """What no fsync has covered may be lost; the process is ended, if it was not dead already."""
         self.network.power_cuts += 1
         if self.app is not None:
             await self.kill()

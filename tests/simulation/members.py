@@ -53,7 +53,7 @@ class Member(Client):
     async def step(self) -> None:
         """Join if need be; otherwise a heartbeat, a fetch or a commit."""
         if self.chance.random() < 0.02:
-            # Long enough, at times, for the others to go on without this member.
+            # Long enough, at times, for the others to continue without this member.
             await asyncio.sleep(self.chance.uniform(3, 30))
             if self.generation >= 0 and self.chance.random() < 0.5:
                 # A commit is what a member of an old generation must not get through.
@@ -185,7 +185,8 @@ class Member(Client):
         position, version = self.positions[topic, partition], self.chance.randint(4, 12)
         found = await fetch(self.stream, topic, partition, position, version, 300)
         if found.error_code == OFFSET_OUT_OF_RANGE and position > self.ledger.durable[topic, partition]:
-            # What was read here before power was lost had not been acknowledged yet; others stand there soon.
+            # What was read here before power was lost had not been acknowledged yet; other records take these offsets
+            # soon.
             return
         if found.error_code:
             if found.error_code != STORAGE_ERROR:

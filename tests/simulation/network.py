@@ -19,7 +19,7 @@ _LEAST_GAP = 1e-6
 
 
 class FakeSocket:
-    """Stands for a listening socket."""
+    """Replaces a listening socket."""
 
     def __init__(self, host: str, port: int) -> None:
         self.address = (host, port)
@@ -86,7 +86,7 @@ class SimTransport(asyncio.Transport):
         loop.call_at(self._last, deliver, *arguments, context=self.peer.context)
 
     def close(self) -> None:
-        """Close once what was written has gone."""
+        """Close once the written bytes are sent."""
         if self.closed or self._closing:
             return
         self._closing = True
@@ -122,7 +122,7 @@ class SimTransport(asyncio.Transport):
         """One limit serves all here."""
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the other end has not taken yet; never 0, so that nobody asks for a real socket."""
+        """Bytes that the other end has not taken yet; never 0, so that no code asks for a real socket."""
         return self._in_flight + 1
 
     def can_write_eof(self) -> bool:
@@ -143,7 +143,7 @@ class SimTransport(asyncio.Transport):
         if self.closed:
             return
         if power_cuts != self.network.power_cuts:
-            # Nobody reads after a loss of power what was sent before it.
+            # After a loss of power no byte that was sent before it is read.
             self._lost(ConnectionResetError("the power failed"))
             return
         self._arrived.append(data)
@@ -179,9 +179,9 @@ class SimTransport(asyncio.Transport):
         self._in_flight -= count
         if self._paused and self._in_flight <= _HIGH_WATER // 4:
             self._paused = False
-            self.network.loop.call_soon(self._room, context=self.context)
+            self.network.loop.call_soon(self._space, context=self.context)
 
-    def _room(self) -> None:
+    def _space(self) -> None:
         if not self.closed:
             self.protocol.resume_writing()
 
@@ -195,7 +195,7 @@ class SimTransport(asyncio.Transport):
 
 
 class Network:
-    """Who listens where, and how bytes travel."""
+    """The listeners of each port, and how bytes travel."""
 
     def __init__(self, loop: SimLoop, chance: random.Random) -> None:
         self.loop = loop
@@ -239,7 +239,7 @@ class Network:
         """Open a connection. Raises ConnectionRefusedError."""
         await asyncio.sleep(self.latency())
         if port not in self._listeners:
-            raise ConnectionRefusedError(f"nobody listens on port {port}")
+            raise ConnectionRefusedError(f"no listener on port {port}")
         process, factory = self._listeners[port]
         here = SimTransport(self, contextvars.copy_context(), port)
         there = SimTransport(self, process.context.copy(), port)

@@ -21,7 +21,7 @@ HTTP_PORT = 8082
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 # Answers after which the same may be sent again: the disk refuses, or the broker is about to stop.
 AGAIN = {5, 6, 7, 56}
-# The clock has gone back twice while a batch was on its way: it is of the future now.
+# The clock was set back two times while a batch was on its way: it is of the future now.
 INVALID_TIMESTAMP = 32
 HTTP_AGAIN = {409, 429, 500, 503, 504, 507}
 

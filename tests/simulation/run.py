@@ -127,7 +127,7 @@ def simulate(seed: int, *, seconds: float = SECONDS) -> Outcome:
 def _check_quiet(loop: SimLoop, complaints: Complaints) -> None:
     crashes = [one for one in loop.crashes if not isinstance(one.get("exception"), Died)]
     if crashes:
-        raise BrokenPromiseError(f"an exception that nobody caught: {crashes[0]}")
+        raise BrokenPromiseError(f"an uncaught exception: {crashes[0]}")
     if complaints.found:
         raise BrokenPromiseError(f"a traceback in the log: {complaints.found[0]}")
 
@@ -203,7 +203,7 @@ async def _live(world: World, faults: Faults, clients: list[Client], seconds: fl
             task.result()
     if late:
         names = [one.name for one, task in zip(clients, work, strict=True) if task in late]
-        raise BrokenPromiseError(f"{names} wait for ever")
+        raise BrokenPromiseError(f"{names} wait without an end")
 
 
 async def _reckon(world: World) -> None:

@@ -16,7 +16,7 @@ from tests.simulation.network import Network, SimTransport
 
 
 class GoneError(ConnectionError):
-    """The connection broke, or no answer came in time: nobody knows what happened to the request."""
+    """The connection broke, or no answer came in time: the fate of the request is not known."""
 
 
 class _Client(asyncio.Protocol):
@@ -75,7 +75,7 @@ class Stream:
         self._transport = None
 
     async def bytes(self, count: int) -> bytes:
-        """The next so many bytes."""
+        """Read the next `count` bytes."""
         while len(self._protocol.data) < count:
             await self._protocol.more()
         data = bytes(self._protocol.data[:count])

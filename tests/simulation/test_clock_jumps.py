@@ -80,7 +80,7 @@ class Scene:
         assert (await self.kafka.call(SYNC, 1, sync)).error_code == 0
 
     async def alive(self) -> None:
-        """The member's session goes on, in its generation."""
+        """The member's session continues, in its generation."""
         request = HeartbeatRequest(group_id="g", generation_id=self.generation, member_id=self.member_id)
         assert (await self.kafka.call(HEARTBEAT, 1, request)).error_code == 0
 

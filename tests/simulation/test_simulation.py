@@ -20,7 +20,7 @@ from tests.simulation.run import Outcome, simulate
 ROOT = Path(__file__).resolve().parents[2]
 # Thousands run by hand: what they found needed thousands anyway.
 SEEDS = 200
-# A broken promise must show within so many seeds.
+# A broken promise must show within this many seeds.
 ENOUGH = 60
 
 

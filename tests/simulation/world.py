@@ -1,4 +1,4 @@
-"""What everybody in a run shares, and the life of a client in it."""
+"""What all clients of a run share, and the life of a client in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.streams import GoneError
 
 KAFKA_PORT = 9092
 TEXT_PORT = 9090
-# Who is not through with his last request after so long a time of peace waits for ever.
+# A client whose last request is not answered after this time of peace waits without an end.
 FINISH_SECONDS = 600.0
 
 
@@ -69,7 +69,7 @@ class Client:
         """The last words."""
 
     def value(self) -> bytes:
-        """A value that nobody else writes."""
+        """A value that no other client writes."""
         self._count += 1
         return f"{self.name}.{self._count}".encode()
 

@@ -47,7 +47,7 @@ class Soak:
     failures: list[str] = field(default_factory=list)
 
     def worker(self, work: Callable[[Soak], None]) -> threading.Thread:
-        """A thread of one worker; its failure is noted and stops everybody."""
+        """A thread of one worker; its failure is noted and stops all others."""
 
         def run() -> None:
             try:
@@ -168,7 +168,7 @@ def say_lines(soak: Soak) -> None:
 
 
 def be_rude(soak: Soak) -> None:
-    """Connections that send half a request, or nothing that anybody understands, and go."""
+    """Connections that send half a request, or garbage, and disconnect."""
     number = 0
     while not soak.stop.wait(soak.pause / 5):
         number += 1

@@ -53,7 +53,7 @@ def take(broker: BrokerProcess) -> Sample:
     """Look at the process and its directory."""
     process = psutil.Process(broker.pid)
     sqlite = disk = 0
-    # Directories come and go meanwhile; os.walk passes over those that are gone.
+    # Directories are made and removed meanwhile; os.walk skips those that are removed.
     for folder, _, names in os.walk(broker.data_dir):
         for name in names:
             with contextlib.suppress(FileNotFoundError):

@@ -17,7 +17,7 @@ SwaggerUIBundle({
   domNode: document.getElementById("swagger"),
   deepLinking: true,
   docExpansion: "list",
-  // The native API first; the other surface is for those who have a client for it.
+  // The native API first; the other surface is for existing clients.
   tagsSorter: (a, b) => a.startsWith("REST") - b.startsWith("REST") || a.localeCompare(b),
   displayRequestDuration: true,
   filter: true,

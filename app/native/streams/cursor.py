@@ -5,7 +5,7 @@ Layout (for us; clients must not look inside):
     1 . 3f2a9c01b7d4 . 0 . 2a . 0_c . 15 . 8f3e21aa
     │   │              │   └─ positions    └─ CRC-32 of all before it
     │   │              └─ whose turn it is: the index of the partition that is read first
-    │   └─ the topic: the first twelve digits of its id, so that a topic deleted and made anew is another one
+    │   └─ the topic: the first twelve digits of its id, so that a topic deleted and created again is another one
     └─ version
 
 Numbers are hexadecimal. A position is the next offset of one partition, in the order of the partitions: `2a`,
@@ -13,8 +13,8 @@ or `0_c` for twelve partitions at 0. A reader of chosen partitions has `7-2a` (p
 Every character is one that needs no escape in a URL, a header line, or JSON. Partitions that a topic has got
 since the cursor was made are not in it: they begin at 0.
 
-The text is made for every record of a stream. There only one number moves, so the writer gives what stands
-before and behind it once, and the rest is one format and two short checksums.
+The text is made for every record of a stream. Only one number changes, so the writer makes the text before and after
+it once. The rest is one format and two short checksums.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Cursor(NamedTuple):
 
 
 class CursorWriter:
-    """Writes the cursors of one reader. `partitions` None stands for all partitions of the topic."""
+    """Writes the cursors of one reader. `partitions` None means all partitions of the topic."""
 
     def __init__(self, topic_id: UUID, partitions: tuple[int, ...] | None) -> None:
         self._head = b"%b.%b." % (VERSION, topic_id.hex[:_TAG_DIGITS].encode())
@@ -83,9 +83,9 @@ class CursorWriter:
         return b"%b.%08x" % (whole, crc32(whole))
 
     def after_each(self, offsets: Sequence[int], index: int, ends: Sequence[int]) -> list[bytes]:
-        """The cursors of a reader who stands at `offsets` and moves on in partition `index` alone, at each end.
+        """Return the cursors of a reader at `offsets` that moves only in partition `index`, one for each end.
 
-        The turn stays that partition's, so that a reader who is cut off in the middle goes on where he was.
+        The turn stays with that partition, so that a reader that is disconnected in the middle continues there.
         """
         before = b"%b%x%b." % (self._head, index, self._parts(offsets[:index], 0))
         if self._partitions is not None:

@@ -1,20 +1,20 @@
-"""Streams of records: one coroutine for each listener, which sends pieces until its client or the broker goes.
+"""Streams of records: one coroutine for each client, which sends pieces until the client or the broker ends it.
 
-A listener is its position and nothing else. It asks the fan-out for the piece at its position, sends it, and is
-then at the position behind it. When there is none, it waits in the broker. Sending waits for as long as the
-client's side has no room, and meanwhile nothing is collected for it: what it has missed lies in the log. So a
-listener costs one piece of memory beside the socket's own buffers, however slow it is; when retention overtakes
-it, it is told what it has lost (`problem`), and goes on at the start of the log.
+The state of a stream is only its position. It asks the fan-out for the piece at its position, sends it, and is then
+at the position after it. If there is none, it waits in the broker. A send waits while the client does not read, and
+nothing is collected for it meanwhile: the records are in the log. So a stream costs one piece of memory besides the
+socket's own buffers, however slow its client is. If retention deletes records before they are sent, the client gets a
+`problem` that names the loss, and the stream continues at the log start offset.
 
     state       what happens                       what follows
     reading     a piece was sent                   reading; a short piece is followed by a pause
-                nothing is left                    `caught_up` if it was behind, then waiting
-                the position is no more there      `problem`, then reading behind the gap
-                the topic is gone, the disk fails  `problem`, then the end
+                nothing is left                    `caught_up` if it was not, then waiting
+                the position is no more there      `problem`, then reading after the gap
+                topic deleted, the disk fails  `problem`, then the end
     waiting     something was appended             reading
                 15 s without anything              a comment, then waiting
     any         the broker drains                  `bye` with a time to come back, then the end
-                the client has gone                the end
+                the client left                the end
                 `limit` or `wait_ms` are reached   the end
 """
 
@@ -52,7 +52,7 @@ class Streams:
         self.fanout = fanout
         self.open = 0
 
-    def check_room(self, request: Request) -> None:
+    def check_limit(self, request: Request) -> None:
         """Raise THROTTLING_QUOTA_EXCEEDED when there are as many streams as there may be, or of this client."""
         check_share(request.scope)
         limit = self.config.http_max_streams
@@ -64,7 +64,7 @@ class Streams:
             )
 
     def retry_ms(self) -> int:
-        """When a client shall come back: not all of them at the same moment."""
+        """Return when a client reconnects: a random time, so that not all of them reconnect at the same moment."""
         base = self.config.stream_retry_ms
         return base + self.broker().clock.randrange(base + 1)
 
@@ -105,7 +105,7 @@ class Listener:
         self._idle_since = 0.0
 
     async def run(self, write: Write) -> None:
-        """Send until the end. Raises ClientGoneError when the client has gone before."""
+        """Send until the end. Raises ClientGoneError if the client disconnects before."""
         self._streams.open += 1
         watch = ClientWatch(self._request, self._broker)
         try:
@@ -157,7 +157,7 @@ class Listener:
     def _next(self) -> Piece | None:
         if self._left is None:
             return self._fanout.piece(self._feed, self._form, self._position)
-        # Nobody else wants just so many.
+        # No other reader needs exactly this number of records.
         if self._fanout.caught_up(self._feed, self._position):
             return None
         size = self._config.stream_piece_bytes
@@ -196,7 +196,7 @@ class Listener:
                 return False
             seconds = min(seconds, left)
         feed = self._feed
-        # What came while `caught_up` was on its way has woken nobody.
+        # Records that were appended while `caught_up` was sent have not woken this stream.
         if seconds > 0 and self._fanout.caught_up(feed, self._position):
             await self._broker.changes.wait_for(feed.topic, feed.partitions, seconds, watch)
         if watch.gone or not self._broker.ready:
@@ -217,8 +217,8 @@ class Listener:
         self._told = self._position
 
     async def _skip(self, write: Write, fault: ReadFaultError) -> bool:
-        """Tell what cannot be read, and go on behind it; False when there is no way on."""
-        further = behind_fault(self._position, fault)
+        """Send a `problem` for what cannot be read, and continue after it. Return False if that is not possible."""
+        further = after_fault(self._position, fault)
         document = fault_problem(self._feed, self._position, fault).members()
         if further is not None:
             self._position = further
@@ -256,8 +256,8 @@ def offset_at(position: Position, index: int) -> int:
     return position.offsets[index] if index < len(position.offsets) else 0
 
 
-def behind_fault(position: Position, fault: ReadFaultError) -> Position | None:
-    """The position behind what cannot be read: the start of the log, or the end of a broken batch.
+def after_fault(position: Position, fault: ReadFaultError) -> Position | None:
+    """Return the position after what cannot be read: the log start offset, or the end of a broken batch.
 
     None when reading on would not help.
     """

@@ -1,17 +1,17 @@
-"""What many readers of one topic share: each record is read and encoded once, whoever wants it.
+"""The cache that many readers of one topic share: each record is read and encoded once for all of them.
 
-Two stores, both bounded in bytes, the least recently used goes first:
+Two stores, both bounded in bytes; the least recently used entry is dropped first:
 
 - ranges: the encoded records of one partition between two offsets, in one encoding, through one filter;
 - pieces: what a stream sends next, by the position it is sent from.
 
-A record never changes, so an entry is right for as long as it is kept. It may be short: it holds what was there
-when it was made, and whoever comes later goes on behind it. That also keeps readers together: those that leave
-the same position arrive at the same position. Readers that lag are brought together as well, since ranges end
-at multiples of `RANGE_RECORDS`.
+A record never changes, so an entry stays right. It may be short: it holds the records that existed when it was made,
+and a later reader continues after it. That also keeps readers together: readers that start at the same position
+arrive at the same position. Readers that lag are brought together as well, since ranges end at multiples of
+`RANGE_RECORDS`.
 
-The log is the buffer of a slow reader. Nothing is queued for anybody: a reader who comes late to a position
-makes its range anew.
+The log is the buffer of a slow reader. Nothing is queued for a reader: one that reaches a position late makes its
+range again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Feed:
 
 
 class Range:
-    """Encoded records of one partition. `ends` are the offsets behind each; `scanned` counts all looked at."""
+    """Encoded records of one partition. `ends` are the offsets after each; `scanned` counts all examined ones."""
 
     __slots__ = ("_lines", "ends", "next_offset", "scanned", "size", "texts")
 
@@ -97,7 +97,7 @@ class Range:
         return self._lines
 
     def end_of(self, count: int) -> int:
-        """Where the next read goes on after the first `count` records."""
+        """Return where the next read continues after the first `count` records."""
         return self.next_offset if count == len(self.ends) else self.ends[count - 1]
 
 
@@ -114,7 +114,7 @@ class Part(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a read gave, in order, and the positions before and behind it."""
+    """The records of a read, in order, and the positions before and after them."""
 
     parts: list[Part]
     before: Position
@@ -194,12 +194,15 @@ class Fanout:
     # --- where the ends are --------------------------------------------------------------------------------
 
     def info(self, feed: Feed) -> TopicInfo:
-        """The topic of a feed; UNKNOWN_TOPIC_OR_PARTITION once it is gone, or another one of its name."""
+        """Return the topic of a feed.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION if it was deleted, also if a new one has its name.
+        """
         info = self._broker().topics.get(feed.topic)
         if info.topic_id != feed.topic_id:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Topic {feed.topic!r} was deleted and made anew.",
+                f"Topic {feed.topic!r} was deleted and created again.",
                 topic=feed.topic,
             )
         return info
@@ -253,8 +256,8 @@ class Fanout:
     ) -> Taken:
         """Some records from a position on, in turn from each partition that has any.
 
-        With `one_at_least` the first record comes however large it is; then until the next would be beyond
-        `max_bytes` of encoded records, or, with `whole`, until the range that goes beyond it has been taken.
+        With `one_at_least` the first record is returned even if it is larger. The read ends before the record that
+        would exceed `max_bytes` of encoded records, or, with `whole`, after the range that exceeds it.
         Raises ReadFaultError when the first partition whose turn it is cannot be read.
         """
         ends = self.ends(feed)
@@ -292,7 +295,7 @@ class Fanout:
     def _range(self, feed: Feed, index: int, offset: int, room: int) -> Range:
         """Records of one partition from an offset on; only a filter may leave none. Raises BrokerError."""
         until = offset - offset % RANGE_RECORDS + RANGE_RECORDS
-        # Somebody who wants one record does not pay for 256; what a filter leaves nobody knows before.
+        # A request for one record need not encode 256. With a filter the number of matches is not known before.
         count = until - offset if feed.filter is not None else min(until - offset, room)
         number = feed.number(index)
         key = (feed.key, number, offset, count)

@@ -8,8 +8,8 @@ The grammar, in query parameters; a record must satisfy all that are given:
     header.<name>=<text>    it has a header of this name with exactly this value; names are case-sensitive
 
 A record without a key has no key that could match, not even `key=`, which is the empty key. Nothing here is a
-pattern: no regular expression of a client's is ever run. Filtered reading goes over every record all the
-same, so that positions move past what was left out.
+pattern: no regular expression of a client's is ever run. A filtered read examines every record, so that positions
+move past those that do not match.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_filter(query: Mapping[str, str]) -> Filter | None:
     for name, value in query.items():
         if name.startswith(HEADER):
             if name == HEADER:
-                raise invalid_parameter(name, "header. needs the header's name behind the dot.")
+                raise invalid_parameter(name, "header. needs the header's name after the dot.")
             headers.append((name[len(HEADER) :], value.encode()))
     encoding = query.get("key_encoding", "utf8")
     if encoding not in ("utf8", "text", "base64", "binary"):

@@ -1,8 +1,8 @@
 """How a stream of records looks on the wire: server-sent events, and newline-delimited JSON.
 
-Server-sent events (the HTML standard, section 9.2): each event has `id`, the cursor behind it, so that a
-browser that connects again with `Last-Event-ID` misses nothing and gets nothing twice. An `id` line alone moves
-the browser's memory without an event; it goes along with the comment when a filter left everything out.
+Server-sent events (the HTML standard, section 9.2): each event has `id`, the cursor after it. So a browser that
+reconnects with `Last-Event-ID` misses no record and gets no duplicate. An `id` line alone updates the browser's
+position without an event; it is sent with the comment if no record matched the filter.
 
 NDJSON: a line for each record, with its cursor as one more member; a line without an `offset` is about the
 stream itself. An empty line is its comment.
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def _with_cursors(feed: Feed, taken: Taken) -> Iterator[tuple[bytes, bytes]]:
-    """Each record on one line, and the cursor behind it."""
+    """Each record on one line, and the cursor after it."""
     offsets = list(taken.before.offsets)
     for at, found, used in taken.parts:
         cursors = feed.writer.after_each(offsets, at, found.ends[:used])
@@ -60,7 +60,7 @@ class ServerSentEvents:
         return b": still here\nid: %b\n\n" % feed.writer.text(position)
 
     def problem(self, feed: Feed, position: Position, document: Mapping[str, object]) -> bytes:
-        """Something could not be sent; the stream goes on, or ends, behind it."""
+        """Something could not be sent. The stream continues, or ends, after it."""
         return b"id: %b\nevent: problem\ndata: %b\n\n" % (feed.writer.text(position), _encode(document))
 
     def bye(self, feed: Feed, position: Position, reason: str, retry_ms: int) -> bytes:
@@ -99,7 +99,7 @@ class JsonLines:
         return _encode({"problem": document, "cursor": feed.writer.text(position).decode()}) + b"\n"
 
     def bye(self, feed: Feed, position: Position, reason: str, retry_ms: int) -> bytes:
-        """A line of its own kind; the stream ends behind it."""
+        """A line of its own kind; the stream ends after it."""
         about = {"reason": reason, "retry_ms": retry_ms}
         return _encode({"bye": about, "cursor": feed.writer.text(position).decode()}) + b"\n"
 

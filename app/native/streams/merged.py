@@ -1,7 +1,7 @@
 """The records of all partitions: as pages, as server-sent events, as NDJSON.
 
-The three forms take the same parameters and give the same cursors; `Accept` chooses. A page is stateless: what
-it needs to go on stands in its `next_cursor`. Partitions are read in turn, so that a busy one starves none;
+The three forms take the same parameters and give the same cursors; `Accept` chooses. A page is stateless: its
+`next_cursor` has all that the next request needs. Partitions are read in turn, so that a busy one starves none;
 within each partition the order is that of its offsets, between partitions there is none.
 """
 
@@ -27,7 +27,7 @@ from app.http.waiting import ClientWatch, check_share, counted
 from app.native.accept import choose
 from app.native.record_schemas import MergedQuery
 from app.native.streams.cursor import Cursor, CursorError, Position, read_cursor
-from app.native.streams.events import Listener, Streams, behind_fault, fault_problem, offset_at
+from app.native.streams.events import Listener, Streams, after_fault, fault_problem, offset_at
 from app.native.streams.fanout import RANGE_RECORDS, Fanout, Feed, ReadFaultError
 from app.native.streams.filters import HEADER, read_filter
 from app.native.streams.forms import NDJSON, SSE, StreamForm
@@ -40,7 +40,7 @@ from core.types import LogOffsets, TopicPartition
 from core.vocabulary.topic import TopicInfo
 
 JSON = b"application/json"
-# Under these names NDJSON goes as well.
+# Other media types for NDJSON.
 OTHER_NAMES = (b"application/ndjson", b"application/jsonl")
 FORMS: dict[bytes, StreamForm] = {
     SSE.media_type: SSE,
@@ -55,10 +55,10 @@ PARAMETERS = (
 # What a page may say, and a stream not; what makes no sense for a stream of events that connects again by itself.
 _NOT_IN = {JSON: ("last_event_id",), SSE.media_type: ("limit", "max_bytes", "wait_ms")}
 _NOT_IN_LINES = ("max_bytes",)
-# A search by time reads the disk; between so many the loop serves others.
+# A search by time reads the disk. After this many of them, other tasks may run.
 _SEARCHES = 8
 _NO_CACHE = ((b"cache-control", b"no-store"), (b"vary", b"accept"))
-# A proxy that collects answers before it passes them on (nginx does) would hold a stream back for ever.
+# A proxy that collects answers before it passes them on (nginx does) would hold a stream back without an end.
 _STREAM_HEADERS = (*_NO_CACHE, (b"x-accel-buffering", b"no"))
 
 
@@ -66,7 +66,7 @@ _STANDS = {"cursor": "the cursor stands at", "offsets": "what was asked for is"}
 
 
 class Gap(NamedTuple):
-    """Records that a cursor stands for and that are not there: what is told, and where to go on behind it."""
+    """Missing records of a cursor: the problem to send, and the position to continue at."""
 
     problem: Problem
     behind: Position
@@ -91,13 +91,13 @@ class MergedRoutes:
 
         `Accept` chooses one of three forms, which share their parameters and cursors.
 
-        `application/json`: a page. Go on with `next_cursor`. `caught_up: false` on an empty page means that a filter
-        has found nothing yet.
+        `application/json`: a page. Continue with `next_cursor`. `caught_up: false` on an empty page means that a
+        filter has found nothing yet.
 
         `text/event-stream`: server-sent events for the browser's EventSource, without end. The `id` of each event is
         the cursor after it, so that a reconnect with `Last-Event-ID` misses nothing and repeats nothing. Events:
         `record` (data: the record), `caught_up` (all that was there has been sent), `problem` (a problem document:
-        records that are lost to retention or cannot be read; the stream goes on after them if it can), `bye` (the
+        records that are lost to retention or cannot be read; the stream continues after them if it can), `bye` (the
         server stops; `retry` says when to come back). A comment comes every 15 s. A slow reader loses nothing: the
         log is its buffer.
 
@@ -105,8 +105,8 @@ class MergedRoutes:
         `offset` is about the stream: `{"problem": …}` or `{"bye": …}`, each with a `cursor`. Empty lines keep the
         connection open.
 
-        A cursor below the start of a partition is refused with 410 and a `next_cursor` to go on with, except that of
-        a reconnect, which is told by an event, because browsers hide refusals from their pages.
+        A cursor below the start of a partition is refused with 410 and a `next_cursor` to continue with. A reconnect
+        gets an event instead, because browsers hide errors from their pages.
         """
         media_type = choose(request.headers.get(b"accept", b""), OFFERED)
         query = request.query(PARAMETERS)
@@ -143,7 +143,7 @@ class MergedRoutes:
             limit = whole_number("limit", query["limit"], 1, 2**53)
         if "wait_ms" in query:
             wait_ms = whole_number("wait_ms", query["wait_ms"], 0, self._config.max_wait_ms)
-        self.streams.check_room(request)
+        self.streams.check_limit(request)
         form = FORMS[media_type]
         listener = Listener(self.streams, request, feed, form, position, limit=limit, wait_ms=wait_ms)
         listener.problem = None if gap is None else gap.problem
@@ -154,8 +154,10 @@ class MergedRoutes:
     def _cursor(
         self, request: Request, query: Mapping[str, str], info: TopicInfo, stream: bool
     ) -> tuple[Cursor | None, bool]:
-        """The cursor to go on from, and whether it is a reconnect's. The newest wins: the header is the browser's
-        own, what stands in the URL it repeats for ever."""
+        """Return the cursor to continue at, and whether it is a reconnect's.
+
+        The header wins: the browser keeps it current, and repeats the URL unchanged at each reconnect.
+        """
         name, text = "cursor", query.get("cursor")
         for other in ("from", "offsets"):
             if text is not None and other in query:
@@ -167,7 +169,9 @@ class MergedRoutes:
                 name, text = "Last-Event-ID", given.decode("latin-1")
         if not text:
             if name == "cursor" and text is not None:
-                raise invalid_parameter(name, "The cursor is empty; leave it out to begin anew.")
+                raise invalid_parameter(
+                    name, "The cursor is empty; leave it out to begin at the default position."
+                )
             return None, False
         try:
             cursor = read_cursor(text, info.topic_id, self._config.max_partitions_per_topic)
@@ -187,7 +191,8 @@ class MergedRoutes:
             wanted = read_partitions(query["partitions"], self._config.max_partitions_per_topic)
             if cursor is not None and wanted != partitions:
                 raise invalid_parameter(
-                    "partitions", "The cursor was made for other partitions; leave `partitions` out to go on."
+                    "partitions",
+                    "The cursor was made for other partitions; leave `partitions` out to continue.",
                 )
             partitions = wanted
         for partition in partitions or ():
@@ -268,7 +273,7 @@ class MergedRoutes:
         problem = Problem(
             slug_of(code),
             f"Partition {feed.number(first[0])} has offsets from {first[2]} up to {first[3]}; {_STANDS[parameter]} "
-            f"{first[1]}. Go on with the cursor in this document; what lies between is "
+            f"{first[1]}. Continue with the cursor in this document; the records between are "
             + ("no longer there." if gone else "not there."),
             status=410 if gone else 416,
             code=code,
@@ -372,7 +377,7 @@ def read_offsets(text: str, limit: int) -> dict[int, int]:
             raise invalid_parameter("offsets", f"offsets are like 0:17,2:4; {pair[:40]!r} has no colon.")
         number = whole_number("offsets", partition, 0, 2**31 - 1)
         if number in found:
-            raise invalid_parameter("offsets", f"Partition {number} stands there twice.")
+            raise invalid_parameter("offsets", f"Partition {number} is given more than once.")
         found[number] = whole_number("offsets", offset, 0, MAX_OFFSET)
     return found
 
@@ -396,7 +401,7 @@ def read_partitions(text: str, limit: int) -> tuple[int, ...]:
 
 def _refusal(feed: Feed, position: Position, fault: ReadFaultError) -> Problem:
     problem = fault_problem(feed, position, fault)
-    further = behind_fault(position, fault)
+    further = after_fault(position, fault)
     if further is not None:
         problem.extra["next_cursor"] = feed.writer.text(further).decode()
     return problem

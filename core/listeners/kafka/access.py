@@ -1,6 +1,6 @@
-"""SCRAM credentials: a broker without users answers as such a Kafka does.
+"""SCRAM credentials: answer as a Kafka broker without users does.
 
-Every user is unknown, and a credential that could protect nothing is not taken.
+Every user is unknown. A credential is refused, because it would protect nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListConfigResources: what has settings that DescribeConfigs tells (KIP-714, KIP-1142)."""
+"""ListConfigResources: the resources with settings that DescribeConfigs returns (KIP-714, KIP-1142)."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ async def incremental_alter_configs(
                 changes = {
                     c.name: _operate(c, resource)
                     for c in one.configs
-                    # As in Kafka, what cannot be set may be deleted: it is not there.
+                    # As in Kafka, a setting that cannot be set may be deleted: it has no value.
                     if c.config_operation != _DELETE or c.name in resource.definitions
                 }
                 await resource.alter(changes, request.validate_only)

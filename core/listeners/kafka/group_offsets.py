@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: where groups have got to."""
+"""OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
     by_id = traits.names_topics_by_id(8, session.version)
     may_read = session.rights.may(Operation.READ, ResourceType.GROUP, request.group_id)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if may_read else ErrorCode.GROUP_AUTHORIZATION_FAILED
-    # A hundred thousand of these a second: the tuple's own constructor is half the cost of the class's.
+    # About 100,000 of these are made per second. The tuple's own constructor takes half the time.
     new = tuple.__new__
     for topic in request.topics:
         name = _name(session, topic.topic_id) if by_id else topic.name
@@ -110,9 +110,9 @@ def _name(session: KafkaSession, topic_id: UUID) -> str | None:
 
 
 def offset_fetch(session: KafkaSession, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Positions of one group (v0–7) or of many; what was never committed is −1 and no error.
+    """Return committed offsets of one group (v0–7) or of many; −1 without an error if none was committed.
 
-    `require_stable` has nothing to wait for: offsets of transactions come with the transactions.
+    `require_stable` has no effect, because there are no transactions.
     """
     closed = session.broker.groups.closed
     if closed:

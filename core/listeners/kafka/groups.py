@@ -51,12 +51,12 @@ _NOT_ASKED = -0x8000_0000
 
 
 def find_coordinator(session: KafkaSession, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """The broker that coordinates: the one that keeps the metadata."""
+    """Return the coordinator of each key: the broker that keeps the metadata."""
     error, message = ErrorCode.NONE, "NONE"
     node = session.broker.roles.metadata_leader
     found = next((one for one in session.brokers() if one[0] == node), None)
     if found is None:
-        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker is known to keep the groups now."
+        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker keeps the groups now; try again."
     node, host, port = found or (-1, "", -1)
     if request.key_type not in _COORDINATED:
         error = ErrorCode.INVALID_REQUEST
@@ -81,7 +81,7 @@ def find_coordinator(session: KafkaSession, request: FindCoordinatorRequest) -> 
 
 
 async def join_group(session: KafkaSession, request: JoinGroupRequest) -> JoinGroupResponse:
-    """A member joins; answered at the end of the round."""
+    """Add a member to its group; answer at the end of the join phase."""
     reply = await session.broker.groups.join(
         request.group_id,
         JoinRequest(
@@ -123,7 +123,7 @@ def _refused_join(session: KafkaSession, reply: JoinReply) -> JoinGroupResponse:
 
 
 async def sync_group(session: KafkaSession, request: SyncGroupRequest) -> SyncGroupResponse:
-    """A member asks for its assignment, the leader brings all of them."""
+    """Return a member's assignment; the group's leader sends the assignments of all members."""
     reply = await session.broker.groups.sync(
         request.group_id,
         SyncRequest(
@@ -139,7 +139,7 @@ async def sync_group(session: KafkaSession, request: SyncGroupRequest) -> SyncGr
 
 
 def heartbeat(session: KafkaSession, request: HeartbeatRequest) -> HeartbeatResponse:
-    """A member lives."""
+    """Extend the session of a member."""
     groups = session.broker.groups
     error = groups.heartbeat(
         request.group_id, request.member_id, request.generation_id, request.group_instance_id
@@ -210,7 +210,7 @@ def _missing(session: KafkaSession, group_id: str) -> DescribedGroup:
 
 
 def list_groups(session: KafkaSession, request: ListGroupsRequest) -> ListGroupsResponse:
-    """All groups, or those in some states and of some types."""
+    """List all groups, or those in some states and of some types."""
     try:
         listings = session.broker.groups.list(request.states_filter, request.types_filter)
     except BrokerError as error:
@@ -219,7 +219,7 @@ def list_groups(session: KafkaSession, request: ListGroupsRequest) -> ListGroups
 
 
 async def delete_groups(session: KafkaSession, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    """Groups without members go, with their offsets."""
+    """Delete groups that have no members, with their offsets."""
     results = []
     for group_id in request.groups_names:
         code = ErrorCode.NONE

@@ -2,9 +2,9 @@
 
     frame → header → handler → codec → the broker → codec → pieces
 
-An API or version that is not served gets the correlation id and nothing else, as the KIP-35 draft asks; for
-ApiVersions the rule is its own (version 0 with error 35 and the table, KIP-511). The draft's own request is served
-under the key that a setting names.
+An API or version that is not served gets the correlation id and nothing else, as the KIP-35 draft requires. An
+unsupported version of ApiVersions gets version 0 with error 35 and the table (KIP-511). The draft's own request is
+served under the API key of a setting.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ log = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
 _HEADER_ONLY = Struct(">ii")
-# Encoded answers to repeated questions (Metadata above all): entries, and bytes of one.
+# Encoded answers to repeated requests, mostly Metadata: the number of entries, and the bytes of one.
 _MAX_CACHED = 256
 _MAX_CACHED_BYTES = 4 * 1024 * 1024
-# What requests of an API or version that is not served are counted under: their keys are the client's invention.
+# The counter of requests of an API or version that is not served. Their keys are not counted one by one, because a
+# client can send any key.
 UNKNOWN_API = -1
 _WILDCARDS = ("0.0.0.0", "::", "")
 
@@ -56,7 +57,7 @@ class KafkaListener:
         self.fetch_sessions = FetchSessions(broker.config.max_fetch_sessions, broker.clock)
         self._cached: dict[tuple[object, ...], list[Piece]] = {}
         self._cached_version = -1
-        # Work that continues after its client got an answer or left: topics being created, sets being converted.
+        # Work that continues after its client got an answer or disconnected: create topics, convert message sets.
         self.tasks: set[asyncio.Task[Any]] = set()
         self.conversions = Conversions(broker.config.convert_threads)
         self.counters = broker.counters
@@ -72,7 +73,7 @@ class KafkaListener:
         return KafkaSession(self)
 
     def cached(self, question: tuple[object, ...]) -> list[Piece] | None:
-        """Return the answer to the same question since the topics last changed; None if there is none."""
+        """Return the kept answer to the same request, if no topic has changed since; otherwise None."""
         if self._cached_version != self.broker.changes.version:
             self._cached.clear()
             self._cached_version = self.broker.changes.version
@@ -104,7 +105,7 @@ class KafkaSession:
         self.peer_host = ""
         self.local_host = ""
         self.act_as(ANONYMOUS)
-        # A handler that answers from topics alone, with nothing in error, sets this: the answer may be kept.
+        # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
         # Of the request in progress: when it arrived, and its size in bytes.
         self._started = 0.0
@@ -227,9 +228,9 @@ class KafkaSession:
         try:
             answer = await self.broker.roles.exchange(data)
         except ValueError as error:
-            raise RefusedError(f"malformed question of a broker: {error}") from None
+            raise RefusedError(f"malformed request of a broker: {error}") from None
         except BrokerError as error:
-            raise RefusedError(f"question of a broker: {error.message}") from None
+            raise RefusedError(f"request of a broker: {error.message}") from None
         self._count(UNKNOWN_API, len(answer) + 8)
         return [_HEADER_ONLY.pack(4 + len(answer), header.correlation_id), answer]
 

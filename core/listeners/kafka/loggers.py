@@ -32,7 +32,7 @@ def describe_loggers() -> dict[str, str]:
 
 
 def set_levels(levels: Mapping[str, str | None], *, validate_only: bool = False) -> None:
-    """Set levels by the names of loggers; None lets a logger have the level of the one above it.
+    """Set levels by the names of loggers. None: the logger gets the level of the next one above it.
 
     All are set, or none. Raises INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for the root
     without a level.

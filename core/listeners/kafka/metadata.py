@@ -1,7 +1,7 @@
-"""Metadata, DescribeCluster, DescribeTopicPartitions: who is there and who leads what.
+"""Metadata, DescribeCluster, DescribeTopicPartitions: the brokers, the topics, and the leaders of partitions.
 
-Without peers this broker leads every partition. An answer in which nothing is missing depends on the question and on
-the topics only, so the listener keeps it, encoded, until the topics change.
+Without peers this broker leads every partition. If no topic is missing, the answer depends on the request and on the
+topics only. So the listener keeps the encoded answer until the topics change.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MAX_PARTITIONS_ANSWERED = 2_000
 
 
 def metadata(session: KafkaSession, request: MetadataRequest) -> MetadataResponse:
-    """Brokers and topics; creates missing topics where the request and the settings allow it."""
+    """Return brokers and topics. Create missing topics if the request and the settings allow it."""
     broker = session.broker
     wanted = request.topics
     if wanted is None or (not wanted and metadata_empty_means_all(session.version)):
@@ -88,14 +88,14 @@ def _one(
         code = error.code
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name is not None:
         code = _create(session, name, request.allow_auto_topic_creation)
-    # Versions that ask by id but cannot say that there is no name say that it is empty.
+    # Versions that ask by id but have no null name send an empty one.
     unnamed = None if metadata_may_leave_names_out(session.version) else ""
     shown = unnamed if name is None or wanted.topic_id != NIL else name
     return MetadataResponseTopic(code, shown, wanted.topic_id)
 
 
 def _create(session: KafkaSession, name: str, allowed: bool) -> ErrorCode:
-    """What to say of a topic that is not there; as in Kafka, its creation begins and the client asks again."""
+    """Return the answer for a missing topic. As in Kafka, its creation begins and the client retries."""
     try:
         check_topic_name(name)
     except BrokerError as error:
@@ -129,7 +129,7 @@ def _topic(
     session: KafkaSession, topic: TopicInfo, request: MetadataRequest, alone: Placement | None
 ) -> MetadataResponseTopic:
     if alone is not None:
-        # Ten thousand of them share one list.
+        # Shared, because a topic may have ten thousand partitions.
         node, epoch = alone.leader, alone.leader_epoch
         one = [node]
         partitions = [MetadataResponsePartition(0, p, node, epoch, one, one) for p in range(topic.partitions)]
@@ -166,7 +166,7 @@ def _partition(number: int, where: Placement) -> MetadataResponsePartition:
 
 
 def describe_cluster(session: KafkaSession, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """The brokers. Controllers have no endpoint of their own here."""
+    """Return the brokers. Controllers have no endpoints of their own."""
     if request.endpoint_type != _ENDPOINT_BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,

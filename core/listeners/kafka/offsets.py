@@ -50,7 +50,7 @@ def list_offsets(
 
 
 async def _list_many(session: KafkaSession, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Return the same for a long list. It may take seconds, so other tasks run in between."""
+    """Return the same for a long list. It may take seconds, so other tasks may run between two steps."""
     time_slice = TimeSlice(session.broker.clock)
     topics = []
     for topic in request.topics:

@@ -1,7 +1,7 @@
 """ListPartitionReassignments, AlterPartitionReassignments, AlterReplicaLogDirs: replicas stay where they are.
 
-A topic keeps the replicas that it was created with, and a broker has one data directory. So no move is under way, and
-the only one that succeeds is the one to where the replica is already; each other one is refused.
+A topic keeps the replicas that it was created with, and a broker has one data directory. So no move is ever under
+way. A move to the place where the replica is already succeeds; each other one is refused.
 """
 
 from __future__ import annotations

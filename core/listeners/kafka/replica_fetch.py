@@ -1,4 +1,4 @@
-"""Fetch as a follower sends it: under its replica id, up to the end of the log, and its position is believed."""
+"""Fetch of a follower: it names its replica id, may read up to the log end offset, and its offset is trusted."""
 
 from __future__ import annotations
 

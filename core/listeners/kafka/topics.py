@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DescribeLogDirs, DescribeProducers: topics from the outside."""
+"""CreateTopics, DeleteTopics, CreatePartitions, DescribeLogDirs, DescribeProducers."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> 
 async def create_partitions(
     session: KafkaSession, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Grow topics; a duplicate name is refused once, as in Kafka."""
+    """Add partitions to topics; a duplicate name is refused once, as in Kafka."""
     twice = _repeated(t.name for t in request.topics)
     results = []
     for topic in {t.name: t for t in request.topics}.values():
@@ -199,7 +199,7 @@ def _repeated(names: Iterable[_Name]) -> set[_Name]:
 
 
 def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """The one data directory and the size of partitions; null asks for all topics, unknown ones are left out."""
+    """Return the data directory and the sizes of partitions. Null: all topics. Unknown topics are left out."""
     if (denied := session.rights.denial(Operation.DESCRIBE, ResourceType.CLUSTER)) is not None:
         return DescribeLogDirsResponse(error_code=denied.code)
     # The right on the cluster is enough here, whatever the rights on the topics.
@@ -227,7 +227,7 @@ def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) ->
 
 
 def describe_producers(session: KafkaSession, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """The idempotent producers that partitions remember."""
+    """Return the idempotent producers that each partition remembers."""
     topics = []
     for topic in request.topics:
         partitions = []

@@ -2,7 +2,7 @@
 
 Versions 0–2, flexible from 2.
 
-What is not named goes back to its default.
+A setting that is not named gets its default.
 """
 
 from __future__ import annotations

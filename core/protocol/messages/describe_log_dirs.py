@@ -32,7 +32,7 @@ class DescribeLogDirsPartition(Message):
 
     partition_index: Annotated[Int32, F("0+")] = 0
     partition_size: Annotated[Int64, F("0+")] = 0
-    # Behind the log end, or the high watermark, of the current replica.
+    # Offsets that are missing up to the log end offset, or the high watermark, of the current replica.
     offset_lag: Annotated[Int64, F("0+")] = 0
     is_future_key: Annotated[bool, F("0+")] = False
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): who votes on the metadata, who leads, how far each one is (KIP-595).
+"""DescribeQuorum (key 55): the voters of the metadata, the leader, and the log end offset of each (KIP-595).
 
 Versions 0–2, flexible from 0.
 

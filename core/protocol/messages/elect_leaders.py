@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): partitions that shall elect their preferred leader, or an unclean one (KIP-460).
+"""ElectLeaders (key 43): elect the preferred leader of partitions, or an unclean one (KIP-460).
 
 Versions 0–2, flexible from 2.
 """

@@ -2,7 +2,7 @@
 
 Versions 0–5, flexible from 3.
 
-Version 5 answers the producer id and epoch to go on with (KIP-890).
+Version 5 returns the producer id and epoch to continue with (KIP-890).
 """
 
 from __future__ import annotations

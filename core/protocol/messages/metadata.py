@@ -1,4 +1,4 @@
-"""Metadata (key 3): brokers, topics, and who leads which partition.
+"""Metadata (key 3): brokers, topics, and the leaders of partitions.
 
 Versions 0–13, flexible from 9.
 

@@ -24,5 +24,5 @@ class SaslAuthenticateResponse(Message):
     error_code: Annotated[Int16, F("0+")] = 0
     error_message: Annotated[str | None, F("0+", nullable="0+")] = None
     auth_bytes: Annotated[bytes, F("0+")] = b""
-    # 0 is for ever.
+    # 0: the session does not expire.
     session_lifetime_ms: Annotated[Int64, F("1+")] = 0

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, everybody gets his part.
+"""SyncGroup (key 14): the leader sends the assignments, and each member gets its own.
 
 Versions 0–5, flexible from 4.
 

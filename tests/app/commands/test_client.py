@@ -1,4 +1,4 @@
-"""The HTTP side: who answers, who does not, and what is said about it."""
+"""The HTTP side: gateways that answer, gateways that do not, and the messages about them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_names_become_single_segments() -> None:
     assert (segment("."), segment(".."), segment("a.b"), segment("...")) == ("%2E", "%2E%2E", "a.b", "...")
 
 
-def test_nobody_there_is_exit_code_3_with_a_hint() -> None:
+def test_no_gateway_is_exit_code_3_with_a_hint() -> None:
     ran = run("topics", "list", url="http://127.0.0.1:1", code=3)
     assert ran.err.splitlines() == [
         "sluice: No gateway can be reached at http://127.0.0.1:1: connection refused.",

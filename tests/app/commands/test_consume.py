@@ -96,7 +96,7 @@ def test_filters_work_from_wherever_one_begins(sluice: Sluice, topic: str) -> No
     assert sluice("consume", topic, "-H", "novalue", code=2).out == ""
 
 
-def test_a_cursor_of_the_api_goes_on_where_it_stood(
+def test_a_cursor_of_the_api_continues_at_its_position(
     sluice: Sluice, broker: BrokerProcess, topic: str
 ) -> None:
     import httpx

@@ -147,9 +147,7 @@ def test_records_that_were_refused_among_others_are_listed(
     assert delivery.written.records == 1
 
 
-def test_offsets_that_nobody_waited_for_are_not_made_up(
-    fake: FakeGateway, client: Client, notes: list[str]
-) -> None:
+def test_offsets_without_a_wait_are_not_made_up(fake: FakeGateway, client: Client, notes: list[str]) -> None:
     fake.will_answer(
         Reply(200, {"records": [{"partition": 0, "offset": -1}, {"partition": 0, "offset": None}]})
     )

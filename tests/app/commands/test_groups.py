@@ -137,7 +137,7 @@ def test_a_reset_shows_before_and_after_and_changes_nothing(sluice: Sluice, grou
         (["--shift", "-1"], 1), (["--to", "1h"], 0), (["--to", "2020-01-01T00:00Z"], 0),
     ],
 )  # fmt: skip
-def test_a_reset_goes_where_one_wants(sluice: Sluice, group: str, where: list[str], after: int) -> None:
+def test_a_reset_sets_the_wanted_position(sluice: Sluice, group: str, where: list[str], after: int) -> None:
     assert f"Group {group}: 1 offset set." in sluice("groups", "reset", group, *where, "--execute").out
     (partition,) = sluice("groups", "lag", group, "--json").json["partitions"]
     assert partition["next_offset"] == after

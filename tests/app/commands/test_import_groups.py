@@ -1,4 +1,4 @@
-"""`sluice import-groups`: groups and offsets of another broker go on here, however often they are imported."""
+"""`sluice import-groups`: groups and offsets of another broker continue here, however often they are imported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kept(topic: str, **changes: Any) -> dict[str, Any]:
     return {"topic": topic, "generation": 3, "assignor": "round_robin"} | members | changes
 
 
-def test_members_go_on_in_their_generation_and_offsets_are_there(
+def test_members_continue_in_their_generation_and_offsets_are_there(
     import_groups: Import, broker: BrokerProcess, topic: str
 ) -> None:
     group = topic

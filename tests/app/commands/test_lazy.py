@@ -29,7 +29,7 @@ def _loaded(arguments: list[str], modules: tuple[str, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["--version"]])
-def test_who_serves_or_asks_for_help_loads_no_client(arguments: list[str]) -> None:
+def test_serve_and_help_load_no_client(arguments: list[str]) -> None:
     assert _loaded(arguments, CLIENT_MODULES + SERVER_MODULES) == set()
 
 

@@ -105,7 +105,7 @@ def test_facts_without_a_value_are_left_out(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_for_terminals_and_leaves_nothing_behind(
+def test_progress_is_for_terminals_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -132,7 +132,7 @@ def test_a_note_takes_the_progress_line_away(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("into", ["file", "pipe"])
-def test_who_prints_all_the_while_shows_progress_only_where_that_goes_into_a_file(
+def test_a_command_that_prints_all_the_while_shows_progress_only_into_a_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, into: str
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -144,7 +144,7 @@ def test_who_prints_all_the_while_shows_progress_only_where_that_goes_into_a_fil
         assert Output().reading_progress().shown is (into == "file")
 
 
-def test_a_reader_who_has_gone_is_noticed_before_something_is_written(
+def test_a_reader_that_has_ended_is_noticed_before_something_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reading, writing = os.pipe()

@@ -116,7 +116,7 @@ def test_ndjson_is_taken_as_consume_prints_it(sluice: Sluice, topic: str) -> Non
     ]
 
 
-def test_drop_partition_lets_the_key_choose_anew(sluice: Sluice, topic: str) -> None:
+def test_drop_partition_lets_the_key_choose_again(sluice: Sluice, topic: str) -> None:
     line = '{"partition": 99, "value": {"n": 1.00}}\n'
     assert "99" in sluice("produce", topic, "--ndjson", given=line, code=1).err
     sluice("produce", topic, "--ndjson", "--drop-partition", given=line)

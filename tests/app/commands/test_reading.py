@@ -1,4 +1,4 @@
-"""Streams that break off and are taken up again: nothing is missed, nothing comes twice."""
+"""Streams that break off and are resumed: no record is missed, none is repeated."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _query(fake: FakeGateway, index: int) -> str:
     return fake.requests[index][1].partition("?")[2]
 
 
-def test_a_stream_that_broke_off_goes_on_behind_its_last_record(fake: FakeGateway, client: Client) -> None:
+def test_a_stream_that_broke_off_continues_after_its_last_record(fake: FakeGateway, client: Client) -> None:
     notes: list[str] = []
     fake.will_answer(_lines(_record(1), _record(2), whole=False), Reply(hang_up=True), _lines(_record(3)))
     reading = Reading(client, Wanted("t", follow=True), notes.append)
@@ -82,9 +82,9 @@ def test_a_bye_is_followed_by_a_new_connection(fake: FakeGateway, client: Client
     assert "cursor=c5" in _query(fake, 1) and notes == ["The gateway is stopping; connecting again."]
 
 
-def test_what_is_gone_is_told_and_reading_goes_on_behind_it(fake: FakeGateway, client: Client) -> None:
+def test_lost_records_are_named_and_reading_continues_after_them(fake: FakeGateway, client: Client) -> None:
     notes: list[str] = []
-    gone = problem(410, "offset-out-of-range", "Offsets 2 to 9 are gone.", next_cursor="c9")
+    gone = problem(410, "offset-out-of-range", "Offsets 2 to 9 are deleted.", next_cursor="c9")
     lost = {"problem": {"detail": "A batch is broken."}, "cursor": "c11"}
     fake.will_answer(_lines(_record(1), whole=False), gone, _lines(_record(10), lost, _record(12)))
     assert _read(Reading(client, Wanted("t", follow=True), notes.append), Moment("earliest"), 3) == [
@@ -93,7 +93,7 @@ def test_what_is_gone_is_told_and_reading_goes_on_behind_it(fake: FakeGateway, c
         12,
     ]
     assert "cursor=c9" in _query(fake, 2)
-    assert notes[1:] == ["Offsets 2 to 9 are gone.", "A batch is broken."]
+    assert notes[1:] == ["Offsets 2 to 9 are deleted.", "A batch is broken."]
 
 
 def test_a_topic_that_is_deleted_ends_the_following(fake: FakeGateway, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""What is given becomes NDJSON that stands for the same bytes."""
+"""The input becomes NDJSON that means the same bytes."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_truncate_takes_times_ends_and_single_partitions(sluice: Sluice, topic: 
     )
 
 
-def test_what_destroys_asks_and_where_nobody_can_be_asked_it_wants_a_yes(sluice: Sluice, topic: str) -> None:
+def test_a_command_that_deletes_asks_and_without_a_terminal_requires_yes(sluice: Sluice, topic: str) -> None:
     sluice("produce", topic, "precious")
     for arguments in (["delete", topic], ["truncate", topic, "--before", "latest"]):
         assert "--yes" in sluice("topics", *arguments, given="y\n", code=2).err

@@ -25,7 +25,7 @@ async def test_whatever_the_page_and_its_scripts_name_is_there(http: httpx.Async
     for path in named:
         assert (await http.get(path)).status_code == 200, path
     files = {f"/console/{file.name}" for file in PAGE.iterdir()} - {"/console/index.html"}
-    assert files <= named, "no file that nobody asks for"
+    assert files <= named, "no file that is not requested"
 
 
 async def test_nothing_stands_inline_and_nothing_is_fetched_from_elsewhere() -> None:
@@ -55,7 +55,7 @@ async def test_every_part_that_a_script_asks_for_is_in_the_page() -> None:
     )
 
 
-async def test_every_field_has_a_name_for_those_who_do_not_see_it() -> None:
+async def test_every_field_has_a_name_for_screen_readers() -> None:
     ids = set(re.findall(r'<label for="([^"]+)"', HTML))
     inside = re.sub(r"<label[^>]*>.*?</label>", "", HTML, flags=re.DOTALL)
     for field in re.findall(r"<(?:input|select|textarea)[^>]*>", inside):

@@ -80,7 +80,7 @@ each_place = pytest.mark.parametrize(
 async def test_a_value_that_is_no_json(http: httpx.AsyncClient, place: Place, value: bytes) -> None:
     headers = {"content-type": place.media_type}
     answer = await http.request(place.method, place.path, content=place.body % value, headers=headers)
-    # Where no array may stand, that is said before anybody counts how deep it is.
+    # Where no array is allowed, it is refused before its depth is counted.
     check(answer, 400, *((422,) if value.startswith(b"[") else ()))
 
 

@@ -48,7 +48,7 @@ def head(place: str, *lines: str) -> bytes:
 
 
 def refused(answer: bytes, place: str, status: int) -> None:
-    """One refusal, in the shape of the surface, and the connection closed behind it."""
+    """One refusal, in the shape of the surface, and the connection closed after it."""
     begin, _, body = answer.partition(b"\r\n\r\n")
     assert begin.startswith(b"HTTP/1.1 %d " % status), answer[:300]
     assert b"connection: close" in begin.lower()

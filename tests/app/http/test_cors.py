@@ -175,7 +175,7 @@ async def test_a_stream_begins_with_the_lines(
     await asyncio.wait_for(running, 10)
 
 
-async def test_without_a_list_there_is_no_line_for_anybody(tmp_path: Path) -> None:
+async def test_without_a_list_no_client_gets_a_line(tmp_path: Path) -> None:
     app = create_app(config_for(tmp_path / "data"))
     async with app.lifespan(), client_of(app) as http:
         await http.put(f"{T}/cors", json={"partitions": 1})

@@ -40,7 +40,7 @@ def watching(messages: asyncio.Queue[dict[str, Any]]) -> tuple[Any, ClientWatch]
     return broker, ClientWatch(request(messages), broker)
 
 
-async def test_a_client_that_goes_wakes_its_wait() -> None:
+async def test_a_client_that_disconnects_wakes_its_wait() -> None:
     messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     broker, watch = watching(messages)
     messages.put_nowait({"type": "http.request", "body": b"ignored"})
@@ -52,7 +52,7 @@ async def test_a_client_that_goes_wakes_its_wait() -> None:
     watch.close()
 
 
-async def test_a_watch_that_is_closed_wakes_nobody_and_leaves_no_task() -> None:
+async def test_a_watch_that_is_closed_wakes_no_wait_and_leaves_no_task() -> None:
     broker, watch = watching(asyncio.Queue())
     await asyncio.sleep(0)
     watch.close()

@@ -157,7 +157,7 @@ def test_a_whole_answer_waits_for_a_client_that_reads() -> None:
     assert not exchange.answer(200, [], b"") and wire.written == b""
 
 
-def test_nothing_is_written_to_a_client_that_has_gone() -> None:
+def test_nothing_is_written_to_a_client_that_has_disconnected() -> None:
     exchange = exchange_of(wire := Wire())
     exchange.lost()
     assert exchange.answer(200, [], b"x") and wire.written == b""
@@ -253,7 +253,7 @@ async def test_what_never_waits_is_over_at_once() -> None:
 
 
 @pytest.mark.asyncio
-async def test_what_waits_goes_on_in_a_task() -> None:
+async def test_what_waits_continues_in_a_task() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     seen: list[object] = []
 

@@ -20,7 +20,7 @@ async def nothing(*_: Any) -> Any:
 
 
 class Loads:
-    """Counts loads; the first may fail, or wait until it may go on."""
+    """Counts loads; the first may fail, or wait until it may continue."""
 
     def __init__(self, fails: int = 0) -> None:
         self.count, self.fails = 0, fails
@@ -55,7 +55,7 @@ async def test_requests_that_come_meanwhile_wait_for_one_load_in_a_thread() -> N
     assert threading.current_thread() not in loads.threads
 
 
-async def test_one_who_goes_away_does_not_take_it_from_the_others() -> None:
+async def test_a_client_that_disconnects_does_not_cancel_it_for_the_others() -> None:
     loads = Loads()
     lazy = LazyApp(loads)
     first, second = (asyncio.create_task(lazy(SCOPE, nothing, nothing)) for _ in range(2))

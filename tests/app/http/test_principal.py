@@ -17,7 +17,7 @@ from tests.app.conftest import client_of, config_for
 T = "/api/v1/topics/t"
 
 
-def test_everybody_is_anonymous_whatever_he_says_he_is() -> None:
+def test_every_client_is_anonymous_whatever_it_sends() -> None:
     for claim in ((b"authorization", b"Basic YTpi"), (b"x-forwarded-user", b"root")):
         assert principal_of({"type": "http", "headers": [claim], "query_string": b"user=root"}) == "anonymous"
 
@@ -84,7 +84,7 @@ async def test_a_resolver_gets_the_ticket_and_its_answer_is_the_principal(tmp_pa
         assert "idempotent-replayed" not in (await write("bob")).headers
 
 
-async def test_without_a_resolver_a_ticket_is_a_parameter_that_nobody_knows(tmp_path: Path) -> None:
+async def test_without_a_resolver_a_ticket_is_an_unknown_parameter(tmp_path: Path) -> None:
     app = create_app(config_for(tmp_path / "data"))
     async with app.lifespan(), client_of(app) as http:
         assert (await http.put(f"{T}?ticket=x", json={})).status_code == 422

@@ -130,7 +130,7 @@ async def test_a_silent_connection_is_closed_and_a_slow_request_refused(tmp_path
         refused(await talk(port, slow_body), 408, "request-timeout")
 
 
-async def test_too_many_connections_are_refused_and_others_go_on(tmp_path: Path) -> None:
+async def test_too_many_connections_are_refused_and_others_continue(tmp_path: Path) -> None:
     async with running(tmp_path / "data", http_max_connections=2) as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         await asyncio.sleep(0.05)
@@ -158,10 +158,10 @@ async def test_a_client_that_expects_100_continue_gets_it(port: int) -> None:
 _LINE = b"%b HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
 
 
-async def test_requests_behind_one_that_waits_are_answered_after_it(port: int) -> None:
+async def test_requests_after_one_that_waits_are_answered_after_it(port: int) -> None:
     close = b"Connection: close\r\n"
-    post = _LINE % (b"POST /api/v1/topics/behind/records", b"Content-Length: 1\r\n" + close)
-    poll = b"GET /api/v1/topics/behind/partitions/0/records?offset=1&wait_ms=300"
+    post = _LINE % (b"POST /api/v1/topics/waits/records", b"Content-Length: 1\r\n" + close)
+    poll = b"GET /api/v1/topics/waits/partitions/0/records?offset=1&wait_ms=300"
     assert b" 200 " in await talk(port, post + b"a", seconds=10)
     answer = await talk(port, _LINE % (poll, b"") + _LINE % (b"GET /livez", close), seconds=10)
     assert answer.count(b"HTTP/1.1 200") == 2
@@ -209,7 +209,7 @@ async def test_a_connection_without_requests_is_closed_after_the_idle_time(tmp_p
         assert answer.startswith(b"HTTP/1.1 200") and b"HTTP/1.1 408" not in answer
 
 
-async def test_what_nobody_reads_of_a_refused_body_does_not_hold_the_connection(port: int) -> None:
+async def test_the_unread_part_of_a_refused_body_does_not_hold_the_connection(port: int) -> None:
     refused_body = _LINE % (b"POST /nowhere", b"Content-Type: application/json\r\nContent-Length: 2\r\n")
     answer = await talk(port, refused_body + b"{}" + _LINE % (b"GET /livez", b"Connection: close\r\n"))
     assert answer.startswith(b"HTTP/1.1 404") and b"HTTP/1.1 200" in answer

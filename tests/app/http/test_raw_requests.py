@@ -189,7 +189,7 @@ async def test_an_answered_request_gets_no_second_answer_when_its_body_breaks() 
     assert (one.statuses, one.wire.over) == ((404,), True)
 
 
-async def test_a_client_that_was_not_told_to_go_on_is_not_asked_again() -> None:
+async def test_a_client_that_was_not_told_to_continue_is_not_asked_again() -> None:
     """Its next bytes may be the body or another request: only the end of the connection is safe."""
 
     async def early(_scope: Scope, _receive: Receive, send: Send) -> None:

@@ -242,7 +242,7 @@ async def test_a_body_that_does_not_come_is_408(app: Application, topic: str) ->
         assert (b"connection", b"close") in sent[0]["headers"]
 
 
-async def test_a_client_that_goes_while_sending_is_not_answered(app: Application, topic: str) -> None:
+async def test_a_client_that_disconnects_while_sending_is_not_answered(app: Application, topic: str) -> None:
     messages = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
 
     async def receive() -> Any:
@@ -291,7 +291,7 @@ async def test_a_failure_of_ours_is_a_500_without_a_traceback(
     path: str,
 ) -> None:
     def fail(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("the secret of the house")
+        raise RuntimeError("the secret of the server")
 
     monkeypatch.setattr(app.server.broker.topics, "get", fail)
     monkeypatch.setattr(app.server.broker.partitions, "info", fail)
@@ -299,7 +299,7 @@ async def test_a_failure_of_ours_is_a_500_without_a_traceback(
         got = await http.get(path, headers={"x-request-id": "find-me"})
     problem(got, 500, "internal-error")
     assert "secret" not in got.text and "Traceback" not in got.text
-    assert "find-me" in caplog.text and "the secret of the house" in caplog.text
+    assert "find-me" in caplog.text and "the secret of the server" in caplog.text
 
 
 async def test_a_websocket_is_closed(app: Application) -> None:

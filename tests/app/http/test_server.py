@@ -60,7 +60,7 @@ class Running:
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """What came before the connection was closed or cut off."""
+    """Return the bytes that arrived before the connection was closed."""
     try:
         return await reader.read()
     except ConnectionResetError:
@@ -98,7 +98,7 @@ async def test_a_stop_cuts_off_what_does_not_end(
     begun = time.monotonic()
     await running.server.stop()
     assert time.monotonic() - begun < 5
-    assert "1 connections and 1 requests were cut off" in caplog.text
+    assert "closed 1 connections and cancelled 1 requests" in caplog.text
     assert b"HTTP" not in await ended(reader)
     writer.close()
 

@@ -55,7 +55,7 @@ def from_address(app: Application, host: str) -> httpx.AsyncClient:
 
 @asynccontextmanager
 async def waiting(app: Application, client: httpx.AsyncClient, poll: Any, count: int) -> AsyncIterator[None]:
-    """So many requests that wait; given up in the end."""
+    """A number of requests that wait; cancelled at the end."""
     before = len(app.traffic.waiting)
     method, path, more = poll
     tasks = [asyncio.ensure_future(client.request(method, path, **more)) for _ in range(count)]

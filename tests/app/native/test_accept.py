@@ -37,7 +37,7 @@ def test_the_type_that_is_wanted_most_is_chosen(accept: bytes, chosen: bytes) ->
 @pytest.mark.parametrize(
     "accept", [b"text/html", b"application/json;q=0", b"image/*", b"nonsense", b";,;q=1"]
 )
-def test_what_cannot_be_had_is_406_and_says_what_can(accept: bytes) -> None:
+def test_what_is_not_available_is_406_and_names_what_is(accept: bytes) -> None:
     with pytest.raises(Problem) as refused:
         choose(accept, OFFERED)
     assert refused.value.status == 406

@@ -65,7 +65,7 @@ async def test_the_versions_of_the_kafka_listener_are_told_over_http(http: httpx
     assert apis[32_035]["api_name"] == "ProtocolVersionRequest"
 
 
-async def test_a_parameter_that_nobody_knows_is_refused(
+async def test_an_unknown_parameter_is_refused(
     http: httpx.AsyncClient, problem: Callable[[httpx.Response, int, str], dict[str, Any]]
 ) -> None:
     document = problem(await http.get("/api/v1/cluster?verbose=1"), 422, "invalid-request")

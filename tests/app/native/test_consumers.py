@@ -1,4 +1,4 @@
-"""Managed consumers over HTTP: every route, every way to be refused, and clients that go away."""
+"""Managed consumers over HTTP: every route, every error, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -338,10 +338,10 @@ async def test_a_fenced_consumer_says_so(
     assert (await http.get(f"{url}/old")).json()["state"] == "fenced"
 
 
-# --- clients that go away ------------------------------------------------------------------------------------
+# --- clients that disconnect ---------------------------------------------------------------------------------
 
 
-async def test_a_poll_whose_client_has_gone_is_given_up(
+async def test_a_poll_whose_client_has_disconnected_is_given_up(
     http: httpx.AsyncClient, app: Application, url: str, topic: str
 ) -> None:
     await fill(http, topic, 0)

@@ -73,7 +73,9 @@ async def test_a_bad_page_is_refused(http: httpx.AsyncClient, problem: Check) ->
     problem(await http.get(G, params={"page_token": "?"}), 422, "invalid-request")
 
 
-async def test_a_stable_group_shows_who_reads_what(http: httpx.AsyncClient, topic: str) -> None:
+async def test_a_stable_group_shows_the_partitions_of_each_member(
+    http: httpx.AsyncClient, topic: str
+) -> None:
     await records(http, topic)
     one = await member(http, topic, topic)
     detail = (await http.get(f"{G}/{topic}")).json()
@@ -230,7 +232,7 @@ async def test_lag_is_told_in_total_and_by_partition(http: httpx.AsyncClient, to
     }
 
 
-async def test_positions_are_forgotten_where_nobody_reads(
+async def test_positions_are_forgotten_without_readers(
     http: httpx.AsyncClient, topic: str, problem: Check
 ) -> None:
     await records(http, topic)

@@ -1,4 +1,4 @@
-"""Long polls on one partition: answered by a record, by their deadline, by a deletion, by a client that goes."""
+"""Long polls on one partition: answered by a record, by their deadline, by a deletion, by a disconnect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_long_poll_ends_when_its_topic_is_deleted(
     problem(await asyncio.wait_for(waiting, 5), 404, "unknown-topic-or-partition")
 
 
-async def test_a_long_poll_ends_when_its_client_goes(
+async def test_a_long_poll_ends_when_its_client_disconnects(
     http: httpx.AsyncClient, app: Application, topic: str
 ) -> None:
     await make(http, topic)

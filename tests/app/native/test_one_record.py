@@ -134,7 +134,7 @@ async def test_head_says_what_get_says_without_the_body(http: httpx.AsyncClient,
         assert head.headers[name] == got.headers[name]
 
 
-async def test_what_compaction_has_removed_is_gone_and_says_where_to_go_on(
+async def test_what_compaction_has_removed_is_410_and_says_where_to_continue(
     app: Application, http: httpx.AsyncClient, topic: str, problem: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await numbered(http, topic, 3)

@@ -121,7 +121,7 @@ async def test_a_write_that_fails_whole_answers_each_of_its_lines(
     await make(http, topic)
 
     async def produce(*_: object, **__: object) -> None:
-        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk is gone.")
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk has failed.")
 
     async with lines(app, topic) as stream:
         monkeypatch.setattr(app.server.broker.records, "produce", produce)
@@ -204,7 +204,7 @@ async def test_a_client_that_falls_asleep_is_let_go(
         assert problem["problem"]["status"] == 408
 
 
-async def test_a_client_that_goes_leaves_nothing_behind(
+async def test_a_client_that_disconnects_leaves_nothing(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     await make(http, topic)
@@ -230,7 +230,7 @@ async def test_a_drain_ends_the_stream_and_says_so(tmp_path: Path) -> None:
             assert bye["bye"]["retry_ms"] > 0
 
 
-async def test_there_are_only_so_many(
+async def test_the_number_is_limited(
     app: Application, http: httpx.AsyncClient, topic: str, problem: Check
 ) -> None:
     await make(http, topic)

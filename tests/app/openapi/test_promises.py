@@ -1,6 +1,6 @@
 """What generated clients depend on is not lost: operations, parameters, media types, statuses, schemas, members.
 
-`promises.txt` lists it, one fact a line. A line may be added with a new operation or refusal; one that goes, or
+`promises.txt` lists it, one fact a line. A line may be added with a new operation or refusal; one that is removed, or
 changes, breaks programs.
 """
 

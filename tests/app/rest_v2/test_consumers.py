@@ -204,7 +204,7 @@ async def test_a_subscription_can_be_read_replaced_and_ended(http: httpx.AsyncCl
     assert (await instance.call("GET", "subscription")).json() == {"topics": []}
 
 
-async def test_a_pattern_stands_for_the_topics_that_match(http: httpx.AsyncClient, group: Group) -> None:
+async def test_a_pattern_means_the_topics_that_match(http: httpx.AsyncClient, group: Group) -> None:
     instance = await group.create(format="json", auto_offset_reset="earliest")
     for name in ("pat-1", "pat-2", "other-pat-3"):
         await write(http, name, name)
@@ -381,7 +381,7 @@ async def test_a_record_that_does_not_fit_is_passed_by_on_request_alone(
     await instance.subscribe(topic)
     assert await instance.values() == [0, 1]
     for _ in range(2):
-        refused(await instance.call("GET", "records"), 422, 42203, "offset 2", "go on at offset 3")
+        refused(await instance.call("GET", "records"), 422, 42203, "offset 2", "continue at offset 3")
     assert (await instance.call("POST", "offsets")).status_code == 200
     assert await instance.committed(topic) == 2
     await instance.done("POST", "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 3}]})
@@ -417,7 +417,7 @@ async def test_a_format_with_schemas_shows_what_needs_no_registry(
             "POST", "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": offset}]}
         )
         answer = await instance.call("GET", "records", accept=media_type)
-        refused(answer, 422, 42203, f"offset {offset}", f"go on at offset {offset + 1}", *words)
+        refused(answer, 422, 42203, f"offset {offset}", f"continue at offset {offset + 1}", *words)
     refused(await instance.call("GET", "records", accept=BINARY), 406, 40601, format_name)
 
 
@@ -491,7 +491,7 @@ async def test_two_instances_share_the_partitions(
     assert [len(one) for one in owned] == [2, 2]
 
 
-async def test_a_poll_whose_client_has_gone_moves_nothing(
+async def test_a_poll_whose_client_has_disconnected_moves_nothing(
     http: httpx.AsyncClient, app: Application, group: Group, topic: str
 ) -> None:
     instance = await group.create(format="json")

@@ -34,7 +34,7 @@ PLAIN = "application/json"
         (f"{V2}; q = 0.3 ; x=y", V2),
     ],
 )
-def test_a_client_hears_the_best_that_it_takes(header: str, answered: str) -> None:
+def test_a_client_gets_the_best_type_that_it_accepts(header: str, answered: str) -> None:
     assert accept_of(header.encode()).any().decode() == answered
 
 

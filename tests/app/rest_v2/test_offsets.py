@@ -112,7 +112,7 @@ async def test_a_commit_before_a_subscription_is_40903(group: Group, refused: Re
     refused(await (await group.create()).call("POST", "offsets"), 409, 40903)
 
 
-async def test_an_instance_goes_on_where_its_group_has_committed(
+async def test_an_instance_continues_where_its_group_has_committed(
     http: httpx.AsyncClient, group: Group, topic: str
 ) -> None:
     await write(http, topic, *range(4))
@@ -200,7 +200,7 @@ async def test_seeks_by_time(
 
 
 @pytest.mark.parametrize(("reset", "values"), [("earliest", [1, 2]), ("latest", [])])
-async def test_a_seek_to_nowhere_goes_where_the_reset_says(
+async def test_a_seek_to_a_missing_offset_obeys_the_reset(
     http: httpx.AsyncClient, app: Application, group: Group, topic: str, reset: str, values: list[int]
 ) -> None:
     await write(http, topic, 0, 1, 2)

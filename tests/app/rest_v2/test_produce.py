@@ -290,7 +290,7 @@ async def test_media_types_that_are_not_ours_are_415(
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/octet-stream", "application/vnd.kafka.v3+json"])
-async def test_answers_that_nobody_gives_are_406(
+async def test_unknown_answer_types_are_406(
     http: httpx.AsyncClient, app: Application, refused: Refused, accept: str
 ) -> None:
     await app.shared.broker.topics.get_or_create("known")

@@ -55,7 +55,7 @@ async def test_what_stands_before_a_record_that_does_not_fit_is_delivered(
     http: httpx.AsyncClient, refused: Refused
 ) -> None:
     assert [r["offset"] for r in (await read(http)).json()] == [0, 1, 2]
-    refused(await read(http, "?offset=3"), 422, 42203, "key", "offset 3", "mixed-0", "go on at offset 4")
+    refused(await read(http, "?offset=3"), 422, 42203, "key", "offset 3", "mixed-0", "continue at offset 4")
     refused(await read(http, "?offset=4"), 422, 42203, "value", "not JSON")
     refused(await read(http, "?offset=5"), 422, 42203, "not JSON")
     assert [r["offset"] for r in (await read(http, "?offset=2", TEXT)).json()] == [2, 3]

@@ -44,7 +44,7 @@ async def test_a_topic_has_its_settings_and_partitions(http: httpx.AsyncClient) 
     assert topic["partitions"] == [{"partition": 0} | PARTITION, {"partition": 1} | PARTITION]
 
 
-async def test_partitions_can_be_had_by_themselves(http: httpx.AsyncClient) -> None:
+async def test_partitions_are_available_by_themselves(http: httpx.AsyncClient) -> None:
     all_of_them = (await http.get("/topics/orders/partitions")).json()
     assert all_of_them == [{"partition": 0} | PARTITION, {"partition": 1} | PARTITION]
     assert (await http.get("/topics/orders/partitions/1")).json() == all_of_them[1]

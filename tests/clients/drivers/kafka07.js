@@ -1,4 +1,4 @@
-// The npm clients of Kafka 0.7 behind a pipe: one JSON command a line in, one JSON line out, in order. See child.py.
+// The npm clients of Kafka 0.7, driven by a pipe: one JSON command a line in, one JSON line out, in order. See child.py.
 // Arguments: the client's name (kafka or prozess), host, port. Offsets are byte addresses.
 'use strict'
 const { serve } = require('./child.js')

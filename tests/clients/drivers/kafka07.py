@@ -62,7 +62,7 @@ class Kafka07Driver(ChildDriver):
             return 0
 
     def read(self, topic: str, partition: int, offset: int, count: int, size: int = 1 << 20) -> list[Message]:
-        """From the byte address `offset` on; what is read has the address behind it as its offset, if known."""
+        """From the byte address `offset` on; each message has the address after it as its offset, if known."""
         found: list[dict[str, Any]] = self.call(
             "read", topic=topic, partition=partition, offset=offset, count=count, size=size
         )

@@ -1,4 +1,4 @@
-// kafkajs behind a pipe: one JSON command a line in, one JSON line out, in order. See kafka_js.py.
+// kafkajs, driven by a pipe: one JSON command a line in, one JSON line out, in order. See kafka_js.py.
 'use strict'
 const { serve } = require('./child.js')
 const zlib = require('node:zlib')

@@ -1,4 +1,4 @@
-// kafka-node behind a pipe: one JSON command a line in, one JSON line out, in order. See child.py.
+// kafka-node, driven by a pipe: one JSON command a line in, one JSON line out, in order. See child.py.
 'use strict'
 const { serve } = require('./child.js')
 const snappy = require('snappyjs')
@@ -29,7 +29,7 @@ const open = {}
 const ready = (name, make) => open[name] || (open[name] = new Promise((resolve, reject) => {
   const made = make()
   made.once('ready', () => resolve(made))
-  // It tells of a lost connection by an error that ends the process if nobody listens, and connects again.
+  // It reports a lost connection by an error that ends a process without a handler, and connects again.
   made.on('error', reject)
 }))
 // 2: by key; it hashes in a way of its own.

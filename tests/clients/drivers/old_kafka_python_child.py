@@ -1,4 +1,4 @@
-"""An old kafka-python behind a pipe: `old_kafka_python_child.py BOOTSTRAP API_VERSION`. See child.py.
+"""An old kafka-python, driven by a pipe: `old_kafka_python_child.py BOOTSTRAP API_VERSION`. See child.py.
 
 PYTHONPATH names the directory with the release, and with the package six: the copy of six that these releases
 carry cannot be imported by Python 3.12 any more.

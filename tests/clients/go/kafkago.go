@@ -70,7 +70,7 @@ func (k *kafkaGoClient) write(c command) (any, error) {
 			batch[i].Headers = append(batch[i].Headers, kafka.Header{Key: h.name, Value: h.value})
 		}
 	}
-	// It is the caller who asks again while a topic is being created, says kafka-go's README.
+	// The caller must retry while a topic is being created (kafka-go's README).
 	for range 20 {
 		err := firstOf(writer.WriteMessages(context.Background(), batch...))
 		if !errors.Is(err, kafka.LeaderNotAvailable) {

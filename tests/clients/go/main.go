@@ -1,4 +1,4 @@
-// The clients of Go behind one program, which the tests of clients drive:
+// The clients of Go in one program, which the tests of clients drive:
 //
 //	clients driver LIBRARY BOOTSTRAP                one JSON command a line in, one JSON line out (serve.go)
 //	clients member LIBRARY BOOTSTRAP GROUP TOPIC    a group member, which says what it is given and reads (member.go)

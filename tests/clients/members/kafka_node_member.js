@@ -19,14 +19,14 @@ const consumer = new ConsumerGroup({
 }, [topic])
 
 // Positions are committed one after the other, and each once everything below it was said.
-const behind = {}
+const positions = {}
 let committing = false
 
 function commit () {
-  if (committing || Object.keys(behind).length === 0) return
+  if (committing || Object.keys(positions).length === 0) return
   committing = true
-  const places = { ...behind }
-  for (const partition of Object.keys(places)) delete behind[partition]
+  const places = { ...positions }
+  for (const partition of Object.keys(places)) delete positions[partition]
   const payloads = Object.entries(places).map(
     ([partition, offset]) => ({ topic, partition: Number(partition), offset, metadata: '' }))
   consumer.sendOffsetCommitRequest(payloads, error => {
@@ -38,7 +38,7 @@ function commit () {
 
 consumer.on('message', message => {
   say({ read: [message.partition, message.offset, message.value] })
-  behind[message.partition] = message.offset + 1
+  positions[message.partition] = message.offset + 1
   commit()
 })
 consumer.on('rebalanced', () => say({ assigned: consumer.topicPayloads.map(one => one.partition) }))

@@ -1,7 +1,7 @@
 """A managed consumer, in a process of its own: `managed_member.py URL GROUP TOPIC`. It says what the others say.
 
-The broker is the member; this process only polls and acknowledges. When it is killed, its consumer goes as soon as
-its time to live is over, and the group finds out by that.
+The broker is the member; this process only polls and acknowledges. When it is killed, its consumer is deleted after
+its time to live, and the group learns it by that.
 """
 
 from __future__ import annotations

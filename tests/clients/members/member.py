@@ -112,7 +112,7 @@ class Member:
             time.sleep(0.02)
 
     def leave(self) -> None:
-        """Ask it to leave, and wait until it is gone."""
+        """Ask it to leave, and wait until it has left."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -124,7 +124,7 @@ class Member:
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self._process.send_signal(signal.SIGCONT)
 
     def _end(self, how: signal.Signals) -> None:

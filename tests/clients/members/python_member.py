@@ -33,7 +33,7 @@ def say_read(records: list[tuple[int, int, bytes | None]]) -> None:
 
 
 def next_offsets(records: list[tuple[int, int, bytes | None]]) -> dict[int, int]:
-    """Where to go on in each partition."""
+    """Where to continue in each partition."""
     return {partition: offset + 1 for partition, offset, _ in records}
 
 

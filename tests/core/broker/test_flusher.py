@@ -1,4 +1,4 @@
-"""core.broker.flusher: one fsync for all who wait, another for those who came meanwhile, failure for all."""
+"""core.broker.flusher: one fsync for all waiting requests, another for later ones, failure for all."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_while_one_log_is_slow_the_others_have_cycle_after_cycle(flusher: 
         fast.end = number
         await asyncio.wait_for(flusher.durable(fast, number), 5)
     assert not waiting.done() and flusher._free() == 1
-    # Those who come for the slow log meanwhile are served by its next flush.
+    # Later requests for the slow log are served by its next flush.
     slow.end = 2
     late = flusher.durable(slow, 2)
     slow.gate.set()
@@ -176,7 +176,7 @@ async def test_no_more_cycles_run_at_once_than_there_are_threads(flusher: Flushe
     await asyncio.gather(*waits)
 
 
-async def test_records_that_were_truncated_while_somebody_waited_are_refused(flusher: Flusher) -> None:
+async def test_records_that_were_truncated_during_a_wait_are_refused(flusher: Flusher) -> None:
     log: Any = FakeLog()
     log.end = 5
     waiting = flusher.durable(log, 5)

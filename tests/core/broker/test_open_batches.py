@@ -1,4 +1,4 @@
-"""Batches that are read in several goes."""
+"""Batches that are read in several steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def walk(batches: OpenedBatches, data: bytes, header: BatchHeader, steps: list[i
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(steps=st.lists(st.integers(1, COUNT), max_size=8))
-def test_several_goes_give_what_one_gives(codec: int, steps: list[int]) -> None:
+def test_several_steps_give_what_one_gives(codec: int, steps: list[int]) -> None:
     data, header = a_batch(codec=codec)
     whole = read_records(data, 0, header, max_bytes=MIB)
     assert walk(OpenedBatches(MIB, MIB), data, header, steps) == whole

@@ -1,4 +1,4 @@
-"""Producer ids: each once for ever, one durable write per block, errors that pass."""
+"""Producer ids: each only once, one durable write per block, errors that pass."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ async def test_records_without_a_key_go_together_and_the_partition_rotates(broke
     assert sorted(seen) == [0, 0, 1, 1, 2, 2]
 
 
-async def test_the_partition_of_the_record_goes_before_that_of_the_call(broker: Broker) -> None:
+async def test_the_partition_of_the_record_wins_over_that_of_the_call(broker: Broker) -> None:
     await broker.topics.create("t", partitions=3)
     records = [NewRecord(key=b"k", value=b"a", partition=2), NewRecord(key=b"k", value=b"b")]
     assert [r.partition for r in await broker.records.produce("t", records, partition=1)] == [2, 1]
@@ -165,7 +165,7 @@ async def test_a_failed_fsync_is_never_acknowledged(broker: Broker, monkeypatch:
     assert result.error is not None and result.error.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_a_read_stops_at_its_limit_and_goes_on_from_there(broker: Broker) -> None:
+async def test_a_read_stops_at_its_limit_and_continues_from_there(broker: Broker) -> None:
     await broker.topics.create("t")
     for start in (0, 7):
         await broker.records.produce("t", [NewRecord(value=b"%d" % i) for i in range(start, start + 7)])
@@ -210,7 +210,7 @@ async def test_a_read_out_of_range_tells_the_bounds(broker: Broker, offset: int)
     assert refused.value.details["log_start_offset"] == 0 and refused.value.details["high_watermark"] == 2
 
 
-async def test_a_poll_whose_caller_goes_away_leaves_nothing_behind(broker: Broker) -> None:
+async def test_a_poll_whose_caller_ends_leaves_nothing(broker: Broker) -> None:
     await broker.topics.create("t")
     poll = asyncio.create_task(broker.records.read(T0, 0, max_bytes=1000, max_records=1, wait_ms=60_000))
     await asyncio.sleep(0.01)

@@ -46,7 +46,7 @@ async def test_of_many_that_create_the_same_topic_one_succeeds(broker: Broker) -
     assert len(refusals) == 4 and {r.code for r in refusals} == {ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
-async def test_a_caller_that_goes_away_does_not_stop_a_change(broker: Broker) -> None:
+async def test_a_caller_that_ends_does_not_stop_a_change(broker: Broker) -> None:
     task = asyncio.create_task(broker.topics.create("t", partitions=3))
     await asyncio.sleep(0)
     task.cancel()
@@ -146,7 +146,7 @@ async def test_what_a_full_disk_refused_is_not_there_after_a_restart(
 
 
 async def test_deletions_are_remembered_one_at_a_time(broker: Broker) -> None:
-    """Until the next one: so a death before the files are away leaves nothing that nobody knows."""
+    """Until the next one: so a death before the files are removed leaves no unknown file."""
     ids = []
     for name in "abc":
         ids.append((await broker.topics.create(name)).topic_id)

@@ -153,7 +153,7 @@ def test_a_managed_consumer_reads_what_comes_in_the_place_of_lost_records(play: 
     play(scenario)
 
 
-def test_the_position_of_a_consumer_that_chose_its_partitions_goes_back_and_is_kept(play: Run) -> None:
+def test_the_position_of_a_consumer_that_chose_its_partitions_decreases_and_is_kept(play: Run) -> None:
     async def scenario(w: World) -> None:
         cut = await written(w, 7, 3)
         await w.consumers.create(G, "own", subscription=Subscription(assignments=(T0,)))

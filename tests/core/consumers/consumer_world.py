@@ -49,7 +49,7 @@ class World:
     async def kill(self, cut: Mapping[TopicPartition, int] | None = None) -> None:
         """Kill -9, and a new start: only what was on the disk is left. What waited is never answered.
 
-        `cut`: a loss of power, which leaves of these logs no more than so many bytes.
+        `cut`: a loss of power, which leaves of these logs at most that number of bytes.
         """
         old = self.broker
         # What threads have in hand is finished, for a copy in the middle of it is no picture of one moment.

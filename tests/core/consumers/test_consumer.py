@@ -32,7 +32,7 @@ def test_a_token_names_its_batch_and_only_batches_that_were_given() -> None:
     assert c.token == "abcd.2" and c.sequence_of("abcd.1") == 1
 
 
-def test_a_position_moves_behind_what_is_taken_and_nothing_else() -> None:
+def test_a_position_moves_past_what_is_taken_and_nothing_else() -> None:
     c = consumer(P0, P1)
     c.give([Range("t", 0, 0, 3), Range("t", 1, 0, 2)], advancing=False)
     c.unsaved.clear()
@@ -41,7 +41,7 @@ def test_a_position_moves_behind_what_is_taken_and_nothing_else() -> None:
     assert tuple(c.outstanding) == (P1,)
 
 
-def test_what_stays_keeps_everything_and_what_goes_is_revoked() -> None:
+def test_what_stays_keeps_everything_and_the_rest_is_revoked() -> None:
     c = consumer(P0, P1)
     c.give([Range("t", 0, 0, 3), Range("t", 1, 0, 2)], advancing=False)
     c.paused = {P0, P1}

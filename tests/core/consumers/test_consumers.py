@@ -95,7 +95,7 @@ def test_a_group_needs_a_name(play: Run) -> None:
     play(scenario)
 
 
-def test_there_are_only_so_many_consumers(play: Run) -> None:
+def test_the_number_of_consumers_is_limited(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.consumers.create(G, "a")
         await w.consumers.create(G, "b")
@@ -161,7 +161,7 @@ def test_subscriptions_and_assignments_do_not_mix(play: Run) -> None:
     play(scenario)
 
 
-def test_who_unsubscribes_leaves_the_group_and_may_come_back(play: Run) -> None:
+def test_a_consumer_that_unsubscribes_leaves_the_group_and_may_come_back(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(records=4)
         await w.create()
@@ -181,7 +181,7 @@ def test_who_unsubscribes_leaves_the_group_and_may_come_back(play: Run) -> None:
 # --- going --------------------------------------------------------------------------------------------------
 
 
-def test_an_idle_consumer_goes_and_every_request_keeps_it(play: Run) -> None:
+def test_an_idle_consumer_expires_and_every_request_keeps_it(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic()
         await w.create("idle", ttl_ms=10_000)
@@ -221,7 +221,7 @@ def test_five_minutes_are_the_default(play: Run) -> None:
     play(scenario)
 
 
-def test_a_deleted_consumer_gives_its_partitions_up_at_once_and_its_polls_hear_of_it(play: Run) -> None:
+def test_a_deleted_consumer_gives_its_partitions_up_at_once_and_its_polls_learn_it(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=2, records=2)
         await w.create("a")
@@ -247,7 +247,7 @@ def test_a_deleted_consumer_gives_its_partitions_up_at_once_and_its_polls_hear_o
 # --- clocks and pauses --------------------------------------------------------------------------------------
 
 
-def test_a_wall_clock_that_jumps_ends_nobody(play: Run) -> None:
+def test_a_wall_clock_that_jumps_ends_no_consumer(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(records=1)
         await w.create(session_timeout_ms=6_000)
@@ -263,7 +263,7 @@ def test_a_wall_clock_that_jumps_ends_nobody(play: Run) -> None:
     play(scenario)
 
 
-def test_the_time_to_live_goes_on_over_restarts_with_a_chance_for_the_client(play: Run) -> None:
+def test_the_time_to_live_continues_over_restarts_with_a_chance_for_the_client(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic()
         await w.create(ttl_ms=1_000_000)
@@ -279,7 +279,7 @@ def test_the_time_to_live_goes_on_over_restarts_with_a_chance_for_the_client(pla
     play(scenario)
 
 
-def test_a_process_that_stood_still_ends_nobody(play: Run) -> None:
+def test_a_process_that_stood_still_ends_no_consumer(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(records=1)
         await w.create(ttl_ms=20_000, session_timeout_ms=6_000)

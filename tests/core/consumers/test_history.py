@@ -35,7 +35,7 @@ actions = st.one_of(
     st.tuples(st.just("kill")),
     st.tuples(st.just("restart")),
 )
-# What a client may hear when its consumer has gone, or its batch has.
+# The errors that a client may get when its consumer is deleted, or its batch has moved.
 MAY_BE = {ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.INVALID_RECORD_STATE, ErrorCode.DUPLICATE_RESOURCE}
 
 
@@ -162,7 +162,7 @@ class History:
             await self.create("a", "")
         for _ in range(60):
             for info in self.world.consumers.of_group(G):
-                # Without a token first: a batch that was on its way at a kill is known to nobody.
+                # Without a token first: no client knows a batch that was on its way at a kill.
                 await self.poll(info.name, 100, False, wait_ms=5_000)
                 await self.poll(info.name, 100, True, wait_ms=100)
                 self.check()

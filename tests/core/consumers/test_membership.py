@@ -87,7 +87,7 @@ def test_partitions_of_a_binary_member_that_dies_come_to_the_consumer(play: Run)
     play(scenario)
 
 
-def test_a_poll_that_waits_hears_of_records_in_partitions_that_came_meanwhile(play: Run) -> None:
+def test_a_poll_that_waits_gets_records_in_partitions_that_came_meanwhile(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=2)
         await w.create("a")
@@ -102,7 +102,7 @@ def test_a_poll_that_waits_hears_of_records_in_partitions_that_came_meanwhile(pl
     play(scenario)
 
 
-def test_heartbeats_keep_a_consumer_that_nobody_polls_in_its_group(play: Run) -> None:
+def test_heartbeats_keep_a_consumer_without_polls_in_its_group(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic()
         await w.create(session_timeout_ms=6_000, ttl_ms=3_600_000)
@@ -186,7 +186,7 @@ def test_a_consumer_waits_with_a_rebalance_for_the_acknowledgement_of_its_batch(
     play(scenario)
 
 
-def test_a_batch_whose_partition_has_gone_is_revoked_and_delivered_to_the_next_owner(play: Run) -> None:
+def test_a_batch_whose_partition_has_moved_is_revoked_and_delivered_to_the_next_owner(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=2, records=3)
         await w.create("a", assignor="range")
@@ -223,7 +223,7 @@ def test_an_acknowledgement_during_the_round_is_committed_before_or_after_it(pla
     play(scenario, consumer_revoke_grace_ms=1_000)
 
 
-def test_an_acknowledgement_of_a_lingering_consumer_that_the_group_goes_on_without_comes_to_an_end(
+def test_an_acknowledgement_of_a_lingering_consumer_whose_group_continues_without_it_ends(
     play: Run,
 ) -> None:
     async def scenario(w: World) -> None:
@@ -268,14 +268,14 @@ def test_an_acknowledgement_that_has_to_wait_too_long_says_so_and_can_be_repeate
     play(scenario)
 
 
-def test_nothing_new_is_delivered_while_a_round_goes_on(play: Run) -> None:
+def test_nothing_new_is_delivered_during_a_rebalance(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=2)
         await w.create("a")
         await settled(w, "a")
         slow = await w.other_member()
         await slow.join()
-        # The round waits for the other member, which does not hear of it yet.
+        # The round waits for the other member, which does not know of it yet.
         third = asyncio.create_task((await w.other_member()).join())
         await asyncio.sleep(1)
         await w.produce(1, partition=0)
@@ -342,7 +342,7 @@ def test_a_consumer_whose_instance_id_is_taken_is_fenced_and_does_not_fight(play
     play(scenario)
 
 
-def test_a_fenced_consumer_that_waits_hears_of_it(play: Run) -> None:
+def test_a_fenced_consumer_that_waits_gets_the_error(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic()
         await w.create("a", group_instance_id="one", session_timeout_ms=6_000)
@@ -437,7 +437,7 @@ def test_the_leader_shares_out_partitions_that_are_added(play: Run) -> None:
     play(scenario)
 
 
-def test_a_deleted_topic_is_forgotten_and_one_of_its_name_begins_anew(play: Run) -> None:
+def test_a_deleted_topic_is_forgotten_and_one_of_its_name_begin_again(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(records=3)
         await w.create("c", "t", "u")

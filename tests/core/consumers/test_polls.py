@@ -199,7 +199,7 @@ def test_min_bytes_are_waited_for_and_the_deadline_gives_what_there_is(play: Run
     play(scenario)
 
 
-def test_a_poll_whose_client_has_gone_moves_nothing(play: Run) -> None:
+def test_a_poll_whose_client_has_disconnected_moves_nothing(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(records=0)
         await w.create()
@@ -251,7 +251,7 @@ def test_a_drain_answers_polls_at_once(play: Run) -> None:
 # --- polls without tokens ------------------------------------------------------------------------------------
 
 
-def test_with_advance_each_poll_goes_on_and_nothing_is_committed(play: Run) -> None:
+def test_with_advance_each_poll_continues_and_nothing_is_committed(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(records=6)
         await w.create()
@@ -331,7 +331,7 @@ def test_seek_forgets_the_outstanding_batch_of_its_partitions_and_commits_nothin
     play(scenario)
 
 
-def test_seek_goes_to_the_ends_and_to_times(play: Run) -> None:
+def test_seek_finds_the_ends_and_to_times(play: Run) -> None:
     async def scenario(w: World) -> None:
         await w.topic(records=2)
         between = w.clock.wall_ms() + 1

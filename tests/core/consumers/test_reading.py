@@ -99,7 +99,7 @@ async def test_what_retention_has_taken_is_passed_over_unless_the_start_is_none(
 
 
 @pytest.mark.parametrize(("start", "position"), [("earliest", 0), ("latest", 5), (2000, 2)])
-async def test_a_position_behind_the_end_goes_where_the_start_says(
+async def test_a_position_beyond_the_end_is_replaced_by_the_start(
     broker: Broker, reading: Reading, start: str | int, position: int
 ) -> None:
     await fill(broker, 5)
@@ -110,7 +110,7 @@ async def test_a_position_behind_the_end_goes_where_the_start_says(
 
 
 @pytest.mark.parametrize(("committed", "position"), [(3, 3), (9, 0)])
-async def test_a_position_behind_the_end_goes_back_to_what_is_committed_if_that_is_still_there(
+async def test_a_position_beyond_the_end_returns_to_what_is_committed_if_that_is_still_there(
     broker: Broker, reading: Reading, committed: int, position: int
 ) -> None:
     await fill(broker, 5)
@@ -131,14 +131,14 @@ async def test_what_is_no_more_at_the_end_of_a_log_is_not_outstanding(
     assert list(one.outstanding.values()) == [Range("t", 0, 3, 5)]
 
 
-async def test_a_sweep_goes_round_and_a_batch_is_cut_by_count_and_by_bytes(
+async def test_a_sweep_visits_all_and_a_batch_is_cut_by_count_and_by_bytes(
     broker: Broker, reading: Reading
 ) -> None:
     for partition in (0, 1):
         await fill(broker, 4, partition)
     one = consumer(P0, P1)
     assert found(reading.sweep(one, 6, 10_000)) == {0: [0, 1, 2, 3], 1: [0, 1]}
-    # Positions do not move with a sweep; the next one begins behind partition 1.
+    # Positions do not move with a sweep; the next one begins after partition 1.
     assert found(reading.sweep(one, 6, 10_000)) == {0: [0, 1, 2, 3], 1: [0, 1]}
     size = size_of(Record(0, 0, 0, None, b"x" * 10))
     swept = reading.sweep(one, 100, 2 * size)
@@ -186,7 +186,7 @@ async def test_a_damaged_batch_is_told_when_nothing_else_can_be_read(
     assert found(reading.sweep(one, 9, 1000)) == {0: [1]}
 
 
-async def test_again_gives_the_same_records_over_many_reads_less_what_is_gone(
+async def test_again_gives_the_same_records_over_many_reads_without_deleted_ones(
     broker: Broker, reading: Reading
 ) -> None:
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Managed consumers over kill -9 and clean restarts: they go on, and nobody rejoins."""
+"""Managed consumers over kill -9 and clean restarts: they continue, and no member rejoins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def play(tmp_path: Path) -> Run:
 
 
 @pytest.mark.parametrize("stop", ["kill", "restart"])
-def test_consumers_go_on_after_a_restart_and_nobody_rejoins(play: Run, stop: str) -> None:
+def test_consumers_continue_after_a_restart_and_none_rejoins(play: Run, stop: str) -> None:
     async def scenario(w: World) -> None:
         await w.topic(partitions=4, records=5)
         await w.create("a")

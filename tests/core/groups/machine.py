@@ -149,7 +149,7 @@ class Machine:
         self._pass(end - self.now)
 
     def end_round(self) -> None:
-        """Let just so much time pass that the join round ends."""
+        """Let just enough time pass for the join round to end."""
         while self.state is State.PREPARING_REBALANCE:
             self.advance(self.group.wake_at - self.now)
         assert self.state is State.COMPLETING_REBALANCE

@@ -130,7 +130,7 @@ def test_members_get_nothing_of_topics_they_do_not_want_or_that_are_not_there() 
     }
 
 
-def test_an_unreadable_subscription_gets_nothing_and_harms_nobody() -> None:
+def test_an_unreadable_subscription_gets_nothing_and_harms_no_other() -> None:
     broken = JoinedMember("x", None, b"\0")
     assert run("range", broken, member("a", "u")) == {"x": [], "a": ["u-0", "u-1", "u-2"]}
 
@@ -197,7 +197,7 @@ def test_sticky_moves_no_more_than_it_must(count: int, before: int, after: int) 
         len(assigned_partitions(blob) & assigned_partitions(dict(first).get(name, b"")))
         for name, blob in second
     )
-    if after <= before:  # nobody who stays has to give anything up
+    if after <= before:  # no member that stays has to give anything up
         assert kept == sum(len(assigned_partitions(blob)) for _, blob in first[:after])
     else:  # the newcomers get their share and nothing else moves
         assert count - kept == sum(sizes[before:])

@@ -67,7 +67,7 @@ async def test_metadata_and_assignments_above_the_limit_are_refused() -> None:
     assert (await w.sync(leader, {leader: b"x" * 1001})).result().error is ErrorCode.INVALID_REQUEST
 
 
-async def test_more_groups_than_allowed_are_refused_and_unused_ones_make_room() -> None:
+async def test_more_groups_than_allowed_are_refused_and_unused_ones_make_space() -> None:
     w = await world(max_groups=2)
     for group in ("a", "b"):
         refused = (await w.join(group, protocols=())).result()
@@ -156,7 +156,7 @@ async def test_a_leave_is_durable_when_it_is_answered() -> None:
     assert list(w.store.members["g"]) == [second]
 
 
-async def test_a_joining_client_that_goes_away_is_removed() -> None:
+async def test_a_joining_client_that_disconnects_is_removed() -> None:
     w = await world()
     await w.stable(members=2)
     gone = await w.join()
@@ -166,7 +166,7 @@ async def test_a_joining_client_that_goes_away_is_removed() -> None:
     assert view is not None and len(view.members) == 2
 
 
-async def test_a_syncing_client_that_goes_away_keeps_its_place() -> None:
+async def test_a_syncing_client_that_disconnects_keeps_its_place() -> None:
     w = await world()
     ids = await w.stable(members=2)
     for member_id in ids:
@@ -195,7 +195,7 @@ async def test_heartbeats_move_no_timer_and_a_silent_member_expires() -> None:
     assert w.coordinator.heartbeat("g", first, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-async def test_a_wall_clock_that_jumps_expires_nobody() -> None:
+async def test_a_wall_clock_that_jumps_expires_no_member() -> None:
     w = await world()
     [leader] = await w.stable()
     for jump in (86_400, -200_000):
@@ -205,7 +205,7 @@ async def test_a_wall_clock_that_jumps_expires_nobody() -> None:
 
 
 @pytest.mark.parametrize("heard_after", [0.0, 1.0, 5.0])
-async def test_a_process_that_stood_still_gives_its_members_a_session_anew(heard_after: float) -> None:
+async def test_a_process_that_stood_still_gives_its_members_a_session_again(heard_after: float) -> None:
     w = await world()
     [leader] = await w.stable()
     await w.advance(heard_after)
@@ -217,7 +217,7 @@ async def test_a_process_that_stood_still_gives_its_members_a_session_anew(heard
     assert w.coordinator.heartbeat("g", leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_round_goes_on_after_a_pause_for_as_long_as_it_had_left() -> None:
+async def test_a_round_continues_after_a_pause_for_as_long_as_it_had_left() -> None:
     w = await world()
     first, second = await w.stable(members=2)
     waiting = await w.join(member_id=first)
@@ -241,7 +241,7 @@ async def test_an_idle_group_keeps_no_timer() -> None:
 # --- restart and stop --------------------------------------------------------------------------------------
 
 
-async def test_members_go_on_after_a_restart() -> None:
+async def test_members_continue_after_a_restart() -> None:
     w = await world()
     first, second = await w.stable(members=2)
     w = await w.restart()

@@ -1,4 +1,4 @@
-"""What clients may ask of a classic group, state by state, and what they hear."""
+"""What clients may ask of a classic group, state by state, and what they get."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_member_that_comes_during_the_delay_extends_it_up_to_the_rebalance_tim
     assert len(machine.joined(first).members) == 3
 
 
-def test_only_the_leader_is_told_who_the_members_are() -> None:
+def test_only_the_leader_is_told_the_members() -> None:
     machine = Machine()
     leader, follower = machine.join(new_id="a"), machine.join(new_id="b")
     machine.end_round()
@@ -65,14 +65,14 @@ def test_a_client_that_knows_of_it_gets_its_id_first_and_joins_with_it() -> None
     assert machine.joined(waiter).member_id == "a"
 
 
-def test_an_id_that_nobody_joins_with_is_forgotten_after_a_session() -> None:
+def test_an_id_without_a_join_is_forgotten_after_a_session() -> None:
     machine = Machine()
     machine.join(new_id="a", id_required=True)
     machine.advance(SESSION_MS / 1000 + 1)
     assert machine.joined(machine.join("a")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_round_waits_for_a_pending_member_and_goes_on_when_it_is_forgotten() -> None:
+def test_a_round_waits_for_a_pending_member_and_continues_when_it_is_forgotten() -> None:
     machine = stable("a")
     machine.join(new_id="b", id_required=True)
     assert machine.state is State.STABLE
@@ -151,7 +151,7 @@ def test_a_new_member_starts_a_round_that_all_others_have_to_join() -> None:
     assert machine.joined(old).leader_id == "a"
 
 
-def test_who_does_not_join_within_the_rebalance_timeout_is_out() -> None:
+def test_a_member_that_does_not_join_within_the_rebalance_timeout_is_removed() -> None:
     machine = stable("a", "b", session_ms=100_000, rebalance_ms=20_000)
     waiter = machine.join("b", protocols=BOTH, session_ms=100_000, rebalance_ms=20_000)
     machine.advance(19.9)
@@ -162,7 +162,7 @@ def test_who_does_not_join_within_the_rebalance_timeout_is_out() -> None:
     assert machine.heartbeat("a") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_joins_again_starts_a_round_and_a_follower_that_does_so_hears_the_same_again() -> None:
+def test_a_leader_that_joins_again_starts_a_round_and_a_follower_that_does_so_gets_the_same_again() -> None:
     machine = stable("a", "b")
     again = machine.joined(machine.join("b"))
     assert (again.error, again.generation, machine.state) == (ErrorCode.NONE, 1, State.STABLE)
@@ -177,7 +177,7 @@ def test_other_metadata_starts_a_round() -> None:
     assert machine.state is State.PREPARING_REBALANCE
 
 
-def test_before_the_sync_the_same_join_hears_the_same_again_and_another_starts_a_round() -> None:
+def test_before_the_sync_the_same_join_gets_the_same_again_and_another_starts_a_round() -> None:
     machine = stable("a", "b")
     machine.join("a")
     machine.join("b")
@@ -200,7 +200,7 @@ def test_a_join_that_is_repeated_takes_the_place_of_the_first() -> None:
     assert machine.joined(second).error is ErrorCode.NONE
 
 
-def test_a_full_group_takes_nobody_more() -> None:
+def test_a_full_group_takes_no_more_members() -> None:
     machine = Machine(max_size=2)
     for name in "ab":
         machine.join(new_id=name)
@@ -230,7 +230,7 @@ def test_a_new_member_whose_client_falls_silent_is_forgotten_after_five_minutes(
     assert machine.state is State.PREPARING_REBALANCE  # it waits for a alone
 
 
-def test_a_new_member_whose_client_has_gone_is_removed_at_once() -> None:
+def test_a_new_member_whose_client_has_disconnected_is_removed_at_once() -> None:
     machine = stable("a")
     waiter = machine.join(new_id="b")
     machine.settle(machine.group.abandon_join(waiter, machine.moment))
@@ -240,7 +240,7 @@ def test_a_new_member_whose_client_has_gone_is_removed_at_once() -> None:
     assert waiter not in machine.answers
 
 
-def test_a_known_member_whose_client_has_gone_keeps_its_place_for_a_session() -> None:
+def test_a_known_member_whose_client_has_disconnected_keeps_its_place_for_a_session() -> None:
     machine = stable("a", "b")
     waiter = machine.join("a")
     machine.settle(machine.group.abandon_join(waiter, machine.moment))
@@ -253,7 +253,7 @@ def test_a_known_member_whose_client_has_gone_keeps_its_place_for_a_session() ->
 # --- sync --------------------------------------------------------------------------------------------------
 
 
-def test_the_leader_says_what_everybody_gets() -> None:
+def test_the_leader_says_what_each_member_gets() -> None:
     machine = Machine()
     machine.join(new_id="a")
     machine.join(new_id="b")
@@ -268,7 +268,7 @@ def test_the_leader_says_what_everybody_gets() -> None:
     assert machine.synced(machine.sync("b")).assignment == b"B"
 
 
-def test_who_is_not_named_by_the_leader_owns_nothing() -> None:
+def test_a_member_that_the_leader_does_not_name_owns_nothing() -> None:
     machine = stable("a", "b")
     machine.join("a")
     machine.join("b")
@@ -322,7 +322,7 @@ def test_a_follower_that_does_not_fetch_its_assignment_is_removed_too() -> None:
     assert list(machine.group.roster.members) == ["a"]
 
 
-def test_a_sync_whose_client_has_gone_gets_no_answer_and_the_member_stays() -> None:
+def test_a_sync_whose_client_has_disconnected_gets_no_answer_and_the_member_stays() -> None:
     machine = stable("a", "b")
     machine.join("a")
     machine.join("b")
@@ -383,7 +383,7 @@ def test_a_member_does_not_expire_while_its_join_or_sync_waits() -> None:
     assert machine.synced(sync).error is ErrorCode.NONE
 
 
-def test_a_pause_of_the_broker_expires_nobody() -> None:
+def test_a_pause_of_the_broker_expires_no_member() -> None:
     machine = stable("a")
     machine.now = machine.group.wake_at + 3_600
     machine.group.resume(machine.now, 3_600)
@@ -431,7 +431,7 @@ def test_a_member_that_leaves_starts_a_round_at_once() -> None:
     assert machine.joined(waiter).leader_id == "b"
 
 
-def test_a_group_that_everybody_has_left_is_empty_in_a_new_generation() -> None:
+def test_a_group_that_all_have_left_is_empty_in_a_new_generation() -> None:
     machine = stable("a", "b")
     replies = machine.leave("a", "b", "ghost")
     assert [r.error for r in replies] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
@@ -440,7 +440,7 @@ def test_a_group_that_everybody_has_left_is_empty_in_a_new_generation() -> None:
     assert machine.group.protocol_type == "consumer"
 
 
-def test_a_pending_member_may_leave_and_disturbs_nobody() -> None:
+def test_a_pending_member_may_leave_and_disturbs_no_other() -> None:
     machine = stable("a")
     machine.join(new_id="b", id_required=True)
     assert machine.leave("b")[0].error is ErrorCode.NONE
@@ -448,7 +448,7 @@ def test_a_pending_member_may_leave_and_disturbs_nobody() -> None:
     assert machine.leave("b")[0].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_round_goes_on_when_the_pending_member_it_waits_for_leaves() -> None:
+def test_a_round_continues_when_the_pending_member_it_waits_for_leaves() -> None:
     machine = stable("a")
     machine.join(new_id="b", id_required=True)
     waiter = machine.join("a")

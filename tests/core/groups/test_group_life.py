@@ -51,12 +51,12 @@ def test_subscribed_topics_follow_the_generation() -> None:
     machine.join("a", protocols=(("range", subscription("u")),))
     assert machine.group.is_subscribed("u") and not machine.group.is_subscribed("t")
     machine.join("a", protocols=(("range", b"\0"),))
-    assert machine.group.is_subscribed("t")  # nobody can know
+    assert machine.group.is_subscribed("t")  # unknown
     machine.leave("a")
     assert not machine.group.is_subscribed("t")
 
 
-def test_when_the_broker_stops_everybody_who_waits_is_told() -> None:
+def test_when_the_broker_stops_every_waiting_member_is_answered() -> None:
     machine = stable("a", "b")
     waiter = machine.join("a")
     machine.settle(machine.group.release(ErrorCode.NOT_COORDINATOR))
@@ -66,7 +66,7 @@ def test_when_the_broker_stops_everybody_who_waits_is_told() -> None:
 # --- restart -----------------------------------------------------------------------------------------------
 
 
-def test_after_a_restart_members_go_on_without_rejoining() -> None:
+def test_after_a_restart_members_continue_without_rejoining() -> None:
     machine = static_leader().restart()
     assert (machine.state, machine.group.generation) == (State.STABLE, 1)
     assert machine.heartbeat("i-1", instance="i") is ErrorCode.NONE
@@ -88,7 +88,7 @@ def test_a_generation_that_was_answered_is_there_after_a_restart_and_the_leader_
     assert machine.synced(machine.sync("b")).assignment == b"new"
 
 
-def test_a_member_that_left_is_still_gone_after_a_restart_and_the_round_goes_on() -> None:
+def test_a_member_that_left_is_still_absent_after_a_restart_and_the_round_continues() -> None:
     machine = stable("a", "b")
     machine.leave("a")
     machine = machine.restart()
@@ -98,7 +98,7 @@ def test_a_member_that_left_is_still_gone_after_a_restart_and_the_round_goes_on(
     assert machine.joined(waiter).generation == 2
 
 
-def test_an_empty_group_is_empty_after_a_restart_and_its_generation_goes_on() -> None:
+def test_an_empty_group_is_empty_after_a_restart_and_its_generation_continues() -> None:
     machine = stable("a")
     machine.leave("a")
     since = machine.wall_ms

@@ -1,8 +1,8 @@
 """The machine under every order of events: clients that follow the protocol, lose answers, die, come back.
 
-Invariants, after each step: only legal moves; generations rise; every join and sync has one answer at most, and
-none is left waiting when time has gone by; the leader is a member; in one generation a partition has one owner,
-and who does not speak with the present generation cannot commit; what was answered is on disk.
+Invariants, after each step: only legal moves; generations rise; every join and sync has one answer at most, and none
+is left waiting after a long time; the leader is a member; in one generation a partition has one owner, and a
+client without the current generation cannot commit; what was answered is on disk.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class GroupOfClients(RuleBasedStateMachine):
         self.generation = 0
 
     @rule(seconds=st.sampled_from([0.0, 4.0]))
-    def everybody_does_what_comes_next(self, seconds: float) -> None:
+    def each_member_does_its_next_step(self, seconds: float) -> None:
         """All living clients follow the protocol, so that groups become stable at all."""
         for client in self.living:
             if client.waits is None and client.next_step == "join":
@@ -140,7 +140,7 @@ class GroupOfClients(RuleBasedStateMachine):
             assert client.generation == self.machine.group.generation
         else:
             assert error in FENCED
-            self._hear(client, error)
+            self._receive(client, error)
 
     @rule(client=clients)
     def commit(self, client: Client) -> None:
@@ -177,7 +177,7 @@ class GroupOfClients(RuleBasedStateMachine):
 
     @rule(client=consumes(clients))
     def die(self, client: Client) -> None:
-        """The client is never heard of again; whatever it waited for is answered to nobody."""
+        """The client never sends again; the answers that it waited for are dropped."""
         client.waits = None
         self.living.remove(client)
 
@@ -194,7 +194,7 @@ class GroupOfClients(RuleBasedStateMachine):
     @precondition(lambda self: self.machine.disk.group is not None)
     @rule()
     def restart(self) -> None:
-        """kill -9: whoever waited hears nothing; the group is what the disk says."""
+        """kill -9: waiting clients get nothing; the group is what the disk has."""
         before = self.machine.group.generation
         answers = self.machine.answers
         self.machine = self.machine.restart()
@@ -204,7 +204,7 @@ class GroupOfClients(RuleBasedStateMachine):
         for client in self.everybody:
             client.waits = None
 
-    # --- what clients hear -----------------------------------------------------------------------------------
+    # --- what clients get ------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         for client in self.everybody:
@@ -216,7 +216,7 @@ class GroupOfClients(RuleBasedStateMachine):
                 if isinstance(reply, JoinReply) and reply.error is ErrorCode.MEMBER_ID_REQUIRED:
                     client.member_id = reply.member_id
                 else:
-                    self._hear(client, reply.error)
+                    self._receive(client, reply.error)
             elif isinstance(reply, JoinReply):
                 client.member_id, client.generation = reply.member_id, reply.generation
                 client.members, client.protocol = reply.members, reply.protocol or ""
@@ -227,15 +227,15 @@ class GroupOfClients(RuleBasedStateMachine):
                 self._own(client, reply)
 
     def _own(self, client: Client, reply: SyncReply) -> None:
-        """One owner for each partition in each generation, whoever hears of it and whenever."""
+        """One owner for each partition in each generation, in all answers at all times."""
         client.next_step = "heartbeat"
         owners = self.owners.setdefault(client.generation, {})
         for partition in assigned_partitions(reply.assignment):
-            # A static member that comes back under another id goes on with what it had.
+            # A static member that comes back under another id continues with what it had.
             identity = client.instance or client.member_id
             assert owners.setdefault(partition, identity) == identity
 
-    def _hear(self, client: Client, error: ErrorCode) -> None:
+    def _receive(self, client: Client, error: ErrorCode) -> None:
         client.next_step = "join"
         if error in (
             ErrorCode.UNKNOWN_MEMBER_ID,
@@ -279,7 +279,7 @@ class GroupOfClients(RuleBasedStateMachine):
         assert group.wake_at <= group._next_deadline()
 
     @invariant()
-    def whoever_waits_is_known_to_the_machine(self) -> None:
+    def every_waiting_client_is_known_to_the_machine(self) -> None:
         members = self.machine.group.roster.members.values()
         waiting = {m.join_waiter for m in members} | {m.sync_waiter for m in members}
         for waiter in self.asked - self.abandoned:
@@ -292,7 +292,7 @@ class GroupOfClients(RuleBasedStateMachine):
         assert set(self.machine.disk.members) <= told or group.state is State.PREPARING_REBALANCE
 
     def teardown(self) -> None:
-        """After an hour without a word nobody waits and nobody is left."""
+        """After an hour without a request no client waits and no member is left."""
         if not hasattr(self, "machine"):
             return
         self.machine.advance(3_600)

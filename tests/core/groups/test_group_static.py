@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they keep their place, and who speaks with their old id is fenced."""
+"""Static members (KIP-345): they keep their place, and a client with their old id is fenced."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_static_leader_that_comes_back_leads_on_but_need_not_assign() -> None:
     assert machine.state is State.STABLE
 
 
-def test_a_static_leader_whose_client_cannot_skip_is_told_that_somebody_else_leads() -> None:
+def test_a_static_leader_whose_client_cannot_skip_is_told_that_another_member_leads() -> None:
     machine = static_leader()
     back = machine.joined(machine.join(new_id="i-2", instance="i"))
     assert (back.leader_id, back.skip_assignment, back.members) == ("i-1", False, ())

@@ -127,7 +127,7 @@ async def test_a_round_that_is_longer_than_the_request_is_asked_for_again(broker
     assert reply_of(await curl(broker, first.member_id)).generation == led.generation
 
 
-async def test_a_leader_assigns_although_nobody_fetches_its_join(broker: Broker) -> None:
+async def test_a_leader_assigns_although_its_join_is_not_fetched(broker: Broker) -> None:
     script = (await curl(broker)).member_id
     joining = asyncio.create_task(broker.groups.join("g", java()))
     await asyncio.sleep(0.01)
@@ -138,7 +138,7 @@ async def test_a_leader_assigns_although_nobody_fetches_its_join(broker: Broker)
     await again
 
 
-async def test_an_answer_that_nobody_fetches_is_forgotten_after_a_session(broker: Broker) -> None:
+async def test_an_answer_that_is_not_fetched_is_forgotten_after_a_session(broker: Broker) -> None:
     client = await broker.groups.join("g", java())
     joining = await broker.groups.members.join_topics("g", request(session_timeout_ms=50), ["t"], wait_ms=1)
     assert joining.reply is None
@@ -185,7 +185,7 @@ async def test_members_leave_and_are_told_what_is_wrong_in_words(broker: Broker)
         assert script in error.value.message
 
 
-async def test_a_stop_answers_whoever_waits(broker: Broker) -> None:
+async def test_a_stop_answers_every_waiting_member(broker: Broker) -> None:
     await broker.groups.join("g", java())
     joining = asyncio.create_task(curl(broker))
     await asyncio.sleep(0.01)

@@ -57,7 +57,7 @@ def beats(world: World, name: str, generation: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def test_one_alone_gets_everything_and_hears_it_again(play: Play) -> None:
+def test_one_alone_gets_everything_and_gets_it_again(play: Play) -> None:
     async def scenario(world: World) -> None:
         given = await join(world, "c1", host="127.0.0.1")
         assert given == (1, [0, 1, 2, 3])
@@ -115,7 +115,7 @@ def test_a_member_of_the_binary_port_and_one_of_lines_rebalance_together(play: P
         other = await world.other_member(session_timeout_ms=10_000)
         before = world.clock.monotonic()
         await other.join()
-        assert world.clock.monotonic() - before < 0.1, "nobody waits for a script that sleeps"
+        assert world.clock.monotonic() - before < 0.1, "no client waits for a script that sleeps"
         assert beats(world, "c1", 1) is ErrorCode.ILLEGAL_GENERATION
         mine = await join(world, "c1")
         assert mine.generation == other.generation == 2
@@ -150,7 +150,7 @@ def test_a_join_that_takes_longer_than_a_session_is_told_to_ask_again(play: Play
     play(scenario)
 
 
-def test_who_is_not_heard_of_for_a_session_is_gone(play: Play) -> None:
+def test_a_member_without_heartbeats_for_a_session_is_removed(play: Play) -> None:
     async def scenario(world: World) -> None:
         await join(world, "c1")
         await join(world, "c2")
@@ -240,7 +240,7 @@ def test_a_restart_and_kill_9_are_invisible(play: Play) -> None:
     play(scenario)
 
 
-def test_a_group_that_was_killed_in_mid_round_goes_on(play: Play) -> None:
+def test_a_group_that_was_killed_in_mid_round_continues(play: Play) -> None:
     async def scenario(world: World) -> None:
         other = await world.other_member()
         await other.join()
@@ -303,7 +303,7 @@ def test_names_that_cannot_be_are_refused(play: Play) -> None:
     play(scenario)
 
 
-def test_a_group_of_another_broker_goes_on_in_its_generation(play: Play) -> None:
+def test_a_group_of_another_broker_continues_in_its_generation(play: Play) -> None:
     async def scenario(world: World) -> None:
         shares = {"c1": [0, 2], "c2": [1, 3]}
         assert await lines(world).take_over("g", "t", 7, "roundrobin", shares)
@@ -324,7 +324,7 @@ def test_a_group_of_another_broker_goes_on_in_its_generation(play: Play) -> None
     play(scenario)
 
 
-def test_a_taken_over_member_that_is_not_heard_of_goes(play: Play) -> None:
+def test_a_taken_over_member_without_heartbeats_is_removed(play: Play) -> None:
     async def scenario(world: World) -> None:
         await lines(world).take_over("g", "t", 7, "range", {"c1": [0]})
         await asyncio.sleep(SESSION + 1)
@@ -358,7 +358,7 @@ def test_a_full_group_says_so(play: Play) -> None:
     play(scenario, group_max_size=1)
 
 
-def test_a_stop_answers_those_who_wait(play: Play) -> None:
+def test_a_stop_answers_every_waiting_line(play: Play) -> None:
     async def scenario(world: World) -> None:
         joining = asyncio.ensure_future(join(world, "c1"))
         await asyncio.sleep(0.1)

@@ -21,7 +21,7 @@ def test_the_view_of_a_member_hides_what_no_protocol_was_elected_for() -> None:
     assert tuple(member.view(None)) == ("m", "i", "client", "/h", b"", b"")
 
 
-def test_the_deadline_counts_for_new_members_and_for_those_who_wait_for_nothing() -> None:
+def test_the_deadline_counts_for_new_members_and_for_members_that_wait_for_nothing() -> None:
     member = Member("m", REQUEST, 5.0)
     member.join_waiter = object()
     assert member.is_waiting and member.can_expire

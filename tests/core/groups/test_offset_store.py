@@ -1,4 +1,4 @@
-"""Committed offsets through the coordinator: who may commit, what is kept, what is seen when."""
+"""Committed offsets through the coordinator: which clients may commit, what is kept, what is seen when."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_the_empty_group_id_serves_old_simple_consumers() -> None:
     assert offset(w, "") is None
 
 
-async def test_a_simple_consumer_commits_to_a_group_that_nobody_made() -> None:
+async def test_a_simple_consumer_commits_to_a_group_that_does_not_exist() -> None:
     w = await world()
     assert await w.offsets.put("g", [Commit("t", 0, 5, 3, "note"), Commit("t", 1, 6)]) == [OK, OK]
     now = w.clock.wall_ms()
@@ -113,7 +113,7 @@ async def test_an_offset_is_seen_when_it_is_durable_and_not_before() -> None:
     assert (first.result(), second.result(), offset(w)) == ([OK], [OK], 2)
 
 
-async def test_a_commit_whose_client_has_gone_still_lands() -> None:
+async def test_a_commit_whose_client_has_disconnected_still_lands() -> None:
     w = await world()
     w.store.hold = True
     gone = await w.start_task(w.offsets.put("g", [Commit("t", 0, 1)]))

@@ -53,7 +53,7 @@ def test_changes_are_applied_in_both_directions() -> None:
         (group(State.COMPLETING_REBALANCE, "consumer", {"t"}), RETENTION, []),
     ],
 )
-def test_an_offset_goes_when_its_time_is_over_and_its_group_needs_it_no_more(
+def test_an_offset_is_deleted_when_its_time_is_over_and_its_group_needs_it_no_more(
     of: Group, now: int, gone: list[str]
 ) -> None:
     offsets = GroupOffsets()

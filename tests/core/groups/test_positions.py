@@ -70,7 +70,7 @@ async def test_lag_is_told_for_what_was_committed_and_for_what_is_owned(broker: 
     assert (first.lag, second.lag, second.next_offset, second.member_id) == (3, None, None, owner)
 
 
-async def test_an_offset_beyond_the_end_and_a_partition_that_is_gone_are_no_lag(broker: Broker) -> None:
+async def test_an_offset_beyond_the_end_and_a_deleted_partition_are_no_lag(broker: Broker) -> None:
     await broker.groups.positions.set("g", [Commit("t", 0, 99)])
     assert await broker.groups.commit("g", [Commit("t", 77, 5)], any_partition=True) == [ErrorCode.NONE]
     there, gone = broker.groups.positions.lag("g")
@@ -153,7 +153,7 @@ async def test_a_reset_is_refused_where_it_would_do_harm_or_has_nothing_to_go_by
     await refused(positions.reset("g", target), ErrorCode.NON_EMPTY_GROUP)
 
 
-async def test_positions_are_forgotten_by_topic_or_partition_when_nobody_reads_it(broker: Broker) -> None:
+async def test_positions_are_forgotten_by_topic_or_partition_without_readers(broker: Broker) -> None:
     positions = broker.groups.positions
     await refused(positions.forget("g", "t"), ErrorCode.GROUP_ID_NOT_FOUND)
     await positions.set("g", [Commit("t", 0, 1), Commit("t", 1, 0)])

@@ -71,7 +71,7 @@ async def test_answers_of_a_change_that_is_on_its_way_fail_with_it() -> None:
     assert (leader.result().error, follower.result().error) == (gone, gone)
 
 
-async def test_a_drained_registry_wakes_nobody() -> None:
+async def test_a_drained_registry_wakes_no_wait() -> None:
     w = await world()
     await w.stable()
     w.registry.drain()

@@ -1,4 +1,4 @@
-"""Who is in a group: leader, protocols in common, static members, and what has to be stored."""
+"""The members of a group: leader, protocols in common, static members, and what has to be stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def roster(*members: Member) -> Roster:
     return made
 
 
-def test_the_first_member_leads_and_the_next_one_when_it_goes() -> None:
+def test_the_first_member_leads_and_the_next_one_when_it_leaves() -> None:
     people = roster(member("a"), member("b"))
     assert people.leader_id == "a"
     people.remove("a")
@@ -35,7 +35,7 @@ def test_the_first_member_leads_and_the_next_one_when_it_goes() -> None:
     assert people.leader_id is None
 
 
-def test_a_leader_is_one_who_has_joined() -> None:
+def test_a_leader_is_a_member_that_has_joined() -> None:
     people = roster(member("a"), member("b"))
     assert not people.elect_joined_leader()
     people.members["b"].join_waiter = object()
@@ -50,7 +50,7 @@ def test_a_protocol_is_supported_when_all_support_it() -> None:
     assert people.supports(request("x"))
 
 
-def test_members_vote_for_the_first_of_theirs_that_all_support_and_a_tie_goes_to_the_earliest() -> None:
+def test_members_vote_for_the_first_of_theirs_that_all_support_and_in_a_tie_the_earliest_wins() -> None:
     assert Roster().elect_protocol() is None
     assert roster(member("a", "x", "y"), member("b", "y", "x")).elect_protocol() == "x"
     assert roster(member("a", "x", "y"), member("b", "y", "x"), member("c", "y", "x")).elect_protocol() == "y"
@@ -63,7 +63,7 @@ def test_an_update_counts_the_new_protocols_and_no_more_the_old() -> None:
     assert people.supports(request("y")) and not people.supports(request("x"))
 
 
-def test_who_may_speak_is_known_by_member_id_and_instance_id() -> None:
+def test_members_are_known_by_member_id_and_instance_id() -> None:
     people = roster(member("a"), member("b", instance="i"))
     assert people.validate("a", None) is ErrorCode.NONE
     assert people.validate("b", "i") is ErrorCode.NONE
@@ -87,7 +87,7 @@ def test_a_round_may_take_as_long_as_the_most_patient_member_asks() -> None:
     assert roster(member("a", rebalance_ms=5), member("b", rebalance_ms=7_000)).rebalance_timeout == 7.0
 
 
-def test_all_have_joined_when_all_wait_and_nobody_is_pending() -> None:
+def test_all_have_joined_when_all_wait_and_none_is_pending() -> None:
     people = roster(member("a"))
     assert not people.all_joined
     people.joining = 1
@@ -110,7 +110,7 @@ def test_changes_are_handed_out_once_and_new_members_are_held_back() -> None:
     assert [m.member_id for m in people.take_changes("g")[0]] == ["b"]
 
 
-def test_a_member_that_goes_before_it_was_ever_stored_leaves_no_trace() -> None:
+def test_a_member_that_leaves_before_it_was_ever_stored_leaves_no_trace() -> None:
     new = member("a")
     new.is_new = True
     people = roster(new)

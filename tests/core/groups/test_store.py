@@ -1,4 +1,4 @@
-"""Groups on disk: what the coordinator saves comes back, row by row, and goes when it says so."""
+"""Groups on disk: what the coordinator saves comes back, row by row, and is deleted on request."""
 
 from __future__ import annotations
 

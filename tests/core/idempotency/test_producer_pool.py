@@ -54,7 +54,7 @@ async def test_borrowers_at_the_same_time_never_share() -> None:
     assert len(set(ids)) == 100
 
 
-async def test_sequences_go_on_where_they_were() -> None:
+async def test_sequences_continue_where_they_were() -> None:
     lender = pool()
     (one,) = await lender.borrow(1)
     assert one.sequence(TOPIC, 0) == 0

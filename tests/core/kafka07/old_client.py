@@ -76,7 +76,7 @@ class OldClient:
         return code, list(struct.unpack_from(f">{count}q", answer, 10))
 
     async def produce(self, topic: str, *payloads: bytes, **how: int) -> None:
-        """Send messages, and wait until the broker has gone on to the next request of this connection."""
+        """Send messages, and wait until the broker handles the next request of this connection."""
         self.writer.write(produce(topic, *payloads, **how))
         assert await self.fetch("nothing", 0) == (0, b"")
 

@@ -72,7 +72,7 @@ def read_from(view: AddressView, address: int, size: int = 1 << 20) -> bytes:
 
 
 def read_as_a_client(view: AddressView, address: int, size: int) -> bytes:
-    """Everything from an address to the end, as clients read: they go on behind the last whole message."""
+    """Everything from an address to the end, as clients read: they continue after the last whole message."""
     found = b""
     while chunk := read_at(view, address + len(found), size):
         position = 0

@@ -55,7 +55,7 @@ def test_each_request_is_read() -> None:
 
 
 @pytest.mark.parametrize("data", SAMPLES.values(), ids=[kind.name for kind in SAMPLES])
-def test_a_request_that_is_cut_or_goes_on_is_refused(data: bytes) -> None:
+def test_a_request_that_is_cut_or_too_long_is_refused(data: bytes) -> None:
     for end in range(len(data)):
         with pytest.raises(ProtocolError):
             decode_request(memoryview(data[:end]))

@@ -133,7 +133,7 @@ async def test_a_multiproduce_with_one_wrong_part_appends_nothing(serve: Serve) 
         assert await client.fetch("t", 0) == (0, joined([b"first"]))
 
 
-async def test_addresses_go_on_across_a_restart(serve: Serve) -> None:
+async def test_addresses_continue_across_a_restart(serve: Serve) -> None:
     payloads = [b"message %d" % i for i in range(300)]
     server = await serve(topic_defaults={"segment.bytes": "1024"})
     async with OldClient(port(server)) as client:
@@ -164,7 +164,7 @@ async def test_a_large_log_is_measured_in_slices_while_others_are_served(serve: 
         assert (code, len(chunk)) == (0, 500_000)
 
 
-async def test_a_chunk_is_bounded_but_a_large_message_comes_whole_to_whom_asks_for_it(serve: Serve) -> None:
+async def test_a_chunk_is_bounded_but_a_large_message_is_returned_whole_on_request(serve: Serve) -> None:
     server = await serve(legacy_fetch_max_bytes=10_000)
     async with OldClient(port(server)) as client:
         await client.produce("t", *[b"s" * 990] * 20)

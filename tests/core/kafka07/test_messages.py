@@ -149,7 +149,7 @@ def test_a_filler_is_whole_messages_of_exactly_its_size(magic: int, size: int, l
     assert filler_start(magic, size, length) == data[:length]
 
 
-def test_a_filler_with_room_shows_nothing_to_clients_that_know_compression() -> None:
+def test_a_filler_with_space_shows_nothing_to_clients_that_know_compression() -> None:
     assert payloads(filler(1, 31) + filler(1, 3000)) == []
     assert payloads(filler(1, 12)) == [[b"\0\0"]]
     assert payloads(filler(0, 31)) == [[bytes(22)]]

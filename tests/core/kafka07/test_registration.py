@@ -132,7 +132,7 @@ async def test_nodes_that_an_earlier_process_left_are_taken_over_at_once(
         assert value(looker, ID) and value(looker, DOGS), "the old session's end takes nothing with it"
 
 
-async def test_another_broker_s_id_is_left_alone_until_it_goes(
+async def test_another_broker_s_id_is_left_alone_until_it_is_deleted(
     broker: Broker, looker: Any, another: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     other = another()
@@ -147,7 +147,7 @@ async def test_another_broker_s_id_is_left_alone_until_it_goes(
         assert value(looker, DOGS) == b"4"
 
 
-async def test_nodes_that_somebody_deletes_come_back(broker: Broker, looker: Any) -> None:
+async def test_nodes_that_another_client_deletes_come_back(broker: Broker, looker: Any) -> None:
     async with registered(broker) as registry:
         await eventually(lambda: registry.registration.state == REGISTERED)
         looker.delete(DOGS)
@@ -213,7 +213,7 @@ async def test_a_restart_of_zookeeper_is_lived_through(
                 client.close()
 
         await eventually(looked)
-    assert "the broker goes on" in caplog.text
+    assert "the broker continues" in caplog.text
 
 
 async def test_groups_of_0_7_are_read_and_followed(broker: Broker, looker: Any) -> None:
@@ -230,7 +230,7 @@ async def test_groups_of_0_7_are_read_and_followed(broker: Broker, looker: Any) 
         await eventually(lambda: broker.foreign_groups.get("g") is None)
 
 
-async def test_only_so_many_nodes_are_looked_at(
+async def test_the_number_of_nodes_is_limited_that_are_looked_at(
     tmp_path: Path, zookeeper: ZooKeeperProcess, looker: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(30):

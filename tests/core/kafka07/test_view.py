@@ -77,7 +77,7 @@ def test_only_what_is_asked_for_is_measured(tmp_path: Path) -> None:
 
 
 @MAGICS
-def test_a_restart_goes_on_where_the_sidecars_end(tmp_path: Path, magic: int) -> None:
+def test_a_restart_continues_where_the_sidecars_end(tmp_path: Path, magic: int) -> None:
     shelf = Kafka07Shelf(tmp_path, segment_bytes=3000)
     payloads = [b"p" * 900] * 100
     log = fill(shelf, payloads)
@@ -223,7 +223,7 @@ def test_a_start_within_a_segment_has_the_address_of_its_record(tmp_path: Path) 
     assert start_of(view) == len(old_log(1, PAYLOADS[:101]))
 
 
-def test_bases_lost_in_both_places_begin_anew_above_all_that_are_known(tmp_path: Path) -> None:
+def test_bases_lost_in_both_places_begin_again_above_all_that_are_known(tmp_path: Path) -> None:
     shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     flush(log)
@@ -259,7 +259,7 @@ def test_offsets_lists_segments_by_their_modified_time(tmp_path: Path) -> None:
     assert view.segment_addresses(2**62, 1) == [end]
 
 
-def test_a_log_that_nobody_of_0_7_has_touched_has_no_files_of_it(tmp_path: Path) -> None:
+def test_a_log_that_0_7_has_not_touched_has_no_files_of_it(tmp_path: Path) -> None:
     shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     log.remove_segments(2)
@@ -289,7 +289,7 @@ def test_damaged_batches_are_passed_by_and_told_once(
 
 @pytest.mark.parametrize("measured", [None, 0, 60_000])
 @pytest.mark.parametrize("end", [100, 61, 60, 1, 0])
-def test_a_log_that_is_cut_and_goes_on_has_the_addresses_of_one_that_was_never_longer(
+def test_a_log_that_is_cut_and_continues_has_the_addresses_of_one_that_was_never_longer(
     tmp_path: Path, measured: int | None, end: int
 ) -> None:
     shelf = Kafka07Shelf(tmp_path, segment_bytes=60_000)
@@ -308,7 +308,7 @@ def test_a_log_that_is_cut_and_goes_on_has_the_addresses_of_one_that_was_never_l
     assert read_from(view_of(shelf, log), 0) == expected
 
 
-def test_a_log_that_begins_anew_goes_on_above_the_addresses_that_were_given_out(tmp_path: Path) -> None:
+def test_a_log_that_begin_again_continues_above_the_addresses_that_were_given_out(tmp_path: Path) -> None:
     shelf = Kafka07Shelf(tmp_path, segment_bytes=2000)
     log = fill(shelf, PAYLOADS)
     view = view_of(shelf, log)

@@ -15,7 +15,7 @@ def test_the_nodes_of_a_broker_are_those_of_the_text_s_example() -> None:
     assert topic_node(2, "dogs", 4) == ("/brokers/topics/dogs/2", b"4")
 
 
-def test_an_address_is_the_same_whoever_signed_for_it() -> None:
+def test_an_address_is_the_same_by_any_signer() -> None:
     assert same_address(b"a-1:host:9092", b"b-2:host:9092")
     assert not same_address(b"a-1:host:9092", b"a-1:host:9093")
     assert not same_address(b"a-1:other:9092", b"a-1:host:9092")

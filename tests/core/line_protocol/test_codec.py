@@ -70,7 +70,7 @@ def test_a_line_is_read(line: bytes, command: codec.Command) -> None:
         (b"V1|1||", "command is empty"),
     ],
 )
-def test_what_breaks_the_envelope_is_answered_to_nobody(line: bytes, reason: str) -> None:
+def test_what_breaks_the_envelope_is_answered_without_a_client_id(line: bytes, reason: str) -> None:
     with pytest.raises(codec.LineError, match=reason) as refused:
         codec.parse(line)
     assert (refused.value.code, refused.value.correlation_id) == ("BAD_REQUEST", b"0")

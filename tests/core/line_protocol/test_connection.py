@@ -128,9 +128,9 @@ async def test_a_line_up_to_the_limit_is_read(run: Run, length: int, end: bytes)
 async def test_a_line_beyond_the_limit_is_refused_once_and_skipped(run: Run, length: int, cut: int) -> None:
     running = await run()
     line = b"x" * length
-    answer = await running.say(b"before\n" + line[:cut], line[cut:] + b"\nbehind\n")
-    assert answer == b"<before>\n! the line is longer than 20000 bytes\n<behind>\n"
-    assert running.listener.seen == [b"before", b"behind"]
+    answer = await running.say(b"before\n" + line[:cut], line[cut:] + b"\nafter\n")
+    assert answer == b"<before>\n! the line is longer than 20000 bytes\n<after>\n"
+    assert running.listener.seen == [b"before", b"after"]
 
 
 async def test_a_line_that_the_end_of_the_input_cuts_is_refused_and_not_executed(run: Run) -> None:
@@ -157,7 +157,7 @@ async def test_a_side_that_was_shut_down_still_gets_what_takes_time(run: Run) ->
     writer.close()
 
 
-async def test_a_waiting_line_holds_back_those_behind_it_on_its_connection_only(run: Run) -> None:
+async def test_a_waiting_line_holds_back_the_next_ones_on_its_connection_only(run: Run) -> None:
     running = await run()
     reader, writer = await running.connect()
     writer.write(b"w1\nsecond\n")
@@ -182,7 +182,7 @@ async def test_a_hundred_thousand_lines_are_no_reason_for_others_to_wait(run: Ru
     writer.close()
 
 
-async def test_who_never_reads_is_not_read_either(run: Run) -> None:
+async def test_a_client_that_never_reads_is_not_read_either(run: Run) -> None:
     running = await run()
     reader, writer = await running.connect()
     writer.transport.pause_reading()  # type: ignore[attr-defined]

@@ -131,7 +131,7 @@ async def test_a_partition_that_is_led_elsewhere_takes_no_writes_until_it_is_led
     )
     for acks in ("0", "1", "all"):
         assert (await say(f"PRODUCE|orders k:v acks={acks}")).startswith("ERR|NOT_LEADER|")
-    # Until somebody else leads, it is still the one that followers copy from.
+    # Until another broker leads, followers still copy from it.
     assert (await say("REPLICA_FETCH|orders 0 1 1")).startswith("OK|replica=1 acked_offset=1 hw=1 ")
     assert await say("SET_PARTITION_ROLE|orders 0 leader") == "OK|topic=orders partition=0 role=leader hw=1"
     assert await say("PRODUCE|orders k:two") == "OK|partition=0 offset=1 hw=1"

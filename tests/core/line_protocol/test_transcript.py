@@ -132,14 +132,14 @@ def test_a_group_of_two(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("command", ["SYNC", "HEARTBEAT", "LEAVE", "COMMIT"])
-def test_who_is_no_member_is_a_mismatch(broker: BrokerProcess, command: str) -> None:
+def test_a_client_that_is_no_member_gets_a_mismatch(broker: BrokerProcess, command: str) -> None:
     end = " 0 1" if command == "COMMIT" else ""
     transcript(
         broker,
         f"""
         > V1|1|{command}|nobodys orders c1 1{end}
-        V1|1|ERR|GENERATION_MISMATCH|UNKNOWN_MEMBER_ID: Group 'nobodys' has no member 'c1': it was never there, has \
-left, or was not heard of for its session timeout. Join again without a member id.
+        V1|1|ERR|GENERATION_MISMATCH|UNKNOWN_MEMBER_ID: Group 'nobodys' has no member 'c1': it never joined, has \
+left, or sent no heartbeat for its session timeout. Join again without a member id.
         """,
     )
 

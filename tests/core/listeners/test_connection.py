@@ -169,7 +169,7 @@ async def test_large_frames_arrive_whole_and_give_their_memory_back(run: Any, si
     writer.close()
 
 
-async def test_a_waiting_request_holds_back_those_behind_it_on_its_connection_only(run: Any) -> None:
+async def test_a_waiting_request_holds_back_the_next_ones_on_its_connection_only(run: Any) -> None:
     running = await run()
     reader, writer = await running.connect()
     other_reader, other_writer = await running.connect()
@@ -220,14 +220,16 @@ async def test_frames_beyond_the_budget_wait_until_others_are_done(run: Any) -> 
         writer.write(frame(body)[:-1])
     await until(lambda: running.acceptor._shared.inflight >= 1_000_000)
     await asyncio.sleep(0.05)
-    # The first to finish lets the next ones go on; those that never finish end by their deadline.
+    # The first to finish lets the next ones continue; those that never finish end by their deadline.
     running.clock.advance(CONFIG.frame_timeout_ms / 1000 + 1)
     await until(lambda: running.acceptor._shared.inflight == 0 and not running.connections)
     for _, writer in pairs:
         writer.close()
 
 
-async def test_a_client_that_never_reads_holds_one_chunk_and_nobody_else(run: Any, tmp_path: Path) -> None:
+async def test_a_client_that_never_reads_holds_one_chunk_and_blocks_no_other(
+    run: Any, tmp_path: Path
+) -> None:
     running = await run()
     path = tmp_path / "log"
     path.write_bytes(b"0123456789abcdef" * (4 * 1024 * 1024))
@@ -368,7 +370,7 @@ async def test_requests_begin_while_answers_are_deferred_and_answers_leave_in_or
     bodies = [b"d1", b"d2", b"plain", b"d3", b"w", b"last"]
     writer.write(b"".join(map(frame, bodies)))
     first, second = await deferred(running, 2)
-    # An answer that is there waits behind the two, and only then does the next request begin.
+    # A complete answer waits for the two, and only then does the next request begin.
     await asyncio.sleep(0.02)
     assert running.listener.seen == [b"d1", b"d2", b"plain"]
     finish(second)
@@ -387,7 +389,7 @@ async def test_requests_begin_while_answers_are_deferred_and_answers_leave_in_or
 
 
 @pytest.mark.parametrize("step", [3, 100_000])
-async def test_so_many_answers_are_deferred_and_not_more(run: Any, step: int) -> None:
+async def test_the_number_of_deferred_answers_is_limited(run: Any, step: int) -> None:
     running = await run()
     reader, writer = await running.connect()
     bodies = [b"d%d" % number for number in range(500)]
@@ -433,7 +435,7 @@ async def test_a_connection_that_waits_for_deferred_answers_is_not_idle_and_drai
     writer.close()
 
 
-async def test_deferred_answers_of_a_client_that_has_gone_are_dropped(run: Any) -> None:
+async def test_deferred_answers_of_a_client_that_has_disconnected_are_dropped(run: Any) -> None:
     running = await run()
     _, writer = await running.connect()
     writer.write(frame(b"d1"))
@@ -454,7 +456,7 @@ async def test_a_deferred_answer_that_fails_closes_the_connection(run: Any) -> N
     writer.close()
 
 
-async def test_a_client_that_hangs_up_as_its_request_begins_leaves_no_coroutine_behind(run: Any) -> None:
+async def test_a_client_that_hangs_up_as_its_request_begins_leaves_no_coroutine(run: Any) -> None:
     running = await run()
     _, writer = await running.connect()
     writer.write(frame(b"q"))

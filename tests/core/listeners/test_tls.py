@@ -1,4 +1,4 @@
-"""No byte goes past the transport under TLS: what is on the wire is cipher text, and the answers are right.
+"""Under TLS all bytes use the transport: on the wire there is cipher text, and the answers are right.
 
 Nothing here serves TLS yet. The connection is put on a TLS transport as a listener will do it.
 """
@@ -35,7 +35,7 @@ from tests.tls import Certificate, Relay, make_certificate, relay_to
 ROOT = Path(__file__).resolve().parents[3]
 # Only the records name it; no other part of the protocol does.
 MARK = b"this text is a secret of the record"
-# Below and above what goes from a file to the socket directly, and above what a socket takes at once.
+# Below and above the size that is sent from a file directly, and above what a socket takes at once.
 SIZES = (1, 60_000, 70_000, 900_000, 900_000)
 BATCHES = (1, 1, 1, 1, 12)
 RECORDS = 20
@@ -49,7 +49,7 @@ def value_of(size: int) -> bytes:
 
 @contextlib.asynccontextmanager
 async def serving(data_dir: Path, context: ssl.SSLContext | None) -> AsyncIterator[tuple[Broker, Relay]]:
-    """A broker's Kafka listener behind a relay, with TLS or without."""
+    """A relay to a broker's Kafka listener, with TLS or without."""
     config = Config(data_dir=data_dir)
     broker = Broker(config, Clock())
     await broker.open()

@@ -27,7 +27,7 @@ class Disk:
     """Counts every effect; from the `at`-th on (0 is the first) it does what `how` says.
 
     how = "kill": that effect and all later ones do not happen, `Died` is raised.
-    how = "tear": like kill, but a write leaves half of its bytes behind.
+    how = "tear": like kill, but a write leaves half of its bytes.
     how = an errno: effects of `kinds` raise it, writes after a part of their bytes, until `heal`.
     """
 

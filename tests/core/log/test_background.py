@@ -78,7 +78,7 @@ def test_what_cannot_be_removed_is_told_and_left(
     assert work.step() is None
 
 
-def test_the_outcome_of_a_chore_that_nobody_waits_for_is_ignored(clock: ManualClock) -> None:
+def test_the_outcome_of_a_chore_without_a_waiter_is_ignored(clock: ManualClock) -> None:
     _, work = background(clock)
     work.finish(Removal([]), None)
     work.close()

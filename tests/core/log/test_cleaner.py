@@ -1,4 +1,4 @@
-"""Compaction: what stays, what goes, and that no instruction is a bad one to die at (R5)."""
+"""Compaction: what stays, what is removed, and that a crash at any instruction is harmless (R5)."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_the_share_that_is_dirty_is_told(tmp_path: Path) -> None:
 # --- tombstones (KIP-534) ----------------------------------------------------------------------------------
 
 
-def test_a_tombstone_goes_its_time_after_it_was_first_compacted(tmp_path: Path) -> None:
+def test_a_tombstone_is_removed_its_time_after_it_was_first_compacted(tmp_path: Path) -> None:
     shelf = compacted(tmp_path)
     log = shelf.open()
     put(log, ("k", "old"), ("other", "stays"))
@@ -241,7 +241,7 @@ def test_the_last_batch_of_each_producer_stays_if_only_as_a_shell(tmp_path: Path
     states = {s.producer_id: (s.producer_epoch, s.last_sequence) for s in again.active_producers()}
     assert states == {1: (4, 2), 2: (0, 1)}
     assert [r.value for r in read_all(again)] == [b"newest", b"y"]
-    # Once the producer has gone on, the shell goes too.
+    # Once the producer has continued, the empty batch is removed too.
     put(again, ("z", "z"), producer_id=1, producer_epoch=4, base_sequence=3)
     flush(again)
     clean(shelf, again)
@@ -252,7 +252,7 @@ def test_the_last_batch_of_each_producer_stays_if_only_as_a_shell(tmp_path: Path
 # --- bounds ------------------------------------------------------------------------------------------------
 
 
-def test_a_pass_stops_at_the_limit_of_keys_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_a_pass_stops_at_the_limit_of_keys_and_the_next_continues(tmp_path: Path) -> None:
     shelf = compacted(tmp_path)
     object.__setattr__(shelf.settings, "compaction_max_keys", 10)
     log = ready(shelf)
@@ -292,7 +292,7 @@ def test_short_keys_are_themselves_and_long_ones_hashed() -> None:
     assert prints[1] == b"a"
 
 
-# --- what goes wrong ---------------------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_stops_compaction_without_a_trace(
@@ -351,7 +351,7 @@ def test_a_reader_keeps_what_it_holds(tmp_path: Path) -> None:
     assert held.read() == data
 
 
-def test_an_aborted_pass_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_aborted_pass_leaves_nothing(tmp_path: Path) -> None:
     shelf = compacted(tmp_path)
     object.__setattr__(shelf.settings, "compaction_step_bytes", 100)
     log = ready(shelf)

@@ -1,4 +1,4 @@
-"""Finding the next whole batch behind damaged bytes."""
+"""Finding the next whole batch after damaged bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batch(offset: int, size: int = 50) -> bytes:
     return bytes(made)
 
 
-def test_a_batch_is_found_behind_anything(path: Path) -> None:
+def test_a_batch_is_found_after_anything(path: Path) -> None:
     chance = random.Random(1)
     for length in (0, 1, 15, 16, 17, 60, 61, 62, 999):
         for garbage in (bytes(length), b"\2" * length, b"\xff" * length, chance.randbytes(length)):

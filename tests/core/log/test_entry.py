@@ -25,7 +25,7 @@ def test_an_entry_keeps_the_offsets_of_a_log_that_is_closed(tmp_path: Path) -> N
     assert (entry.recovery_point, entry.log_start_offset) == (3, 1)
 
 
-def test_a_new_config_is_looked_at_anew(tmp_path: Path) -> None:
+def test_a_new_config_is_read_again(tmp_path: Path) -> None:
     entry = LogEntry(TOPIC_ID, TopicConfig(), 0, 0, 0)
     entry.log = Shelf(tmp_path).open()
     entry.due_ms, entry.uncleanable = 2**62, True

@@ -62,7 +62,7 @@ def test_the_epoch_of_a_leader_begins_at_the_end_before_anything_is_written_in_i
     asked = (1, 2, 4, 5, 6, 7, 8)
     found = [epochs.end_offset_for(epoch, 14, 7) for epoch in asked]
     assert found == [(1, 0), (2, 10), (2, 10), (5, 14), (5, 14), (7, 14), (-1, -1)]
-    # A leader of an epoch that the log has left behind adds nothing.
+    # A leader of an earlier epoch than the log's adds nothing.
     assert epochs.end_offset_for(5, 14, 3) == (5, 14) and epochs.end_offset_for(6, 14, 3) == (-1, -1)
     assert filled(path).end_offset_for(3, 0, 7) == (3, 0)
 

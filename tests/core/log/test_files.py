@@ -82,7 +82,7 @@ def test_the_longest_unused_file_is_closed_first(tmp_path: Path) -> None:
     assert slots[2].file.fd == b or not is_open(b)
 
 
-def test_an_evicted_file_stays_open_for_whoever_holds_it(tmp_path: Path) -> None:
+def test_an_evicted_file_stays_open_for_its_readers(tmp_path: Path) -> None:
     pool = FilePool(1)
     first, second = (FileSlot(pool, str(tmp_path / name)) for name in "ab")
     held = first.appending()

@@ -65,7 +65,7 @@ def test_a_task_that_ends_late_takes_nothing_back(tmp_path: Path) -> None:
     assert (unflushed.offset, unflushed.records) == (9, 0)
 
 
-def test_a_segment_that_is_gone_needs_no_flush(tmp_path: Path) -> None:
+def test_a_removed_segment_needs_no_flush(tmp_path: Path) -> None:
     log = Shelf(tmp_path).open()
     unflushed = Unflushed(0)
     one, other = log.new_segment(1), log.new_segment(2)

@@ -62,7 +62,7 @@ def test_an_append_is_one_write(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -
     assert disk.calls == ["write"] * 50
 
 
-def test_several_batches_of_one_append_are_numbered_one_behind_the_other(shelf: Shelf) -> None:
+def test_several_batches_of_one_append_are_numbered_one_after_the_other(shelf: Shelf) -> None:
     log = shelf.open()
     append(log, records("a"))
     buffer = bytearray().join(build_batch(records(*part), now_ms=5) for part in ("bc", "d", "efg"))
@@ -274,7 +274,7 @@ def test_a_reader_at_the_tail_needs_no_search(shelf: Shelf, monkeypatch: pytest.
     assert calls == []
 
 
-def test_a_slice_stays_readable_after_its_segment_is_gone(tmp_path: Path) -> None:
+def test_a_slice_stays_readable_after_its_segment_is_removed(tmp_path: Path) -> None:
     log = Shelf(tmp_path, segment_bytes=200).open()
     for i in range(10):
         append(log, records(f"value {i}" * 5))

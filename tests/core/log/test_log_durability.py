@@ -66,7 +66,7 @@ def test_a_flush_covers_segments_that_were_rolled_meanwhile(
     log.finish_flush(task, None)
     disk.calls.clear()
     flush(log)
-    # The one that was active then, if it was written on, and those behind it.
+    # The one that was active then, if it was written on, and those after it.
     assert disk.calls.count("sync") == len(log.segments.all) - count
     assert disk.calls.count("sync_path") >= 2 * (len(log.segments.all) - count - 1)
     assert log.flushed_offset == 8
@@ -110,7 +110,7 @@ def test_after_a_failed_fsync_nothing_is_taken_until_a_restart(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-def test_a_write_that_fails_leaves_no_trace_and_the_log_goes_on(
+def test_a_write_that_fails_leaves_no_trace_and_the_log_continues(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     log = shelf.open()

@@ -48,7 +48,7 @@ def copy_of(data: bytes) -> tuple[memoryview, list[BatchHeader]]:
 
 
 def follow(path: Path, source: Log, portions: Sequence[int] = (), segment_bytes: int = SEGMENT) -> Log:
-    """A copy, fetched in portions of so many batches, or at once."""
+    """A copy, fetched a number of batches at a time, or at once."""
     log = Shelf(path, segment_bytes=segment_bytes).open()
     data, headers = copy_of(all_bytes(source))
     for count in portions or [len(headers)]:
@@ -98,7 +98,7 @@ def test_a_copy_is_the_same_after_a_crash(tmp_path: Path) -> None:
     assert known(again) == known(source)
 
 
-def test_an_offset_that_goes_back_is_refused_and_one_that_jumps_is_taken(tmp_path: Path) -> None:
+def test_an_offset_that_decreases_is_refused_and_one_that_jumps_is_taken(tmp_path: Path) -> None:
     source = leader(tmp_path / "leader")
     log = follow(tmp_path / "copy", source)
     data, headers = copy_of(all_bytes(source))
@@ -251,7 +251,7 @@ def test_a_log_in_compaction_is_not_cut(tmp_path: Path) -> None:
     assert log.truncate_to(3) == 1
 
 
-def test_a_copy_begins_anew_where_the_leader_has_nothing_older(tmp_path: Path) -> None:
+def test_a_copy_begin_again_where_the_leader_has_nothing_older(tmp_path: Path) -> None:
     log = leader(tmp_path / "log")
     log.start_at(500)
     assert (log.offsets, log.epochs.entries, list(log.active_producers())) == (

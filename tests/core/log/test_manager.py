@@ -108,7 +108,7 @@ def test_after_a_crash_every_log_is_checked(home: Home) -> None:
     assert CLEAN_SHUTDOWN in home.names()
 
 
-def test_only_the_tail_behind_the_checkpoint_is_scanned_after_a_crash(
+def test_only_the_tail_after_the_checkpoint_is_scanned_after_a_crash(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = home.start()
@@ -167,7 +167,7 @@ def test_a_log_that_cannot_be_opened_does_not_stop_the_start(home: Home) -> None
 # --- create and delete -------------------------------------------------------------------------------------
 
 
-def test_a_deleted_topic_is_gone_at_once_and_its_files_a_little_later(home: Home) -> None:
+def test_a_deleted_topic_is_deleted_at_once_and_its_files_a_little_later(home: Home) -> None:
     manager = home.start()
     home.create(manager)
     home.create(manager, OTHER)
@@ -188,7 +188,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_a_little_later(home: Home
     assert OTHER in manager
 
 
-def test_a_topic_of_the_same_name_begins_anew(home: Home) -> None:
+def test_a_topic_of_the_same_name_begin_again(home: Home) -> None:
     manager = home.start()
     home.create(manager)
     for i in range(20):
@@ -206,7 +206,7 @@ def test_a_topic_of_the_same_name_begins_anew(home: Home) -> None:
 
 
 def test_the_directory_of_a_former_topic_is_not_taken_over(home: Home) -> None:
-    """The metadata says that the topic was created anew, but the process died before the files followed."""
+    """By the metadata the topic was created again, but the process died before the files followed."""
     manager = home.start()
     home.create(manager)
     append(manager.get(TP), records("former"))
@@ -359,7 +359,7 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     assert open_files(home.root) == []
 
 
-def test_when_descriptors_run_out_files_are_closed_to_make_room(
+def test_when_descriptors_run_out_files_are_closed_to_make_space(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = home.start()

@@ -53,7 +53,7 @@ def state(log: Log) -> object:
 
 
 def replayed(shelf: Shelf, root: Path) -> object:
-    """The state of the log when everything but the .log files is found anew."""
+    """The state of the log when everything but the .log files is rebuilt."""
     other = shelf.copy(root)
     for path in other.directory.iterdir():
         if path.suffix != ".log":
@@ -97,7 +97,7 @@ def cuts(shelf: Shelf) -> Iterator[tuple[Path, int, int]]:
 
 
 def cut(shelf: Shelf, path: Path, length: int) -> None:
-    """Cut one file and remove the segments behind it, as a torn write would have never made them."""
+    """Cut one file and remove the segments after it, as a torn write would have never made them."""
     os.truncate(shelf.directory / path.name, length)
     for later in shelf.directory.glob("*.log"):
         if later.name > path.name:
@@ -141,7 +141,7 @@ def test_a_flipped_bit_anywhere_ends_the_log_at_that_batch(shelf: Shelf, tmp_pat
         shutil.rmtree(tmp_path / f"r{i}")
 
 
-def test_garbage_behind_the_last_batch_is_cut_off(shelf: Shelf, tmp_path: Path) -> None:
+def test_garbage_after_the_last_batch_is_cut_off(shelf: Shelf, tmp_path: Path) -> None:
     path, position, header = layout(shelf)[-1]
     whole = (shelf.directory / path.name).read_bytes()
     last = whole[position:]
@@ -156,10 +156,10 @@ def test_the_lost_bytes_are_counted(shelf: Shelf, caplog: pytest.LogCaptureFixtu
     flip(shelf.directory / path.name, position * 8 + 200)
     lost = (shelf.directory / path.name).stat().st_size - position
     shelf.open()
-    assert f"ends at offset {header.base_offset}, {lost} bytes behind it" in caplog.text
+    assert f"ends at offset {header.base_offset}; the {lost} bytes after it" in caplog.text
 
 
-def test_segments_behind_a_bad_batch_go(shelf: Shelf, tmp_path: Path) -> None:
+def test_segments_after_a_bad_batch_are_removed(shelf: Shelf, tmp_path: Path) -> None:
     places = layout(shelf)
     first = places[0][0]
     path, position, header = [place for place in places if place[0] == first][-1]
@@ -171,7 +171,7 @@ def test_segments_behind_a_bad_batch_go(shelf: Shelf, tmp_path: Path) -> None:
 # --- from the recovery point on ----------------------------------------------------------------------------
 
 
-def test_only_what_lies_behind_the_recovery_point_is_read_whole(shelf: Shelf) -> None:
+def test_only_what_lies_after_the_recovery_point_is_read_whole(shelf: Shelf) -> None:
     """Every recovery point gives the same log; damage to record bytes below it is not looked at."""
     expected = state(shelf.open())
     for _, _, header in layout(shelf):
@@ -344,7 +344,7 @@ def test_compaction_holes_in_sealed_segments_are_no_damage(tmp_path: Path) -> No
     path = Path(first.log.path)
     data = path.read_bytes()
     found = list(batches(data))
-    path.write_bytes(data[: found[0][1].size] + data[found[2][0] :])  # the second batch is gone
+    path.write_bytes(data[: found[0][1].size] + data[found[2][0] :])  # the second batch is lost
     log = shelf.open(compacted=log.segments.all[1].base_offset)
     assert [r.offset for r in read_all(log)] == [0, *range(2, 12)]
     assert all(check_crc(data, at, header) for at, header in found)

@@ -43,7 +43,7 @@ def test_a_record_may_be_exactly_as_old_as_the_limit(tmp_path: Path) -> None:
     assert bases(log) == [6, 8]
 
 
-def test_the_active_segment_goes_too_once_all_of_it_has_expired(tmp_path: Path) -> None:
+def test_the_active_segment_is_removed_too_once_all_of_it_has_expired(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, segment_bytes=300, retention_ms=4500)
     log = filled(shelf)
     apply_retention(log, NOW + 10_000)
@@ -83,7 +83,7 @@ def test_records_without_a_time_are_as_old_as_the_file(tmp_path: Path) -> None:
     assert bases(log) == [6]
 
 
-def test_so_many_bytes_are_kept(tmp_path: Path) -> None:
+def test_that_number_of_bytes_is_kept(tmp_path: Path) -> None:
     log = filled(Shelf(tmp_path, segment_bytes=300, retention_ms=-1, retention_bytes=700))
     sizes = [segment.size for segment in log.segments.all]
     apply_retention(log, NOW)
@@ -104,7 +104,7 @@ def test_no_limits_keep_all(tmp_path: Path) -> None:
     assert bases(log) == [0, 2, 4, 6, 8]
 
 
-def test_what_delete_records_left_while_compaction_ran_goes_later(tmp_path: Path) -> None:
+def test_what_delete_records_left_while_compaction_ran_is_removed_later(tmp_path: Path) -> None:
     log = filled(Shelf(tmp_path, segment_bytes=300, retention_ms=-1))
     log.cleaning = True
     log.truncate_prefix(5)
@@ -133,7 +133,7 @@ def test_the_next_check_of_a_compacted_log_is_when_its_records_are_overdue(tmp_p
 # --- the clock ---------------------------------------------------------------------------------------------
 
 
-def test_time_goes_on_as_the_clock_does() -> None:
+def test_time_continues_as_the_clock_does() -> None:
     clock = ManualClock()
     settled = SettledTime(clock)
     for seconds in (1, 30, 86_400):

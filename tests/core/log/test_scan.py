@@ -1,4 +1,4 @@
-"""Reading what nobody has vouched for: how far whole batches go, and why no further."""
+"""Reading unchecked batches: where the whole ones end, and why."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_a_segment_with_stale_indexes_finds_what_they_lack(tmp_path: Path, what:
         assert entries(again)[0] == expected
 
 
-def test_a_foreign_index_in_the_middle_is_noticed_and_built_anew(filled: Filled) -> None:
+def test_a_foreign_index_in_the_middle_is_noticed_and_rebuilt(filled: Filled) -> None:
     filled.segment.flush_indexes()
     path = filled.directory / "00000000000000001000.index"
     data = bytearray(path.read_bytes())
@@ -208,7 +208,7 @@ def test_a_walk_stops_at_what_is_no_batch(filled: Filled) -> None:
     assert header.size > 0
 
 
-def test_batches_behind_damage_are_found(filled: Filled) -> None:
+def test_batches_after_damage_are_found(filled: Filled) -> None:
     position, header = filled.layout[20]
     path = Path(filled.segment.log.path)
     data = bytearray(path.read_bytes())

@@ -19,7 +19,7 @@ def test_files_go_after_the_delay_and_in_portions() -> None:
     assert len(trash.take(100.0, 100)) == 5
 
 
-def test_a_directory_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
+def test_a_directory_is_removed_with_all_that_is_in_it(tmp_path: Path) -> None:
     directory = tmp_path / "orders-0.0123-delete"
     directory.mkdir()
     for name in "abc":

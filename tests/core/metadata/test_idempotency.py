@@ -46,7 +46,7 @@ async def test_the_first_binding_of_a_key_holds(store: Store) -> None:
     assert await store.read(find(B, expired_ms=0)) is None
 
 
-async def test_an_expired_key_is_bound_anew_without_its_past(store: Store) -> None:
+async def test_an_expired_key_is_bound_again_without_its_past(store: Store) -> None:
     await put(store, A, 100, b"answer")
     await store.submit([put_places([(A, b"places")])])
     assert await store.read(find(A, expired_ms=101)) is None

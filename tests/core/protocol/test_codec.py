@@ -1,4 +1,4 @@
-"""The codec's front: what it refuses, how it says so, and what goes by reference."""
+"""The codec's functions: what they refuse, with which error, and what they pass by reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from core.types import FileSlice
 
 class NoFile:
     def fileno(self) -> int:
-        raise AssertionError("nobody reads here")
+        raise AssertionError("never read")
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
@@ -35,7 +35,7 @@ def test_a_request_is_read_from_any_buffer_and_any_position(kind: type) -> None:
     assert decode_request(3, 9, kind(b"header" + raw), 6) == message
 
 
-def test_bytes_behind_a_request_are_left_alone_but_not_behind_a_response() -> None:
+def test_bytes_after_a_request_are_left_alone_but_not_after_a_response() -> None:
     assert decode_request(3, 1, encode_request(3, 1, MetadataRequest()) + b"abc") == MetadataRequest()
     raw = b"".join(encode_response(3, 1, MetadataResponse()))  # type: ignore[arg-type]
     with pytest.raises(ProtocolError, match="3 bytes after the end"):

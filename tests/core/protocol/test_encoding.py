@@ -14,7 +14,7 @@ from core.types import FileSlice
 
 class NoFile:
     def fileno(self) -> int:
-        raise AssertionError("nobody reads here")
+        raise AssertionError("never read")
 
 
 class Point(Value, frozen=True):

@@ -101,7 +101,7 @@ def test_a_batch_of_nothing_and_names_without_utf8_are_refused() -> None:
     assert refusal(lambda: build_batch([beyond], now_ms=NOW)).code is ErrorCode.INVALID_RECORD
 
 
-def test_batches_are_walked_one_behind_the_other() -> None:
+def test_batches_are_walked_one_after_the_other() -> None:
     one, two = simple_batch(3)[0], simple_batch(4, codec=4)[0]
     found = list(batches(b"?" + one + two + b"rest", 1, 1 + len(one) + len(two)))
     assert [(at, header.record_count) for at, header in found] == [(1, 3), (1 + len(one), 4)]
@@ -160,7 +160,7 @@ def test_log_append_time_is_the_time_of_every_record(codec: int) -> None:
     assert {(r.timestamp, r.timestamp_type) for r in KafkaPythonBatch(bytes(batch))} == {(NOW + 1234, 1)}
 
 
-def test_one_flipped_bit_anywhere_behind_the_checksum_is_seen() -> None:
+def test_one_flipped_bit_anywhere_after_the_checksum_is_seen() -> None:
     batch, header = simple_batch(2)
     for at in range(21, len(batch)):
         batch[at] ^= 0x10

@@ -1,4 +1,4 @@
-"""Four codecs: what goes in comes out, and no more than allowed comes out."""
+"""Four codecs: the output is the original input, and never more than allowed."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def test_every_cut_is_seen(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_streams_behind_one_another_are_one(codec: int) -> None:
+def test_streams_in_a_row_are_one(codec: int) -> None:
     assert decompress(codec, compress(codec, b"one") + compress(codec, b"two"), LIMIT) == b"onetwo"
-    error = refusal(lambda: decompress(codec, compress(codec, b"one") + b"\x01garbage behind", LIMIT))
+    error = refusal(lambda: decompress(codec, compress(codec, b"one") + b"\x01garbage after it", LIMIT))
     assert error is not None and error.code is ErrorCode.CORRUPT_MESSAGE
 
 

@@ -36,7 +36,7 @@ def test_a_record_is_read_as_the_guide_says() -> None:
         ("16 00 02 d804 04 6162 01 02 02 68 01", "length too small"),
         ("18 00 02 d804 04 6162 01 02 01 68 01", "a header without a name"),
         ("18 00 02 d804 04 6162 01 01 02 68 01", "a negative header count"),
-        ("18 00 02 da04 04 6162 01 02 02 68 01", "an offset behind the batch's last"),
+        ("18 00 02 da04 04 6162 01 02 02 68 01", "an offset after the batch's last"),
         ("16 00 02 01 04 6162 01 02 02 68 01", "an offset before the batch's first"),
         ("18 00 02 d804 04 6162 01 02 02 68 01 00", "a byte too many"),
         ("18 00 ffffffffffffffffffff01 d804 04 6162 01 00", "a varint of eleven bytes"),

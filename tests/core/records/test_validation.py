@@ -71,7 +71,7 @@ def test_every_cut_and_every_tail_is_refused() -> None:
     assert refused(batch + b"\x01").code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_every_flipped_bit_behind_the_magic_is_refused() -> None:
+def test_every_flipped_bit_after_the_magic_is_refused() -> None:
     batch, _ = simple_batch(2)
     for at in range(17, len(batch)):
         for bit in (1, 128):
@@ -135,7 +135,7 @@ def test_a_header_that_contradicts_itself_is_invalid(changes: dict[str, int]) ->
 
 @pytest.mark.parametrize("more", [0, 0x01, 0x08, 0x20, 0x40])
 def test_a_transactional_batch_is_refused_as_long_as_there_are_no_transactions(more: int) -> None:
-    """Control or not, idempotent or not: it would be a transaction that is open for ever."""
+    """Control or not, idempotent or not: it would be a transaction without an end."""
     for producer in ({}, {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}):
         batch = altered(simple_batch(10)[0], attributes=0x10 | more, **producer)
         assert refused(batch).code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -176,7 +176,7 @@ def test_records_too_far_ahead_are_named_one_by_one(codec: int) -> None:
     assert str(NOW + 1001) in named[0][1]
 
 
-def test_records_too_far_behind_are_named_one_by_one() -> None:
+def test_records_that_are_too_old_are_named_one_by_one() -> None:
     config = TopicConfig(message_timestamp_before_max_ms=1000)
     validate(timed(NOW, NOW - 1000, -1), config)
     validate(timed(1, 2), PLAIN)

@@ -123,7 +123,7 @@ class Brokers:
         return found[max(found)] if found else None
 
     async def in_sync(self, tp: TopicPartition, count: int | None = None) -> None:
-        """Wait until so many replicas are in sync, all that run if not said, and have heard so."""
+        """Wait until this many replicas are in sync and know it; by default all that run."""
         wanted = count or len(self.servers)
 
         def holds() -> bool:

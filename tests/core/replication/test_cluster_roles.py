@@ -1,4 +1,4 @@
-"""Two and three brokers in one process: following, committing, promotion, and what happens to those left behind."""
+"""Two and three brokers in one process: following, committing, promotion, and followers that lag."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ async def refused(code: ErrorCode, waiting: object) -> BrokerError:
 async def test_a_copy_is_the_leaders_log_byte_for_byte(two: Brokers) -> None:
     for number in range(20):
         await write(two[1], *(b"%d" % (number + i) for i in range(number % 3 + 1)))
-    await until(lambda: ends(two[2]) == ends(two[1]), "the follower to hear what is committed")
+    await until(lambda: ends(two[2]) == ends(two[1]), "the follower to learn what is committed")
     assert content(two[1]) == content(two[2])
     assert ends(two[1])[0] == ends(two[1])[1] > 20
 
 
-async def test_nobody_is_shown_what_the_follower_lacks_and_acks_all_waits_for_it(two: Brokers) -> None:
+async def test_no_client_is_shown_what_the_follower_lacks_and_acks_all_waits_for_it(two: Brokers) -> None:
     await write(two[1], b"a")
     await two.stop(2)
     assert await write(two[1], b"b", acks=1) == [1]
@@ -80,7 +80,7 @@ async def test_nobody_is_shown_what_the_follower_lacks_and_acks_all_waits_for_it
         two[1].records.read(TP, 1, max_bytes=1000, max_records=10, wait_ms=20_000, min_bytes=1)
     )
     await two.start(2)
-    assert [r.value for r in (await poll).records] == [b"b", b"c"], "the long poll hears of it"
+    assert [r.value for r in (await poll).records] == [b"b", b"c"], "the long poll gets it"
     assert await write(two[1], b"d") == [3]
 
 
@@ -185,7 +185,7 @@ async def test_a_restarted_leader_does_not_depose_the_one_that_was_promoted_mean
     assert (two[1].partitions.info(TP).leader, two[2].partitions.info(TP).leads) == (2, True)
 
 
-async def test_a_follower_that_fell_behind_may_not_lead_where_it_could_lose_something(tmp_path: Path) -> None:
+async def test_a_follower_that_lags_may_not_lead_where_it_could_lose_something(tmp_path: Path) -> None:
     async with Brokers(tmp_path, replica_lag_time_max_ms=300) as two:
         await two.create("t", configs={"min.insync.replicas": "1"})
         await two.stop(2)
@@ -202,7 +202,7 @@ async def test_a_follower_that_fell_behind_may_not_lead_where_it_could_lose_some
         assert b"other" in content(two[1])
 
 
-async def test_a_follower_told_so_serves_nobody_and_is_promoted_again(two: Brokers) -> None:
+async def test_a_follower_told_so_serves_no_client_and_is_promoted_again(two: Brokers) -> None:
     info = await two[1].roles.set(TP, "follower")
     assert (info.role, info.leader) == ("follower", -1)
     await refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, write(two[1], b"x", acks=1))

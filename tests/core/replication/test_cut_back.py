@@ -21,14 +21,14 @@ TP = TopicPartition("t", 0)
 
 
 async def write(broker: Broker, count: int) -> None:
-    """So many batches of one record."""
+    """Append `count` batches of one record."""
     for _ in range(count):
         (done,) = await broker.records.produce("t", [NewRecord(value=b"value")], acks=1)
         assert done.error is None, done.error
 
 
 def lose_power(directory: Path, size: int) -> None:
-    """Leave of the log no more than so many bytes, and nothing that says where it had ended."""
+    """Leave only that number of bytes of the log, and nothing that says where it had ended."""
     (directory / CLEAN_SHUTDOWN).unlink()
     (directory / RECOVERY_POINTS).unlink()
     for snapshot in (directory / str(TP)).glob("*.snapshot"):

@@ -1,6 +1,6 @@
 """The network between two brokers is cut, silent or slow: two leaders that both believe, and what they may say.
 
-What was acknowledged by acks=all stays, and what a consumer was shown stays, whoever is promoted meanwhile.
+Records that were acknowledged by acks=all, or shown to a consumer, stay, no matter which broker is promoted.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def test_two_leaders_that_both_believe_commit_one_history(net: Net, silent
     await until(lambda: ends(net[2]) == (1, 1))
     net.part(silent=silent)
     await net[2].roles.set(TP, "leader")
-    assert net[1].partitions.info(TP).leads, "nobody has told it"
+    assert net[1].partitions.info(TP).leads, "it was not told"
     await write(net[1], b"old leader", acks=1)
     await write(net[2], b"new leader", acks=1)
     for number in (1, 2):
@@ -77,7 +77,7 @@ async def test_two_leaders_that_both_believe_commit_one_history(net: Net, silent
             ErrorCode.NOT_ENOUGH_REPLICAS,
             ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         )
-        assert shown(net[number]) == [b"before"], "what one of them alone has is shown to nobody"
+        assert shown(net[number]) == [b"before"], "what one of them alone has is shown to no client"
     net.heal()
     await net.brokers.in_sync(TP)
     assert not net[1].partitions.info(TP).leads
@@ -116,12 +116,12 @@ async def test_answers_that_get_lost_make_nothing_twice(net: Net) -> None:
     assert content(net[1]) == content(net[2])
 
 
-async def test_an_old_leader_hears_of_the_new_one_as_soon_as_one_direction_works(net: Net) -> None:
+async def test_an_old_leader_learns_the_new_one_as_soon_as_one_direction_works(net: Net) -> None:
     await write(net[1], b"a")
     net.proxies[0].cut()  # the follower does not reach the leader, but the leader the follower
     await write(net[1], b"b", acks=1)
     await net[2].roles.set(TP, "leader")
-    await until(lambda: not net[1].partitions.info(TP).leads, "the old leader to hear of it")
+    await until(lambda: not net[1].partitions.info(TP).leads, "the old leader to learn it")
     net.heal()
     await net.brokers.in_sync(TP)
-    assert shown(net[2]) == [b"a"], "what was not committed is gone"
+    assert shown(net[2]) == [b"a"], "what was not committed is lost"

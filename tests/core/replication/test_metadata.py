@@ -1,4 +1,4 @@
-"""Topics, groups, offsets and keys on several brokers: whoever is promoted has what was acknowledged."""
+"""Topics, groups, offsets and keys on several brokers: a promoted broker has what was acknowledged."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_an_idempotency_key_is_known_to_the_promoted_broker(two: Brokers) 
     request = KeyedRequest("/p", "key", b"f" * 32)
     new = [NewRecord(value=b"once")]
     first = await two[1].idempotency.produce(request, "t", new, acks=-1, render=lambda results: b"answer")
-    await two[1].store.read(load_settings)  # the answer is stored behind the caller's back
+    await two[1].store.read(load_settings)  # the answer is stored without the caller
     assert not any((await two[2].roles.lead_everything()).values())
     await two.serving(2)
     again = await two[2].idempotency.produce(request, "t", new, acks=-1, render=lambda results: b"other")
@@ -113,7 +113,7 @@ async def test_without_the_other_broker_a_change_fails_in_time_and_may_come_late
         await two.create("v")
 
 
-async def test_a_change_that_was_never_replicated_is_gone_with_its_leader(tmp_path: Path) -> None:
+async def test_a_change_that_was_never_replicated_is_lost_with_its_leader(tmp_path: Path) -> None:
     async with Brokers(tmp_path, metadata_timeout_ms=200) as two:
         await two.create("t")
         await two.stop(2)
@@ -151,7 +151,7 @@ async def test_a_broker_that_was_alone_gives_its_topics_and_groups_to_the_others
         assert committed(await two.serving(2)) == 5
 
 
-async def test_the_history_begins_anew_with_the_whole_database(tmp_path: Path) -> None:
+async def test_the_history_begin_again_with_the_whole_database(tmp_path: Path) -> None:
     async with Brokers(tmp_path, metadata_log_bytes=2000) as two:
         await two.create("t")
         for offset in range(30):

@@ -1,4 +1,4 @@
-"""What a broker has promised is on the disk before anybody hears of it, and comes back."""
+"""What a broker has promised is on the disk before another broker learns it, and comes back."""
 
 from __future__ import annotations
 

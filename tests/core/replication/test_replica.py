@@ -48,7 +48,7 @@ def test_the_high_watermark_is_what_all_in_sync_have() -> None:
     assert replica.high_watermark == 10
 
 
-def test_a_position_that_goes_back_takes_nothing_back() -> None:
+def test_a_position_that_decreases_takes_nothing_back() -> None:
     replica = leader_of_two()
     replica.progress(2, 10, 10, 1.0, 2)
     assert replica.progress(2, 3, 10, 1.1, 2) == Moved()
@@ -73,7 +73,7 @@ def test_a_follower_that_fetches_but_never_catches_up_leaves_and_comes_back_when
     assert replica.isr == {1, 2}
 
 
-def test_who_waits_with_everything_stays() -> None:
+def test_a_follower_that_waits_with_everything_stays() -> None:
     replica = leader_of_two()
     replica.progress(2, 10, 10, 1.0, 2)
     for second in range(2, 40):
@@ -100,7 +100,7 @@ def test_a_leader_that_resigned_is_still_copied_from() -> None:
 # --- promises ----------------------------------------------------------------------------------------------
 
 
-def test_who_promised_an_epoch_serves_no_older_one() -> None:
+def test_a_broker_that_promised_an_epoch_serves_no_older_one() -> None:
     replica = leader_of_two()
     assert replica.promise(2)
     assert not replica.leads

@@ -26,7 +26,7 @@ import org.apache.kafka.common.utils.Exit;
  *
  * <p>A line of JSON in: {"main": class, "arguments": […], "input": text, "seconds": limit}. A line of JSON out:
  * {"exit": status, "out": text, "err": text}; the status is -1 for a tool that has not ended in time. A tool that
- * calls Exit.exit stops there: its thread is parked and never goes on, as in a process that has ended.
+ * calls Exit.exit stops there: its thread is parked and never continues, as in a process that has ended.
  */
 public final class Mains {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -46,7 +46,7 @@ public final class Mains {
         }
     }
 
-    /** What is written goes to the tool of the moment. */
+    /** What is written is the output of the current tool. */
     private static final class Current extends OutputStream {
         private final Function<Run, OutputStream> which;
 
@@ -80,7 +80,7 @@ public final class Mains {
         Exit.setExitProcedure(exit);
         Exit.setHaltProcedure(exit);
         Exit.setShutdownHookAdder((name, hook) -> current.hooks.add(hook));
-        // Scala keeps the streams of its first use, so these stay and what is behind them changes.
+        // Scala keeps the streams of its first use, so these stay and their target changes.
         System.setOut(new PrintStream(new Current(run -> run.out), true, "UTF-8"));
         System.setErr(new PrintStream(new Current(run -> run.err), true, "UTF-8"));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {

@@ -19,7 +19,7 @@ def run(*arguments: str) -> Result:
 
 
 def _checkpoint(home: Path, name: str, ends: dict[str, dict[str, int]]) -> None:
-    """What Spark leaves behind: one batch that is done."""
+    """What Spark leaves: one batch that is done."""
     directory = home / "sluice-spark" / "checkpoints" / name
     for log in ("offsets", "commits"):
         (directory / log).mkdir(parents=True)
@@ -41,14 +41,14 @@ def test_a_plan_says_what_would_be_read(here: Path, topics: Topics) -> None:
     assert lines[0]["from"] == 8
 
 
-def test_a_plan_says_what_is_gone(here: Path, topics: Topics) -> None:
+def test_a_plan_names_deleted_records(here: Path, topics: Topics) -> None:
     topics.create("gone", 1)
     topics.fill("gone", 10)
     topics.truncate("gone", 6)
     _checkpoint(here, "g", {"gone": {"0": 2}})
     done = run("plan", "export", "--topic", "gone", "--to", "lake", "--name", "g")
     assert done.exit_code == 1
-    assert done.stderr == "gone-0: offsets 2 to 5 are gone; the topic begins at 6\n"
+    assert done.stderr == "gone-0: offsets 2 to 5 are deleted; the topic begins at 6\n"
     (here / "sluice-spark/checkpoints/g/commits/0").unlink()
     assert run("plan", "export", "--topic", "gone", "--to", "lake", "--name", "g").exit_code == 0
 

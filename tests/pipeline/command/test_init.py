@@ -82,13 +82,13 @@ def test_the_project_runs_as_it_is_and_again_with_what_is_new(topics: Topics, tm
     done = _run(project, "run")
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     assert sorted(_tables(project)["bronze"]["offset"].to_pylist()) == list(range(8))
-    # What bronze takes in this run may reach the others in the next one; nothing is there twice.
+    # What bronze takes in this run may reach the others in the next one; there are no duplicates.
     assert sorted(_tables(project)["silver"]["id"].to_pylist()) in ([1, 2], [1, 2, 3])
     assert [row["id"] for row in _clean(topics)] in ([1, 2], [1, 2, 3])
 
 
 def test_without_its_settings_a_run_says_how_to_run_it() -> None:
-    """Spark would fail at the second run only, with words that help nobody."""
+    """Spark would fail at the second run only, with a useless message."""
     code = (TEMPLATE / "transformations" / "bronze.py").read_text()
 
     class Session:

@@ -62,7 +62,7 @@ def test_every_kind_of_job_has_a_dry_run_for_people_and_for_machines(
             assert "8 records" in said.stdout
         if kind == "replay":
             assert (lines[0]["topic"], lines[0]["partitions"], lines[0]["there"]) == ("back", 3, 0)
-    assert sorted(path.name for path in here.iterdir()) == ["lake"], "a dry run leaves nothing behind"
+    assert sorted(path.name for path in here.iterdir()) == ["lake"], "a dry run leaves nothing"
 
 
 def test_what_is_not_there_is_told_before_spark_starts(

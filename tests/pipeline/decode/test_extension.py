@@ -31,7 +31,7 @@ SIZES = {
 
 
 def decode(end: int | None = None, short: str = "", count: int = 3) -> tuple[bool, dict[str, np.ndarray]]:
-    """Decode three records into buffers of just the right size; `short` has room for one value less."""
+    """Decode three records into buffers of just the right size; `short` has space for one value less."""
     data = bytes(build_batch(RECORDS, now_ms=0))
     out = {name: np.zeros(size - (name == short), kind) for name, (kind, size) in SIZES.items()}
     table = np.array([[HEADER_SIZE, end or len(data), 0, 2, 5, native.NO_APPEND_TIME, count]], np.int64)

@@ -1,4 +1,4 @@
-"""Runs jobs in the tests' session, and reads tables as somebody who knows nothing of us."""
+"""Run jobs in the tests' session, and read tables like a reader that does not know Sluice."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def naive(path: str | Path, prefix: str = "") -> Counter[tuple[str, int, int]]:
 
 
 def once(topic: str, counts: dict[int, int]) -> Counter[tuple[str, int, int]]:
-    """What `naive` answers when so many records of each partition are there, each once."""
+    """What `naive` answers if each partition has that number of records, each once."""
     return Counter({(topic, part, offset): 1 for part, count in counts.items() for offset in range(count)})

@@ -24,7 +24,7 @@ HALF = PARTITIONS * RECORDS * SIZE // 2
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tripwire]:
-    """A broker behind a tripwire, with a topic `many` of 3 MB."""
+    """A broker with a tripwire before it, and a topic `many` of 3 MB."""
     made = Tripwire(tmp_path_factory.mktemp("tripwire") / "data")
     with Topics(made.broker) as topics:
         topics.create("many", PARTITIONS)

@@ -1,4 +1,4 @@
-"""Jobs over a batch whose checksum is wrong: it is named, nothing behind it is believed, and the job can go on."""
+"""Jobs over a batch whose checksum is wrong: it is named, nothing after it is trusted, and the job can continue."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def refused(name: str) -> Any:
     return pytest.raises(JobError, match=said)
 
 
-def test_an_export_keeps_what_it_had_and_goes_on_when_the_batch_is_whole_again(
+def test_an_export_keeps_what_it_had_and_continues_when_the_batch_is_whole_again(
     jobs: Runner, topics: Topics
 ) -> None:
     name = _fill(topics, "damaged-export")
@@ -87,7 +87,7 @@ def test_a_batch_that_stays_damaged_can_be_deleted_and_the_gap_is_found(jobs: Ru
         with refused(name):
             jobs.run("export", **job)
         topics.truncate(name, (BAD + 1) * RECORDS)
-        with pytest.raises(JobError, match=f"Topic {name}, partition 0, offset {BAD * RECORDS} is gone"):
+        with pytest.raises(JobError, match=f"Topic {name}, partition 0, offset {BAD * RECORDS} is lost"):
             jobs.run("export", **job)
         assert jobs.run("export", **job, source={"failOnDataLoss": "false"}).rows == RECORDS
     assert naive(jobs.path("t")) == {
@@ -132,7 +132,7 @@ def test_verify_and_replay_read_topics_too(jobs: Runner, topics: Topics) -> None
     jobs.run("export", topics=[name], to=jobs.path("t"))
     replay = {"lake": jobs.path("t"), "topic": target}
     assert jobs.run("replay", **replay, until="2023-11-14T22:30Z").rows == 2 * RECORDS
-    # What was replayed is read back, to go on behind it; here the target is what is damaged.
+    # What was replayed is read back, to continue after it; here the target is damaged.
     with damaged(topics, name), refused(name):
         jobs.run("verify", lake=jobs.path("t"), dead_letter=name)
     (path,) = (topics.broker.data_dir / f"{target}-0").glob("*.log")
@@ -140,7 +140,7 @@ def test_verify_and_replay_read_topics_too(jobs: Runner, topics: Topics) -> None
     path.write_bytes(good[:-9] + bytes([good[-9] ^ 1]) + good[-8:])
     with pytest.raises(JobError, match=f"corrupt batch in topic {target}, partition 0, offset 0 "):
         jobs.run("replay", **replay)
-    assert len(path.read_bytes()) == len(good), "nothing was written behind what cannot be read"
+    assert len(path.read_bytes()) == len(good), "nothing was written after what cannot be read"
     path.write_bytes(good)
     assert jobs.run("replay", **replay).rows == RECORDS
     assert sorted(int(one.key or b"-1") for one in topics.records(target)) == list(range(BATCHES * RECORDS))

@@ -31,7 +31,7 @@ BAD = {
     b"\xff\xfe": "the value is not UTF-8",
     b"[1, 2]": "the value is not a JSON object",
     b'{"id": 1,': "the value is not JSON",
-    b'{"id": 1} and more': "the value goes on behind its JSON object",
+    b'{"id": 1} and more': "the value continues after its JSON object",
     b'{"id": "one", "total": 3}': "field id: one is no BIGINT",
 }
 SCHEMA = "id BIGINT, total DOUBLE, who STRUCT<city: STRING>"
@@ -216,7 +216,7 @@ def test_suspend_names_topic_partition_and_offset_and_loses_nothing(
         jobs.run("export", **job)
     assert not list(Path(jobs.path("t")).rglob("*.parquet"))
     if bad == b"[1, 2]":
-        # The same job goes on where it stood, once it is told what to do.
+        # The same job continues where it ended, once it is told what to do.
         assert jobs.run("export", **{**job, "on_error": "skip"}).rows == 2
         assert [key[2] for key in sorted(naive(jobs.path("t"), "_"))] == [0, 2]
 
@@ -235,7 +235,7 @@ def test_a_schema_that_changes_in_mid_stream_loses_nothing(jobs: Runner, topics:
     topics.write(topic, ['{"id": 3}', '{"id": "four"}'])
     with pytest.raises(JobError, match="evolves-0 at offset 3: field id: four is no BIGINT"):
         jobs.run("export", **job)
-    # Another schema is another table: it is refused, and the old one can still be gone on with.
+    # Another schema is another table: it is refused, and the job can still continue with the old one.
     with pytest.raises(JobError, match=r"the column id: int64 in the table, string in this job"):
         jobs.run("export", **{**job, "schema": "id STRING"})
     with pytest.raises(JobError, match="this job lacks the column _value"):

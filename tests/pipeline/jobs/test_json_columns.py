@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.jobs import json_columns
 
-BEHIND = "the value goes on behind its JSON object"
+BEHIND = "the value continues after its JSON object"
 NO_JSON, NO_OBJECT = "the value is not JSON", "the value is not a JSON object"
 FITS = None
 
@@ -73,7 +73,7 @@ def test_a_variant_is_one_value_and_not_the_first_of_several(spark: SparkSession
     rows = json_columns.variant(_records(spark, [*good, *bad])).orderBy("_offset").collect()
     assert [row["_reason"] for row in rows] == [
         *[FITS] * len(good),
-        *["the value goes on behind its JSON"] * len(bad),
+        *["the value continues after its JSON"] * len(bad),
     ]
 
 

@@ -1,4 +1,4 @@
-"""A cluster of two real executors, one of which is killed in mid-query: nothing is lost, nothing is there twice."""
+"""A cluster of two real executors, one of which is killed in mid-query: no row is lost or duplicated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job would read: of topics from their start, from a time, from a checkpoint; and what of it is gone."""
+"""What a job would read: of topics from their start, from a time, from a checkpoint; and which of it is deleted."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_a_job_that_reads_a_table_reads_no_topic(tmp_path: Path) -> None:
     assert plan(read_settings("verify", {"lake": str(tmp_path), "bootstrap": "127.0.0.1:1"})) == []
 
 
-def test_what_is_gone_and_what_lies_behind_the_end_is_told() -> None:
+def test_deleted_offsets_and_those_beyond_the_end_are_named() -> None:
     good, gone, behind = Range("t", 0, 5, 9, 5), Range("t", 1, 2, 9, 5), Range("t", 2, 12, 9, 5)
     assert (good.records, behind.records) == (4, 0)
     assert lost([good]) == []
     assert lost([gone, behind]) == [
-        "t-1: offsets 2 to 4 are gone; the topic begins at 5",
-        "t-2: the job stands at 12, behind the end 9",
+        "t-1: offsets 2 to 4 are deleted; the topic begins at 5",
+        "t-2: the job stands at 12, beyond the end 9",
     ]

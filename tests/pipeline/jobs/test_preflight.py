@@ -110,7 +110,7 @@ def test_a_library_that_is_not_installed_is_named(
         check(topics, tmp_path, "export", topics=["t"], to="x", format="delta")
 
 
-def test_the_state_of_other_topics_is_not_gone_on_with(topics: Topics, tmp_path: Path) -> None:
+def test_the_state_of_other_topics_is_not_continued(topics: Topics, tmp_path: Path) -> None:
     for name in ("first", "second"):
         topics.create(name)
     directory = checkpoint(tmp_path / "state", "export-x")

@@ -1,4 +1,4 @@
-"""What a job's session leaves behind, and what its workers are told. (That it works is shown by the kill loop.)"""
+"""What a job's session leaves, and what its workers are told. (That it works is shown by the kill loop.)"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     assert settings("local[2]", tmp_path, {})["spark.driver.bindAddress"] == "127.0.0.1"
 
 
-def test_a_collector_that_somebody_chose_is_left_alone(
+def test_a_collector_that_the_user_chose_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in JAVA_VARIABLES:

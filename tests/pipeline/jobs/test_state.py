@@ -1,4 +1,4 @@
-"""What a state directory knows: where checkpoints stand, how runs ended, and which process is gone without a word."""
+"""What a state directory knows: where checkpoints are, how runs ended, and which process ended without a report."""
 
 from __future__ import annotations
 

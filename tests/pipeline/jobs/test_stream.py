@@ -23,7 +23,7 @@ def _ask_to_end_at(report: int, reports: list[Progress]) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_sigterm_ends_a_job_that_follows_its_topics_and_it_goes_on_later(
+def test_sigterm_ends_a_job_that_follows_its_topics_and_it_continues_later(
     jobs: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = topics.create("followed", 2)
@@ -74,7 +74,7 @@ def test_a_partition_that_is_added_under_a_running_job_is_read_from_its_beginnin
     assert jobs.run("verify", lake=jobs.path("t"), complete=True).problems == []
 
 
-def test_records_that_are_gone_end_the_job_and_are_named(jobs: Runner, topics: Topics) -> None:
+def test_lost_records_end_the_job_and_are_named(jobs: Runner, topics: Topics) -> None:
     topic = topics.create("cut", 1)
     topics.fill(topic, 10)
     job = {"topics": [topic], "to": jobs.path("t"), "name": "c"}

@@ -1,4 +1,4 @@
-"""Verify finds what is missing and what is there twice, and has nothing to say of a good table."""
+"""Verify finds missing and duplicate rows, and reports nothing for a good table."""
 
 from __future__ import annotations
 

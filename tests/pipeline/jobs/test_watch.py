@@ -52,7 +52,7 @@ def test_a_step_says_what_is_done_and_what_is_left_and_ends_with_nothing_left(no
     first, second, third, *_, end = notes.steps
     assert (first.step, first.tasks, first.tasks_done, first.rows, first.lag) == ("counting", 4, 0, 10, 90)
     assert (second.tasks_done, second.rows, second.total_rows, second.lag) == (2, 50, 60, 40)
-    # A stage that is run again begins anew; what was told stays told.
+    # A stage that is run again begins at 0; what was reported stays reported.
     assert (third.rows, third.total_rows, third.lag) == (0, 60, 40)
     assert (end.tasks_done, end.total_rows, end.lag) == (4, 90, 0)
     assert sum(step.rows for step in notes.steps) == 90
@@ -66,7 +66,7 @@ def test_a_measure_of_the_steps_own_counts_instead_of_spark(notes: Notes) -> Non
 
 def test_books_that_cannot_be_read_stop_no_job_and_a_job_that_fails_reports_no_end(notes: Notes) -> None:
     def torn(_: str) -> Seen:
-        raise OSError("the JVM is gone")
+        raise OSError("the JVM has ended")
 
     with _watch(notes, torn).step("counting"):
         _wait_for(notes, 1)

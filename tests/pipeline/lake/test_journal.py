@@ -51,7 +51,7 @@ def test_files_get_their_names_by_a_manifest_alone_and_moving_twice_does_no_harm
         journal.move(manifest)
     (file,) = journal.table.glob("*.parquet")
     file.unlink()
-    with pytest.raises(LakeError, match="named by a manifest and is gone"):
+    with pytest.raises(LakeError, match="named by a manifest and is missing"):
         journal.move(manifest)
 
 

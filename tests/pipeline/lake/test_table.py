@@ -19,7 +19,7 @@ PARTITIONING: list[tuple[str, ...]] = [(), ("day",)]
 
 
 class _Killed(BaseException):
-    """Stands for kill -9: nobody catches it."""
+    """Like kill -9: no code catches it."""
 
 
 @pytest.fixture(params=KINDS)
@@ -200,7 +200,7 @@ def test_old_files_of_a_parquet_table_may_be_removed(tmp_path: Path) -> None:
     assert read("parquet", tmp_path) == list(expected(10, 19))
 
 
-def test_a_row_that_a_manifest_names_and_nobody_has_is_an_error(
+def test_a_missing_row_that_a_manifest_names_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = opened("parquet", tmp_path)

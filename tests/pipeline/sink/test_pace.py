@@ -12,7 +12,7 @@ from pipeline.sink.pace import Pace
 @pytest.mark.parametrize(
     ("rate", "records", "sent"), [(1000, 250, [100, 100]), (2, 4, [1, 1, 1]), (0.1, 2, [1])]
 )
-def test_what_waits_goes_out_in_even_pieces(
+def test_what_waits_is_sent_in_even_pieces(
     rate: float, records: int, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]

@@ -165,7 +165,7 @@ def test_the_gaps_that_compaction_leaves_are_read_over_by_every_way(topics: Topi
     for number in range(40):
         records = [NewRecord(key=b"k%d" % (n % 7), value=b"%d-%d" % (number, n)) for n in range(20)]
         topics.write(name, records, codec=number % 5)
-    # Most records are gone, in batches, between batches and whole segments of them.
+    # Most records are deleted, in batches, between batches and whole segments of them.
     wait_for(lambda: table(topics, name).num_rows < 300)
     wait_for(lambda: len({table(topics, name).num_rows for _ in range(3)}) == 1)
     wire = rows(table(topics, name))
@@ -190,7 +190,7 @@ def test_segments_that_retention_takes_away_while_they_are_read_are_lost_or_read
     offsets = first.column("offset").to_pylist()
     for batch in found:
         offsets += batch.column("offset").to_pylist()
-    # What was open was read to its end, what is there is read; in between is what is gone, and nothing twice.
+    # Open files were read to their end, existing ones are read; only deleted records are missing, none is repeated.
     assert offsets == sorted(set(offsets))
     assert set(range(400, 600)) <= set(offsets)
     assert offsets[0] == 0

@@ -74,7 +74,7 @@ def test_columns_are_chosen_by_name_and_headers_come_with_them() -> None:
         ({"minPartitions": "0"}, "minPartitions must be at least 1, not 0"),
         ({"minPartitions": "9", "maxTasks": "3"}, "minPartitions 9 is more than maxTasks 3"),
         ({"columns": "value,size"}, "there is no column 'size'"),
-        ({"columns": "value,value"}, "a name stands twice"),
+        ({"columns": "value,value"}, "a name occurs twice"),
         ({"columns": "value", "includeHeaders": "true"}, "includeHeaders=true and columns=value contradict"),
         ({"transport": "pigeon"}, "transport must be wire or segments, not 'pigeon'"),
         ({"transport": "segments", "kafka.isolation.level": "read_committed"}, "contradicts kafka.isolation"),

@@ -70,7 +70,7 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit_and_ends(
     assert source["latestOffset"] == {name: {"0": 1000, "1": 1000}}
 
 
-def test_a_restarted_query_goes_on_where_its_checkpoint_says_and_sees_new_partitions(
+def test_a_restarted_query_continues_where_its_checkpoint_says_and_sees_new_partitions(
     spark: SparkSession, topics: Topics, checkpoint: str
 ) -> None:
     name = topics.create("grows")
@@ -112,13 +112,13 @@ def test_a_truncated_topic_fails_the_query_or_is_read_from_where_it_begins_now(
     topics.truncate(name, 15)
     writer = stream(spark, topics, name, checkpoint, failOnDataLoss=str(fail).lower())
     if fail:
-        with pytest.raises(StreamingQueryException, match=f"Topic {name}, partition 0, offset 10 is gone"):
+        with pytest.raises(StreamingQueryException, match=f"Topic {name}, partition 0, offset 10 is lost"):
             run(writer)
     else:
         assert run(writer)[1].offsets == {0: list(range(15, 20))}
 
 
-def test_progress_is_committed_to_a_group_a_batch_late_for_all_who_look_at_lag(
+def test_progress_is_committed_to_a_group_a_batch_late_for_tools_that_show_lag(
     spark: SparkSession, topics: Topics, checkpoint: str
 ) -> None:
     name = topics.create("lag", partitions=2)

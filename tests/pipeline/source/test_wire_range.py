@@ -62,7 +62,7 @@ def test_records_that_went_before_they_were_read_are_an_error_or_left_out(
         strict.partitions()
     if transport == "wire":
         with pytest.raises(
-            DataLossError, match=f"Topic {name}, partition 0, offset 0 is gone.*failOnDataLoss"
+            DataLossError, match=f"Topic {name}, partition 0, offset 0 is lost.*failOnDataLoss"
         ):
             offsets(scan(task.ranges, strict.options))
         assert offsets(scan(task.ranges, lenient.options)) == list(range(35, 100))
@@ -76,7 +76,7 @@ def test_a_deleted_topic_is_told_apart_from_an_empty_one(topics: Topics) -> None
     with pytest.raises(UnknownTopicError, match="the cluster has no topic 'gone'"):
         reader(topics, "gone").partitions()
     ranges = (OffsetRange("gone", 0, 0, 5),)
-    with pytest.raises(DataLossError, match="Topic gone, partition 0, offset 0 is gone"):
+    with pytest.raises(DataLossError, match="Topic gone, partition 0, offset 0 is lost"):
         offsets(scan(ranges, reader(topics, name).options))
     assert offsets(scan(ranges, reader(topics, name, failOnDataLoss="false").options)) == []
 

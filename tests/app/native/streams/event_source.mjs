@@ -1,4 +1,4 @@
-// A page in small: an EventSource that tells on stdout what it hears, one JSON line each.
+// A page in small: an EventSource that writes its events to stdout, one JSON line each.
 const [, , url] = process.argv;
 const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
 const source = new EventSource(url);

@@ -73,7 +73,7 @@ def test_a_cursor_of_a_later_version_is_refused() -> None:
         read_cursor("2.abc", TOPIC, LIMIT)
 
 
-def test_a_cursor_that_stands_for_too_many_partitions_is_refused_before_they_are_made() -> None:
+def test_a_cursor_with_too_many_partitions_is_refused_before_they_are_made() -> None:
     text = CursorWriter(TOPIC, None).text(Position((0,) * 100)).decode()
     assert len(read_cursor(text, TOPIC, 100).position.offsets) == 100
     with pytest.raises(CursorError, match="out of range"):

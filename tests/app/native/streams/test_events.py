@@ -148,7 +148,7 @@ async def test_new_partitions_are_picked_up(app: Application, http: httpx.AsyncC
         assert [place(r) for r in await stream.records(2)] == [(2, 0), (2, 1)]
 
 
-async def test_caught_up_comes_again_after_a_stream_has_fallen_behind(
+async def test_caught_up_comes_again_after_a_stream_has_lagged(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     url = await make(http, topic)
@@ -214,7 +214,7 @@ async def test_a_line_can_be_written_back_as_it_came(
 # --- ends ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_client_that_goes_leaves_nothing_behind(
+async def test_a_client_that_disconnects_leaves_nothing(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     await make(http, topic, 2)
@@ -258,7 +258,7 @@ async def test_a_topic_that_is_deleted_ends_its_streams(
         assert [line["problem"]["status"] for line in rest] == [404]
 
 
-async def test_there_are_only_so_many_streams(
+async def test_the_number_of_streams_is_limited(
     app: Application, http: httpx.AsyncClient, topic: str, problem: Check
 ) -> None:
     await make(http, topic)
@@ -343,7 +343,7 @@ async def test_a_drain_says_goodbye_with_a_time_and_the_cursor_to_come_back(tmp_
             assert (await poll.answer()).json()["records"] == []
 
 
-async def test_a_drain_reaches_a_reader_that_is_behind(tmp_path: Path) -> None:
+async def test_a_drain_reaches_a_reader_that_lags(tmp_path: Path) -> None:
     async with fresh(tmp_path, stream_piece_bytes=1_000) as (app, http):
         await make(http, "t")
         await http.post(f"{T}/t/records", json={"records": [{"value": "x" * 500}] * 100})

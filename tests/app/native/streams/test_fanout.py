@@ -1,4 +1,4 @@
-"""The fan-out: records are read and encoded once for all who want the same, within bounded memory."""
+"""The fan-out: records are read and encoded once for all readers of the same ones, within bounded memory."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_readers_of_other_encodings_and_filters_share_nothing_wrong(
     assert [body.count(b"event: record") for body in bodies] == [2, 1, 1, 2]
 
 
-async def test_those_who_leave_the_same_position_arrive_at_the_same(
+async def test_readers_that_leave_the_same_position_arrive_at_the_same(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     await make(http, topic, 2)
@@ -151,7 +151,7 @@ async def test_one_record_that_is_wanted_alone_is_not_paid_for_256(
     assert (places(taken), wanted) == ([(0, 0)], [1])
 
 
-async def test_a_read_is_cut_at_its_bytes_and_goes_on_there(
+async def test_a_read_is_cut_at_its_bytes_and_continues_there(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     await make(http, topic, 2)
@@ -169,7 +169,7 @@ async def test_a_read_is_cut_at_its_bytes_and_goes_on_there(
     assert rest.behind == Position((4, 4), 0)
 
 
-async def test_a_turn_goes_to_the_partition_behind_the_last(
+async def test_the_next_turn_is_that_of_the_partition_after_the_last(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     await make(http, topic, 4)
@@ -183,7 +183,7 @@ async def test_a_turn_goes_to_the_partition_behind_the_last(
     assert order == [(2, 0), (3, 0), (0, 0), (2, 1), (3, 1), (0, 1)]
 
 
-async def test_a_fault_behind_good_records_waits_for_its_turn(
+async def test_a_fault_after_good_records_waits_for_its_turn(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     await make(http, topic, 2)
@@ -197,7 +197,7 @@ async def test_a_fault_behind_good_records_waits_for_its_turn(
     assert (fault.value.index, fault.value.error.code) == (0, ErrorCode.CORRUPT_MESSAGE)
 
 
-async def test_a_topic_made_anew_is_not_the_one_that_was_read(
+async def test_a_topic_made_again_is_not_the_one_that_was_read(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     await make(http, topic)

@@ -1,4 +1,4 @@
-"""Merged reads as pages: all partitions, in turn, with a cursor that goes on exactly."""
+"""Merged reads as pages: all partitions, in turn, with a cursor that continues exactly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = {"http_max_scan": 2_000, "max_partitions_per_topic": 100}
 
 
 async def fill(http: httpx.AsyncClient, topic: str, *counts: int, **record: Any) -> None:
-    """So many records into each partition; the value is their number there, their time that many seconds."""
+    """Write `count` records to each partition. The value is their number there, their time that many seconds."""
     records = [
         {"partition": number, "value": i, "timestamp": i * 1000, **record}
         for number, count in enumerate(counts)
@@ -123,7 +123,7 @@ async def test_a_busy_partition_starves_no_other(http: httpx.AsyncClient, topic:
     assert {p for p, _ in first} == {0, 1, 2}
 
 
-async def test_a_page_goes_on_where_records_have_come_and_partitions_too(
+async def test_a_page_continues_where_records_have_come_and_partitions_too(
     http: httpx.AsyncClient, topic: str
 ) -> None:
     await make(http, topic, 1)
@@ -218,7 +218,7 @@ async def test_a_filter_takes_some_and_the_cursor_passes_the_others(
     assert [place for one in pages for place in one] == [(0, 1), (0, 4), (0, 7), (0, 10)]
 
 
-async def test_a_filter_that_finds_nothing_stops_after_its_share_and_goes_on(
+async def test_a_filter_that_finds_nothing_stops_after_its_share_and_continues(
     http: httpx.AsyncClient, topic: str
 ) -> None:
     url = await make(http, topic, 2)
@@ -290,7 +290,7 @@ async def test_a_poll_on_a_topic_that_is_deleted_is_404(
         problem(await asyncio.wait_for(poll, 5), 404, "unknown-topic-or-partition")
 
 
-async def test_a_client_that_goes_ends_its_poll(
+async def test_a_client_that_disconnects_ends_its_poll(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
     await make(http, topic, 1)
@@ -463,7 +463,7 @@ async def test_a_media_type_that_is_not_had_is_406(http: httpx.AsyncClient, prob
     problem(got, 406, "not-acceptable")
 
 
-async def test_a_broken_batch_is_told_with_a_cursor_behind_it(
+async def test_a_broken_batch_is_told_with_a_cursor_after_it(
     app: Application, http: httpx.AsyncClient, topic: str, problem: Check
 ) -> None:
     await make(http, topic, 1)

@@ -66,7 +66,7 @@ async def test_offsets_that_make_no_sense_are_refused(
         assert told["errors"][0]["parameter"] == parameter
 
 
-async def test_what_is_gone_is_410_with_a_cursor_to_go_on_with(
+async def test_deleted_records_are_410_with_a_cursor_to_continue_with(
     http: httpx.AsyncClient, topic: str, problem: Check
 ) -> None:
     await make(http, topic, 1)

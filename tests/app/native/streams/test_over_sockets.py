@@ -127,7 +127,7 @@ async def test_a_reader_that_takes_nothing_at_all_is_closed(tmp_path: Path) -> N
         writer.close()
 
 
-async def test_a_listener_goes_on_where_it_was_after_a_restart(tmp_path: Path) -> None:
+async def test_a_listener_continues_where_it_was_after_a_restart(tmp_path: Path) -> None:
     got: list[int] = []
     last_id = ""
     for cut in (7, 12, 40):

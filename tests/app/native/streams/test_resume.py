@@ -1,4 +1,4 @@
-"""Streams that are cut, that lag, that are overtaken: nothing is missed, nothing comes twice, little is held."""
+"""Streams that are cut, that lag, that are overtaken: no record is missed or repeated, little memory is held."""
 
 from __future__ import annotations
 
@@ -188,10 +188,10 @@ async def test_a_broken_batch_is_told_and_passed(
         assert lines[1]["problem"]["kafka_error"] == "CORRUPT_MESSAGE"
 
 
-async def test_a_reconnect_above_the_end_is_told_and_goes_on_at_the_end(
+async def test_a_reconnect_above_the_end_is_told_and_continues_at_the_end(
     app: Application, http: httpx.AsyncClient, topic: str
 ) -> None:
-    """After a power loss, records that were never on disk are gone; what comes in their place is new."""
+    """After a power loss, records that were never on disk are lost; the ones at their offsets are new."""
     await make(http, topic)
     await fill(http, topic, 2)
     writer = CursorWriter(app.server.broker.topics.get(topic).topic_id, None)

@@ -1,4 +1,4 @@
-//! rskafka behind a pipe: `clients BOOTSTRAP`, one JSON command a line in, one JSON line out, in order.
+//! rskafka, driven by a pipe: `clients BOOTSTRAP`, one JSON command a line in, one JSON line out, in order.
 //! It is a client of single partitions: it has no groups, sends no settings, and knows no idempotence.
 
 use std::collections::BTreeMap;

@@ -162,7 +162,7 @@ async def test_a_change_of_a_topic_is_refused_as_kafka_does(
     assert found[1] == message or not message
 
 
-async def test_a_resource_that_stands_twice_is_refused_each_time(client: Client) -> None:
+async def test_a_resource_that_is_named_again_is_refused_each_time(client: Client) -> None:
     await client.create("t")
     one = incremental.AlterConfigsResource(TOPIC, "t", [incremental.AlterableConfig("retention.ms", 0, "9")])
     answer = await client.newest(44, incremental.IncrementalAlterConfigsRequest([one, one]))

@@ -22,7 +22,7 @@ from core.vocabulary.groups import Commit
 
 from .conftest import Client, produce_request
 
-# What stands for the id of the topic "t", and for the data directory of the broker, in the requests below.
+# Placeholders for the id of the topic "t", and for the data directory of the broker, in the requests below.
 ID, DIRECTORY = "<id>", "<directory>"
 JOIN = {"group_id": "j", "session_timeout_ms": 6000, "rebalance_timeout_ms": 6000, "member_id": "nobody"}
 ACL = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}

@@ -1,4 +1,4 @@
-"""Fetches of old versions: each gets a format that it knows, and large ones are converted beside the loop."""
+"""Fetches of early versions: each gets a format that it knows, and large ones are converted beside the loop."""
 
 from __future__ import annotations
 

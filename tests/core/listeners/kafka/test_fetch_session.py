@@ -1,4 +1,4 @@
-"""core.listeners.kafka.fetch_session: KIP-227's table of session ids and epochs, news, turns, room."""
+"""core.listeners.kafka.fetch_session: KIP-227's table of session ids and epochs, news, turns, limits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sessions(clock: ManualClock) -> FetchSessions:
     return FetchSessions(3, clock)
 
 
-def test_a_request_without_a_session_leaves_none_behind(sessions: FetchSessions) -> None:
+def test_a_request_without_a_session_leaves_none(sessions: FetchSessions) -> None:
     session = sessions.open(request(0, -1, {0: 5}), by_id=False)
     assert (session.id, session.incremental, offsets(session)) == (0, False, {0: 5})
     assert len(sessions) == 0
@@ -86,7 +86,7 @@ def test_epochs_wrap_to_one(sessions: FetchSessions) -> None:
     assert session.epoch == 1
 
 
-def test_without_room_a_client_gets_no_session_until_an_idle_one_can_go(
+def test_in_a_full_table_a_client_gets_no_session_until_an_idle_one_ends(
     sessions: FetchSessions, clock: ManualClock
 ) -> None:
     ids = [sessions.open(request(0, 0, {0: 0}), by_id=False).id for _ in range(3)]
@@ -112,7 +112,7 @@ def test_only_changes_are_news(sessions: FetchSessions) -> None:
     assert not one.has_news(PartitionData(0, 0, 6, log_start_offset=1, records=b""))
 
 
-def test_a_partition_that_was_served_goes_behind_the_others(sessions: FetchSessions) -> None:
+def test_a_partition_that_was_served_moves_after_the_others(sessions: FetchSessions) -> None:
     session = sessions.open(request(0, 0, {0: 0, 1: 0, 2: 0}), by_id=False)
     session.served([("t", 0), ("t", 9)])
     assert [p for _, p in session.partitions] == [1, 2, 0]

@@ -196,7 +196,7 @@ async def delete(client: Client, *partitions: tuple[str, int], group: str = "g")
     return answer.error_code, [p.error_code for t in answer.topics for p in t.partitions]
 
 
-async def test_offsets_are_deleted_where_nobody_reads(client: Client, topic_id: UUID) -> None:
+async def test_offsets_are_deleted_without_readers(client: Client, topic_id: UUID) -> None:
     assert (await delete(client, ("t", 0)))[0] == ErrorCode.GROUP_ID_NOT_FOUND
     assert (await delete(client, ("t", 0), group=""))[0] == ErrorCode.INVALID_GROUP_ID
     await client.create("u")

@@ -77,7 +77,7 @@ async def test_the_coordinator_of_groups_and_transactions_is_this_broker(
         assert (answer.node_id, answer.host, answer.port, answer.error_code) == (1, "127.0.0.1", 9092, 0)
 
 
-async def test_nobody_coordinates_a_key_of_another_kind(client: Client) -> None:
+async def test_no_broker_coordinates_a_key_of_another_kind(client: Client) -> None:
     answer = await client.ask(FIND, 3, FindCoordinatorRequest("g", 2))
     assert (answer.error_code, answer.node_id) == (ErrorCode.INVALID_REQUEST, -1)
     answer = await client.ask(FIND, 6, FindCoordinatorRequest("", 2, ["g"]))
@@ -192,7 +192,7 @@ async def test_members_leave_one_by_one_or_together(client: Client, version: int
     assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
 
 
-async def test_the_reason_of_one_who_leaves_is_logged_for_those_who_look(
+async def test_the_reason_of_a_member_that_leaves_is_logged(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "core.listeners.kafka.groups")
@@ -243,9 +243,7 @@ async def test_groups_without_members_are_deleted(client: Client, version: int) 
     assert [r.error_code for r in answer.results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
 
 
-async def test_a_client_that_disconnects_leaves_no_member_behind(
-    listener: KafkaListener, client: Client
-) -> None:
+async def test_a_client_that_disconnects_leaves_no_member(listener: KafkaListener, client: Client) -> None:
     await member(client)
     waiting = asyncio.create_task(Client(listener).ask(JOIN, 3, joining()))
     await asyncio.sleep(0.01)
@@ -272,7 +270,7 @@ async def test_a_stopping_broker_answers_waiters_and_refuses_the_rest(
     assert (await client.newest(DELETE, DeleteGroupsRequest(["g"]))).results[0].error_code == gone
 
 
-async def test_members_go_on_after_a_restart(config: Config, broker: Broker, client: Client) -> None:
+async def test_members_continue_after_a_restart(config: Config, broker: Broker, client: Client) -> None:
     one = await member(client)
     await broker.close()
     again = Broker(config, ManualClock())

@@ -51,7 +51,7 @@ GUIDE: dict[int, set[int]] = {
     DESCRIBE: {14, 15, 16, 29},
 }
 NEVER: dict[int, str] = {
-    -1: "a failure that nobody foresaw closes the connection, with a line in the log",
+    -1: "an unexpected failure closes the connection, with a line in the log",
     4: "a message of negative size is corrupt, as Kafka says since 0.8",
     6: "alone it leads every partition; in a cluster it is the replication's answer",
     7: "alone it waits for the disk only; in a cluster it is the replication's answer",
@@ -149,7 +149,7 @@ async def fetched(client: Client, version: int, partition: int, offset: int) -> 
 
 
 @provokes(FETCH, 1, 0, 1, 2, 3)
-async def an_offset_behind_the_end(client: Client, version: int) -> int:
+async def an_offset_beyond_the_end(client: Client, version: int) -> int:
     return await fetched(client, version, 0, 1000)
 
 
@@ -230,7 +230,7 @@ async def a_group_without_a_name(client: Client, version: int) -> int:
 
 
 @provokes(JOIN, 25, 0, 1)
-async def a_member_that_nobody_knows(client: Client, version: int) -> int:
+async def an_unknown_member_that_joins(client: Client, version: int) -> int:
     return await code_of(joined(client, version, member_id="nobody"))
 
 

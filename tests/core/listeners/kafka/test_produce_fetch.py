@@ -215,7 +215,7 @@ async def test_transactions_are_refused_not_ignored(client: Client) -> None:
 async def test_a_transactional_batch_without_a_transactional_id_is_refused(
     client: Client, version: int, control: bool
 ) -> None:
-    """Stored, it would hold back every reader of committed records, for ever."""
+    """If it were stored, every reader of committed records would wait without an end."""
     await client.create("t")
     broker = client.listener.broker
     data = memoryview(

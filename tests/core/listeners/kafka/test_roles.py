@@ -107,7 +107,7 @@ async def test_a_follower_that_fetches_with_a_newer_epoch_tells_a_stale_leader(t
 
 
 @pytest.mark.parametrize("replica", [0, 1, 9])
-async def test_who_is_no_peer_is_no_follower(two: Brokers, replica: int) -> None:
+async def test_a_broker_that_is_no_peer_is_no_follower(two: Brokers, replica: int) -> None:
     answer = await ask(two, 1, 1, 13, FetchRequest(replica_id=replica))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     await asyncio.sleep(0)

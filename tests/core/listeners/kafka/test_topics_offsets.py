@@ -236,7 +236,7 @@ async def test_what_cannot_be_created_is_refused_for_its_reason(
     assert (done.error_message is None) == (code is ErrorCode.NONE)
 
 
-async def test_a_name_that_stands_twice_is_refused_once(client: Client) -> None:
+async def test_a_name_that_is_named_again_is_refused_once(client: Client) -> None:
     answer = await client.ask(19, 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)] * 2))
     assert [t.error_code for t in answer.topics] == [ErrorCode.INVALID_REQUEST]
     assert client.listener.broker.topics.list() == []
