@@ -34,6 +34,12 @@ KINDS: dict[str, Kind] = {
         "The bytes are not what they claim to be: JSON that is not JSON, text that is not UTF-8, a broken path. "
         "`detail` says where.",
     ),
+    "unauthenticated": Kind(
+        401,
+        "The request has no valid credentials",
+        "Send `Authorization: Bearer` with a token, or `Authorization: Basic` with a user and a password. The header "
+        "WWW-Authenticate says what this listener takes.",
+    ),
     "foreign-origin": Kind(
         403,
         "A page of another origin may not write",

@@ -38,7 +38,7 @@ def principal_of(scope: Scope) -> str:
 def caller_of(scope: Scope) -> Caller:
     """Return the caller of a request, for the rules on what it may do."""
     name = principal_of(scope)
-    principal = NOBODY if name == ANONYMOUS else Principal("User", name)
+    principal = NOBODY if name == ANONYMOUS else Principal("User", name.removeprefix("User:"))
     return Caller(principal, (scope.get("client") or ("",))[0])
 
 

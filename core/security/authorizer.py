@@ -276,6 +276,10 @@ class Rights:
         """A key for caches of answers: two callers of the same view see the same."""
         return None if self.unlimited else (self._principal, self._host, self._generation)
 
+    def is_user(self, name: str) -> bool:
+        """Return whether the caller is the user of that name."""
+        return self._principal == f"User:{name}"
+
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether an operation on a resource is allowed. This is not logged: it is for listings."""
         if self._generation != self._authorizer.generation:

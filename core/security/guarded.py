@@ -27,6 +27,7 @@ from core.records.validation import ProduceBatches
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Authorizer, Rights
 from core.security.guarded_groups import GuardedConsumers, GuardedGroups, visible_foreign_groups
+from core.security.guarded_users import GuardedTokens, GuardedUsers
 from core.security.principal import Caller
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
@@ -157,6 +158,16 @@ class Guarded:
     def idempotency(self) -> facade.Idempotency:
         """See `Facade.idempotency`."""
         return GuardedIdempotency(self._broker, self._records)
+
+    @property
+    def users(self) -> facade.Users:
+        """See `Facade.users`."""
+        return GuardedUsers(self._broker.users, self.rights)
+
+    @property
+    def tokens(self) -> facade.Tokens:
+        """See `Facade.tokens`."""
+        return GuardedTokens(self._broker.tokens, self.rights)
 
     def require_write(self, topic: str) -> None:
         """Raise TOPIC_AUTHORIZATION_FAILED unless the topic may be written, and created if it is missing."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from core.listeners.kafka import (
-    access,
     acls,
     config_resources,
     configs,
+    credentials,
     fetch,
     group_offsets,
     groups,
@@ -17,6 +17,7 @@ from core.listeners.kafka import (
     quotas,
     reassignments,
     roles,
+    sasl,
     topics,
     versions,
 )
@@ -38,8 +39,9 @@ HANDLERS: dict[int, Handler] = {
         groups,
         group_offsets,
         quotas,
-        access,
         acls,
+        credentials,
+        sasl,
         versions,
     )
     for key, handler in module.HANDLERS.items()
