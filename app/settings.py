@@ -112,8 +112,8 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_SUPER_USERS",
         "--super-user",
         "none",
-        "Principals that may do everything, such as `User:admin`, and with them access rules (ACLs) for all others; "
-        "repeat the flag, or separate by semicolons.",
+        "Principals that may do everything; if there is none, `User:admin` may. With it access rules (ACLs) hold for "
+        "all others, as they do from the first user on. Repeat the flag, or separate by semicolons.",
     ),
     Setting(
         "SLUICE_PEERS",

@@ -336,9 +336,9 @@ class Config:
     token_ttl_ms: int = 90 * 86_400_000
 
     # --- access rules ----------------------------------------------------------------------------------------
-    # Whether access rules (ACLs) hold. They do as well when there are `super_users`.
+    # Whether access rules (ACLs) hold. They do as well when there are `super_users`, and when there is a user.
     authorizer: bool = False
-    # Kafka's super.users: principals that may do everything, such as `User:admin`.
+    # Kafka's super.users: principals that may do everything. Without any, `User:admin` may.
     super_users: tuple[str, ...] = ()
     # Kafka's allow.everyone.if.no.acl.found: what no rule of any principal covers is open to all.
     allow_everyone_if_no_acl_found: bool = False

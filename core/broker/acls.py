@@ -75,7 +75,7 @@ class Acls:
         if not self._authorizer.enabled:
             raise BrokerError(
                 ErrorCode.SECURITY_DISABLED,
-                "No authorizer is configured on this broker. Start it with --super-user.",
+                "No authorizer is configured on this broker. Create a user, or start it with --super-user.",
             )
 
     def _require_room(self, more: int) -> None:

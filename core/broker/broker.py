@@ -69,6 +69,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DATABASE = "metadata.db"
+# The administrator of a broker whose settings name none.
+DEFAULT_SUPER_USERS = ("User:admin",)
 # The history of metadata is kept until it begins again with the whole database (`MetadataLog.shorten`).
 _METADATA_CONFIG = {"retention.ms": "-1", "segment.bytes": "67108864"}
 
@@ -108,9 +110,10 @@ class Broker:
         self.passwords = Passwords(config, clock, self.users, self.tokens, self._password_threads)
         self.authorizer = Authorizer(
             enabled=config.authorizer or bool(config.super_users),
-            super_users=config.super_users,
+            super_users=config.super_users or DEFAULT_SUPER_USERS,
             allow_if_no_acl=config.allow_everyone_if_no_acl_found,
         )
+        self.users.when_changed(self._switch_authorizer)
         self.guards = Guards(self, self.authorizer)
         self._build_replication()
         self._build_parts()
@@ -319,6 +322,11 @@ class Broker:
         await self._load_users(settings)
         await self.topics.adopt(await self.store.read(load_topics))
         self.changes.answers_changed()
+
+    def _switch_authorizer(self) -> None:
+        """Until there is a user, everybody may do everything, unless a setting asks for an authorizer."""
+        config = self.config
+        self.authorizer.switch(config.authorizer or bool(config.super_users) or bool(self.users))
 
     async def _load_users(self, settings: Mapping[str, str]) -> None:
         users, credentials, tokens = await self.store.read(load_users)

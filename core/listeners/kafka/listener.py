@@ -129,6 +129,11 @@ class KafkaSession:
         self.rights = self.broker.rights
 
     @property
+    def principal(self) -> Principal:
+        """The user of the connection, or `User:ANONYMOUS`."""
+        return self.caller.principal
+
+    @property
     def advertised(self) -> Endpoint:
         """The address that this client should use: the setting, or the listener's, never a wildcard."""
         advertised = self.broker.config.advertised
