@@ -46,7 +46,7 @@ def main(context: click.Context) -> None:
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Allow listeners that other machines can reach and that ask nobody to log in.",
+    help="Allow listeners that other machines can reach without a login.",
 )
 @click.option(
     "--insecure-passwords", is_flag=True,

@@ -1,6 +1,6 @@
 """The first user of a broker that asks its clients to log in: by a file with a password, or by a setup token.
 
-Without a user nobody could log in. So a start that finds none creates `admin` with the password of
+Without a user no client could log in. So a start that finds none creates `admin` with the password of
 `SLUICE_ADMIN_PASSWORD_FILE`, or makes a setup token: it is shown on a terminal, else written to `admin-token` in the
 data directory, which only the owner of the process may read. Never is it a line of a log.
 """
@@ -66,7 +66,7 @@ def announce(
     terminal: bool,
     say: Callable[[str], None],
 ) -> None:
-    """Say what those who must log in have to know; make the setup token if there is no user."""
+    """Say what users must know before they log in; make the setup token if there is no user."""
     (file := Path(config.data_dir) / TOKEN_FILE).unlink(missing_ok=True)
     asking = [endpoint for endpoint in endpoints if endpoint.authentication]
     if not asking:
@@ -76,7 +76,7 @@ def announce(
         return
     http = next((endpoint for endpoint in asking if endpoint.scheme == "http"), None)
     if http is None or "token" not in http.authentication:
-        say("There is no user yet, so nobody can log in. Create one with `sluice users create`.")
+        say("There is no user yet, so no client can log in. Create one with `sluice users create`.")
         return
     token = setup.issue()
     if terminal:

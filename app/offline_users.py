@@ -1,4 +1,4 @@
-"""The users in the data directory of a broker that is stopped: the way back for whoever has locked himself out.
+"""The users in the data directory of a broker that is stopped: the way back if no user can log in.
 
 The directory is locked meanwhile, as by a broker. A broker of a cluster is refused: all brokers of one have the same
 users.

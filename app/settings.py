@@ -94,7 +94,7 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_ADMIN_PASSWORD_FILE",
         "",
         "none",
-        "A file with the password of the user `admin`, whom a start creates if there is no user yet.",
+        "A file with the password of the user `admin`, which a start creates if there is no user yet.",
     ),
     Setting(
         "SLUICE_ALLOWED_HOSTS",
@@ -332,7 +332,7 @@ def _parse_options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
                 f"The option {name} of a listener is {' or '.join(sorted(known[name]))}; not {value!r}."
             )
         if name in options:
-            raise StartupError(f"The option {name} of a listener stands there more than once.")
+            raise StartupError(f"The option {name} of a listener is given more than once.")
         options[name] = value
     return tuple(options.items())
 
@@ -492,7 +492,7 @@ def refuse_clear_passwords(listeners: Iterable[Endpoint]) -> None:
         if endpoint.authentication and not secure and not is_loopback(endpoint.host):
             raise StartupError(
                 f"The listener {endpoint} can be reached from other machines, and users log in to it without TLS: "
-                "others on the way can read along. Listen on 127.0.0.1 behind a proxy with TLS, or allow it with "
+                "others on the way can read along. Listen on 127.0.0.1, with a proxy for TLS, or allow it with "
                 "--insecure-passwords."
             )
 

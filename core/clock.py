@@ -40,7 +40,7 @@ class Clock:
         return self._random.randrange(stop)
 
     def secret_bytes(self, count: int) -> bytes:
-        """Random bytes that nobody can guess, from the operating system: salts, nonces, tokens."""
+        """Return random bytes that cannot be guessed, from the operating system: salts, nonces, tokens."""
         return secrets.token_bytes(count)
 
 

@@ -310,16 +310,16 @@ class Config:
     max_pattern_bytes: int = 1 * MIB
 
     # --- security ------------------------------------------------------------------------------------------
-    # A file with the password of `admin`, whom a start creates if there is no user.
+    # A file with the password of `admin`, which a start creates if there is no user.
     admin_password_file: Path | None = None
     # A frame of a client that has not authenticated. The messages of SASL are below a kilobyte, JWTs below ten.
     unauthenticated_max_frame_bytes: int = 64 * KIB
     # A client of a listener with authentication that has not authenticated by then is closed.
     authentication_timeout_ms: int = 30_000
-    # Kafka's connection.failed.authentication.delay.ms: what a wrong password costs whoever guesses.
+    # Kafka's connection.failed.authentication.delay.ms: how long a client waits after a wrong password.
     failed_authentication_delay_ms: int = 100
-    # Kafka's connections.max.reauth.ms, which is 0 there, for ever: until then a client logs in again, or is closed.
-    # What a user has lost is so not used for longer.
+    # Kafka's connections.max.reauth.ms, 0 (no end) in Kafka. A client logs in again by then, or is closed, so that a
+    # deleted user cannot continue for longer.
     max_reauth_ms: int = 3_600_000
     # PBKDF2 rounds of a new password: the most that Kafka's tools set (4,096 is the least). 7 ms of one core.
     scram_iterations: int = 16_384

@@ -1,7 +1,7 @@
-"""`sluice users`: who may log in.
+"""`sluice users`: users and their passwords.
 
 A password is asked for, or read from a file or standard input; it is never an argument, which others can see.
-`--data-dir` changes the users of a broker that is stopped: for whoever has locked himself out.
+`--data-dir` changes the users of a broker that is stopped: for the case that no user can log in.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _users(session: Session) -> Users:
 )  # fmt: skip
 @click.pass_context
 def users(context: click.Context, data_dir: Path | None) -> None:
-    """Users who may log in: create, list, change passwords, delete."""
+    """Users and their passwords: create, list, change, delete."""
     context.find_root().meta[_OFFLINE] = data_dir
 
 

@@ -1,4 +1,4 @@
-"""Who sends a request: passwords by Basic, tokens by Bearer, for the listeners that ask for them.
+"""Find the user of a request: passwords by Basic, tokens by Bearer, for the listeners that ask for them.
 
 `Authenticator` is the `Resolver` of `app.http.principal`. A listener with the option `auth` refuses a request without
 valid credentials with 401, before any route is looked for; but not the probes of supervisors, and the files of the
@@ -48,7 +48,7 @@ class Authenticator:
         if ticket is not None:
             raise Problem("unauthenticated", "This server gives no tickets; send an Authorization header.")
         server = request.scope.get("server")
-        # A server that does not say where the request came in must not let anybody in.
+        # A server that does not say where the request came in must let no client in.
         ways = self._ways.get(server[1]) if server is not None else None
         if ways is None:
             ways = frozenset().union(*self._ways.values())

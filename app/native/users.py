@@ -77,7 +77,7 @@ class TokenToCreate(Shape):
 
     owner: StrictStr | None = Field(
         None,
-        description="The user for whom the token stands; by default the one who asks.",
+        description="The owner of the token; by default the user of this request.",
         examples=["alice"],
     )
     description: StrictStr = Field("", description="What it is for; at most 200 characters.")
@@ -153,7 +153,8 @@ async def create_user(
                 raise Problem("unauthenticated", "The setup token has been used.")
             if password is None:
                 raise Problem(
-                    "invalid-request", "The first user needs a password: nobody could make a token for it."
+                    "invalid-request",
+                    "The first user needs a password: no other user could make a token for it.",
                 )
         made = await users.create(wanted.name, password)
     response.headers["location"] = f"/api/v1/users/{quote(made.name, safe='')}"
@@ -188,7 +189,7 @@ async def create_token(
     if owner is None:
         principal = principal_of(request.scope)
         if not principal.startswith(_USER_PREFIX):
-            raise Problem("invalid-request", "Nobody has logged in here, so the token needs an `owner`.")
+            raise Problem("invalid-request", "This request has no user, so the token needs an `owner`.")
         owner = principal.removeprefix(_USER_PREFIX)
     if wanted.never_expires and wanted.ttl_seconds is not None:
         raise Problem("invalid-request", "A token that never expires has no `ttl_seconds`.")

@@ -105,7 +105,7 @@ class Session(Protocol):
     """What a listener keeps for one connection."""
 
     def connected(self, peer_host: str, local_host: str) -> Limits | None:
-        """Take the client's address and the address of ours that it connected to; return its limits, if any."""
+        """Take the client's address and the address of ours that it connected to; return its own limits, if any."""
         ...
 
     def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:

@@ -58,7 +58,7 @@ acls = Table(
     sqlite_with_rowid=False,
 )
 
-# One row a user, who can log in with what the next two tables have.
+# One row a user. The next two tables have its credentials.
 users = Table(
     "users",
     metadata,

@@ -1,1 +1,1 @@
-"""Who a client is, and how it proves that: principals, users, passwords, tokens, SASL mechanisms."""
+"""Principals, users, passwords, tokens and SASL mechanisms: what a client is, and how it proves that."""

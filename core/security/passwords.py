@@ -21,12 +21,12 @@ from core.security.scram import Mechanism, ScramCredential, matches
 from core.security.tokens import Tokens
 from core.security.users import MAX_PASSWORD, Users
 
-# Remembered passwords; if there are more, all are checked anew.
+# Remembered passwords; if there are more, all are checked again.
 _MAX_REMEMBERED = 10_000
 
 
 class Identity(NamedTuple):
-    """Who a client is, and until when its credential is valid: milliseconds of the epoch, None for no end."""
+    """A principal, and until when its credential is valid: milliseconds of the epoch, None for no end."""
 
     principal: Principal
     expires_ms: int | None = None
@@ -47,12 +47,12 @@ class Passwords:
         self._waiting: Counter[str] = Counter()
 
     def token(self, text: str) -> Identity | None:
-        """Return who sends a token; None if it is not valid."""
+        """Return the owner of a token; None if it is not valid."""
         info = self._tokens.owner_of(text)
         return None if info is None else Identity(Principal(name=info.owner), info.expires_ms)
 
     def at_once(self, user: str, password: str) -> Identity | None:
-        """Return who sends a password or a token, if that is known without computing; None says nothing."""
+        """Return the user of a password or a token, if that is known without computing; None says nothing."""
         identity = self.token(password)
         if identity is not None:
             return identity if identity.principal.name == user else None
@@ -64,7 +64,7 @@ class Passwords:
         return Identity(Principal(name=user)) if valid else None
 
     async def check(self, user: str, password: str, address: str) -> Identity | None:
-        """Return who sends a password or a token; None if it is wrong, or there is no such user.
+        """Return the user of a password or a token; None if it is wrong, or there is no such user.
 
         `address` is that of the client. Raises THROTTLING_QUOTA_EXCEEDED if too many checks wait.
         """

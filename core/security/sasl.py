@@ -27,7 +27,7 @@ PLAIN = "PLAIN"
 MECHANISMS = {"scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512", "plain": PLAIN}
 
 _API_VERSIONS, _HANDSHAKE, _AUTHENTICATE = 18, 17, 36
-# Nobody logs in more often over one connection (KIP-368).
+# A client may not log in more often over one connection (KIP-368).
 _REAUTHENTICATION_SECONDS = 1.0
 
 
@@ -54,14 +54,14 @@ _ADMITTED = {
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The exchange goes on: send this token, and wait for the next one."""
+    """The exchange continues: send this token, and wait for the next one."""
 
     token: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The client is who it says: send this token."""
+    """The client has proven its user: send this token."""
 
     identity: Identity
     token: bytes = b""
@@ -69,7 +69,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The client has not proven who it is. It is told one text, whatever the reason."""
+    """The client has not proven its user. It gets one text, whatever the reason."""
 
 
 Outcome = Challenge | Login | Accepted | Rejected
@@ -79,7 +79,7 @@ Outcome = Challenge | Login | Accepted | Rejected
 class SaslMachine:
     """The SASL exchanges of one connection. `mechanisms` are the names that its listener offers.
 
-    `find` returns the SCRAM credential of a user, and whether it is real; `random` a nonce of so many bytes.
+    `find` returns the SCRAM credential of a user, and whether it is real; `random` a nonce of the given length.
     """
 
     def __init__(

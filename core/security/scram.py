@@ -52,12 +52,12 @@ class Mechanism(IntEnum):
 
 
 class ScramError(Exception):
-    """The exchange has failed. The reason is for nobody but a debugger: a client is told one text for all."""
+    """The exchange has failed. The reason is for debugging alone: a client gets one text for all."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScramCredential:
-    """What is kept of a password: with it a client can be checked, but nobody can log in elsewhere as the client."""
+    """What is kept of a password: it checks a client, and is no password elsewhere."""
 
     salt: bytes
     stored_key: bytes
@@ -156,7 +156,7 @@ class ScramExchange:
 
 
 def unescape(name: str) -> str:
-    """Return a name of a message as it is: `=2C` stands for a comma, `=3D` for an equals sign. Raises ScramError."""
+    """Return a name of a message as it is: `=2C` is a comma, `=3D` an equals sign. Raises ScramError."""
     if _ESCAPED.search(name):
         raise ScramError("a name with a bare equals sign")
     return name.replace("=2C", ",").replace("=3D", "=")

@@ -1,4 +1,4 @@
-"""The setup token: by it the first user is created over a listener that asks everybody to log in.
+"""The setup token: by it the first user is created over a listener with authentication.
 
 A start that finds no user makes it. It is valid for a quarter of an hour and for one user. It ends as soon as there
 is a user, however that was created.
@@ -45,7 +45,7 @@ class SetupToken:
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """Claim the token while a user is created; gives False to all but the first who try at the same time."""
+        """Claim the token while a user is created; False for all but the first client that tries at once."""
         if self._claimed or self._users:
             yield False
             return

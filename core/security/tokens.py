@@ -1,7 +1,7 @@
 """Tokens of users: `slc_<id>_<secret>`, of which only a digest of the secret is kept.
 
-A token stands for its owner. It is a bearer token over HTTP, and the owner's password with SASL/PLAIN. The secret
-has 256 random bits, so that a plain digest cannot be guessed.
+A client with a token acts as its owner: by a bearer token over HTTP, or as the password of SASL/PLAIN. The secret has
+256 random bits, so that a plain digest cannot be guessed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Tokens:
     async def create(
         self, owner: str, description: str, ttl_ms: int | None, *, expires: bool = True
     ) -> tuple[TokenInfo, str]:
-        """Create a token; return it and its text, which cannot be had again, once it is durable.
+        """Create a token; return it and its text, which is not kept, once it is durable.
 
         `ttl_ms` None means `token_ttl_ms` of the settings. Without `expires` it never expires. Raises
         RESOURCE_NOT_FOUND, INVALID_REQUEST, POLICY_VIOLATION (too many tokens), NOT_CONTROLLER.

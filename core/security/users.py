@@ -166,7 +166,7 @@ class Users:
         check_name(name)
         if name in self._created:
             raise BrokerError(ErrorCode.DUPLICATE_RESOURCE, f"There is a user {name!r} already.")
-        self._check_room(1)
+        self._check_count(1)
         made = await self._credentials_of(password) if password is not None else {}
         now = self._clock.wall_ms()
         await self._put(name, made, now)
@@ -198,7 +198,7 @@ class Users:
         self._tell()
 
     async def _alter(self, changes: Sequence[CredentialChange]) -> None:
-        self._check_room(
+        self._check_count(
             len({c.name for c in changes if c.salted_password is not None} - self._created.keys())
         )
         now = self._clock.wall_ms()
@@ -239,7 +239,7 @@ class Users:
         await self._store.submit(effects)
         self._fake_key_is_stored = True
 
-    def _check_room(self, count: int) -> None:
+    def _check_count(self, count: int) -> None:
         if len(self._created) + count > self._config.max_users:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,

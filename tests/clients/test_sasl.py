@@ -1,4 +1,4 @@
-"""Clients log in to the Kafka listener: each mechanism of each client, wrong passwords, and what nobody sends."""
+"""Clients log in to the Kafka listener: each mechanism of each client, wrong passwords, and what no client sends."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def frames_of(answer: bytes) -> list[bytes]:
     return found
 
 
-def test_requests_behind_a_bad_token_are_not_answered(bootstrap: str) -> None:
+def test_requests_after_a_bad_token_are_not_answered(bootstrap: str) -> None:
     data = frame(17, 1, SaslHandshakeRequest("PLAIN"))
     data += frame(36, 1, SaslAuthenticateRequest(b"\0alice\0wrong"))
     data += frame(3, 9, MetadataRequest(None)) * 3
@@ -221,7 +221,7 @@ def test_requests_behind_a_bad_token_are_not_answered(bootstrap: str) -> None:
     assert struct.unpack_from(">ih", answers[1]) == (1, 58)
 
 
-def test_requests_behind_a_good_token_are_answered(bootstrap: str) -> None:
+def test_requests_after_a_good_token_are_answered(bootstrap: str) -> None:
     data = frame(17, 1, SaslHandshakeRequest("PLAIN"))
     data += frame(36, 1, SaslAuthenticateRequest(f"\0{USER}\0{PASSWORD}".encode()))
     data += frame(3, 9, MetadataRequest(None))

@@ -155,7 +155,7 @@ CASES = (
     ),
     Case("users that were set", 50, (0,), {"users": [{"name": "a"}, {"name": "b"}, {"name": "few"}]}),
     Case(
-        "users set anew",
+        "users set again",
         51,
         (0,),
         {"deletions": [credential("b", 2)], "upsertions": [credential("a", 1, 8192)]},

@@ -33,7 +33,7 @@ _FOREVER = float("inf")
 
 
 class Authentication:
-    """Who the client of one connection is, and until when. Without `words` nobody has to authenticate.
+    """The user of one connection, and until when it is valid. Without `words` clients need not authenticate.
 
     `words` are those of the listener's option `auth`. A request that begins at `valid_until` or later has to be
     admitted: seconds of the monotonic clock. `act_as` is called with the principal once it is proven.

@@ -98,7 +98,7 @@ def test_a_stopped_broker_gets_a_user_and_a_running_one_does_not(tmp_path: Path)
     try:
         refused = run(process.data_dir, "create", "alice", "--password-file", "-", given=PASSWORD)
         assert refused.returncode == 1 and "in use by the process" in refused.stderr
-        # Nobody can log in, and this start had no terminal: its token is in a file.
+        # No client can log in, and this start had no terminal: its token is in a file.
         file = process.data_dir / "admin-token"
         assert file.stat().st_mode & 0o777 == 0o600 and file.read_text().startswith("slc_setup_")
         assert file.read_text().strip() not in process.read_log()

@@ -1,4 +1,4 @@
-"""app.http.authentication over a whole application: who gets in, what a refusal says, and what stays open."""
+"""app.http.authentication over a whole application: what lets a client in, what a refusal says, what is open."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_password_and_a_token_let_in(served: Served) -> None:
     assert (await served.get(authorization=basic("alice", token))).status_code == 200
 
 
-async def test_nobody_gets_in_without(served: Served) -> None:
+async def test_a_request_without_credentials_is_refused(served: Served) -> None:
     token = await served.token("alice")
     wrong = [
         "", "Basic", "Basic !!!", basic("alice", "wrong"), basic("bob", PASSWORD), basic("bob", token),
@@ -156,7 +156,7 @@ async def test_a_listener_for_passwords_takes_no_bearer(served: Served) -> None:
 
 
 @pytest.mark.parametrize("served", [""], indirect=True)
-async def test_a_listener_without_authentication_asks_nobody(served: Served) -> None:
+async def test_a_listener_without_authentication_takes_all(served: Served) -> None:
     assert (await served.get()).status_code == 200
     assert (await served.get(authorization=basic("alice", "wrong"))).status_code == 200
 
@@ -257,7 +257,7 @@ async def test_the_setup_token_makes_one_user_and_does_nothing_else(tmp_path: Pa
         await served.http.aclose()
 
 
-async def test_of_two_who_claim_the_setup_token_at_once_one_gets_it(tmp_path: Path) -> None:
+async def test_one_of_three_claims_of_the_setup_token_at_once_gets_it(tmp_path: Path) -> None:
     served = Served(tmp_path / "data", "token")
     async with served.app.lifespan():
         headers = {"authorization": f"Bearer {served.app.setup.issue()}"}

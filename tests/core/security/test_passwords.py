@@ -83,7 +83,7 @@ async def test_checks_that_wait_are_counted_in_all_and_by_address(world: World) 
 
 async def test_a_user_that_is_deleted_during_the_check_does_not_get_in(world: World) -> None:
     await world.users.create("alice", "a password")
-    # The thread is busy until the user is gone.
+    # The thread is busy until the user is deleted.
     gone = threading.Event()
     world.threads.submit(gone.wait, 30)
     checking = asyncio.create_task(world.passwords.check("alice", "a password", "::1"))

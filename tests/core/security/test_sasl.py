@@ -119,7 +119,7 @@ def test_a_token_while_a_password_is_being_checked_ends_the_exchange() -> None:
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Frames in any order: whoever is let in has sent a right password of that user, after a handshake."""
+    """Frames in any order: a client that is let in has sent a right password of that user, after a handshake."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from .conftest import World
 DAY_MS = 86_400_000
 
 
-async def test_a_token_stands_for_its_owner_also_after_a_restart(world: World, tmp_path: Path) -> None:
+async def test_a_token_is_of_its_owner_also_after_a_restart(world: World, tmp_path: Path) -> None:
     await world.users.create("alice", None)
     info, text = await world.tokens.create("alice", "for the sensor", None)
     assert text.startswith(f"slc_{info.token_id}_") and len(text) == 4 + 12 + 1 + 43

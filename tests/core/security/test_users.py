@@ -84,7 +84,7 @@ async def test_a_password_that_is_not_taken(world: World, password: str) -> None
     assert not world.users
 
 
-async def test_there_are_only_so_many_users(world: World) -> None:
+async def test_the_number_of_users_has_a_limit(world: World) -> None:
     for number in range(5):
         await world.users.create(f"user{number}", None)
     assert await refusal(world.users.create("one-more", None)) is ErrorCode.POLICY_VIOLATION

@@ -186,7 +186,7 @@ async def test_a_session_that_is_over_may_still_log_in_again(client: Client, clo
     assert (await client.newest(3, MetadataRequest([]))).brokers
 
 
-async def test_who_logs_in_again_is_the_same_user(listener: KafkaListener, clock: ManualClock) -> None:
+async def test_a_new_login_is_of_the_same_user(listener: KafkaListener, clock: ManualClock) -> None:
     client = Client(listener)
     await log_in(client)
     assert (await handshake(client)).error_code == ErrorCode.ILLEGAL_SASL_STATE, "within a second"
