@@ -106,7 +106,7 @@ KINDS: dict[str, Kind] = {
     "not-ready": Kind(503, "The server is starting or stopping", "Try again in a moment."),
 }
 
-# Kafka's errors by HTTP status. Each code stands here exactly once; a test holds that.
+# Kafka's errors by HTTP status. Each code is here exactly once; a test checks that.
 _C = ErrorCode
 STATUS_OF: dict[ErrorCode, int] = {
     code: status

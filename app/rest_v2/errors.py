@@ -1,7 +1,7 @@
 """Refusals of the v2 surface: `{error_code, message}`.
 
-`error_code` is a number of its own: the HTTP status with two more digits where v2 tells cases apart, else the
-status. Broker errors come through the same table of statuses as on the native surface; their v2 codes stand here.
+`error_code` is a number of its own: the HTTP status with two more digits where v2 distinguishes cases, else the
+status. Broker errors use the same table of statuses as on the native surface; their v2 codes are here.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class ProxyError(Exception):
 def code_of(problem: Problem) -> int:
     """The v2 code of a problem.
 
-    A broker error that has none of its own is 50003 where trying again may help, else 50002. A problem that is
-    not Kafka's is told by its status alone.
+    A broker error that has none of its own is 50003 where trying again may help, else 50002. A problem that is not
+    Kafka's has its status alone.
     """
     code = problem.code
     if code is None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from core.broker.acls import Acls
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
-from core.broker.open_batches import OpenedBatches
+from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.producer_ids import ProducerIds, ReservedIds
 from core.broker.records import Records
@@ -168,7 +168,7 @@ class Broker:
             config, clock, logs, table, self.replicas, self._flusher, self.leader_epochs, self.unclean_start,
             purgatory, self.changes,
         )  # fmt: skip
-        open_batches = OpenedBatches(config.max_decompressed_bytes, config.max_opened_bytes)
+        open_batches = OpenBatches(config.max_decompressed_bytes, config.max_opened_bytes)
         self.records = Records(clock, self.topics, table, self.partitions, open_batches, sticky)
         self.roles = Roles(
             config, clock, table, self.partitions, self.replicas, self.cluster, self.controller, self.leader_epochs,
