@@ -204,11 +204,9 @@ def load(
     if file := environ.get("SLUICE_ADMIN_PASSWORD_FILE", ""):
         values["admin_password_file"] = Path(file).expanduser()
     config = Config(**values)  # type: ignore[arg-type]
-    _refuse_unsafe(
-        config,
-        insecure=insecure or _switch_of(environ, "SLUICE_INSECURE"),
-        insecure_passwords=insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS"),
-    )
+    open_ones = insecure or _switch_of(environ, "SLUICE_INSECURE")
+    clear_ones = insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS")
+    _refuse_unsafe(config, insecure=open_ones, insecure_passwords=clear_ones)
     return config
 
 

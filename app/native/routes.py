@@ -53,11 +53,12 @@ ANYWHERE_ELSE = (400, 421, 431, 500)
 LeanRoute = Route[Handle]
 ControlRoute = Route[Callable[..., Any]]
 
+# Returns the broker as the client of a request may use it.
+Acting = Callable[[Scope], Guarded]
 
-def lean_routes(
-    config: Config, broker: Callable[[], Facade], acting: Callable[[Scope], Guarded]
-) -> tuple[LeanRoute, ...]:
-    """Return the routes of records, over one broker. `acting` is the broker as the client of a request may use it."""
+
+def lean_routes(config: Config, broker: Callable[[], Facade], acting: Acting) -> tuple[LeanRoute, ...]:
+    """Return the routes of records, over one broker."""
     records = RecordRoutes(config, acting)
     merged = MergedRoutes(config, broker, acting)
     one = OneRecord(config, acting)
