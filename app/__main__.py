@@ -64,6 +64,10 @@ def main(context: click.Context) -> None:
     "--allowed-origin", "allowed_origins", metavar="ORIGIN", multiple=True,
     help="The origin of a foreign web page that may read and write.",
 )  # fmt: skip
+@click.option(
+    "--super-user", "super_users", metavar="User:NAME", multiple=True,
+    help="A principal that may do everything; with it access rules hold for all others.",
+)  # fmt: skip
 @click.option("--broker-id", type=int, metavar="N", help="This broker's number in its cluster [1].")
 @click.option(
     "--peer", "peers", metavar="N=HOST:PORT", multiple=True,
@@ -88,6 +92,7 @@ def serve(
     insecure_passwords: bool = False,
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
+    super_users: tuple[str, ...] = (),
     broker_id: int | None = None,
     peers: tuple[str, ...] = (),
     v2_dialect: str | None = None,
@@ -116,6 +121,7 @@ def serve(
             insecure_passwords=insecure_passwords,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
+            super_users=super_users,
             broker_id=broker_id,
             peers=peers,
             v2_dialect=v2_dialect,

@@ -132,6 +132,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Origins of other web pages that may read and write, such as `https://app.example.org`.",
     ),
     Setting(
+        "SLUICE_SUPER_USERS",
+        "--super-user",
+        "none",
+        "Principals that may do everything; if there is none, `User:admin` may. With it access rules (ACLs) hold for "
+        "all others, as they do from the first user on. Repeat the flag, or separate by semicolons.",
+    ),
+    Setting(
         "SLUICE_PEERS",
         "--peer",
         "none",
@@ -176,6 +183,7 @@ def load(
     insecure_passwords: bool = False,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    super_users: Sequence[str] = (),
     broker_id: int | None = None,
     peers: Sequence[str] = (),
     v2_dialect: str | None = None,
@@ -200,6 +208,7 @@ def load(
     if address:
         values["advertised"] = parse_advertised(address)
     values |= _of_browsers(environ, allowed_hosts, allowed_origins)
+    values["super_users"] = parse_super_users(super_users, environ.get("SLUICE_SUPER_USERS", ""))
     if broker_id is not None:
         values["broker_id"] = broker_id
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
@@ -220,7 +229,9 @@ def load(
     if file := environ.get("SLUICE_ADMIN_PASSWORD_FILE", ""):
         values["admin_password_file"] = Path(file).expanduser()
     config = Config(**values)  # type: ignore[arg-type]
-    _refuse_unsafe(config, environ, insecure=insecure, insecure_passwords=insecure_passwords)
+    open_ones = insecure or _switch_of(environ, "SLUICE_INSECURE")
+    clear_ones = insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS")
+    _refuse_unsafe(config, insecure=open_ones, insecure_passwords=clear_ones)
     return config
 
 
@@ -235,12 +246,10 @@ def _of_browsers(
     }
 
 
-def _refuse_unsafe(
-    config: Config, environ: Mapping[str, str], *, insecure: bool, insecure_passwords: bool
-) -> None:
-    if not (insecure or _switch_of(environ, "SLUICE_INSECURE")):
+def _refuse_unsafe(config: Config, *, insecure: bool, insecure_passwords: bool) -> None:
+    if not insecure:
         refuse_open_listeners(config.listeners, config.tls)
-    if not (insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS")):
+    if not insecure_passwords:
         refuse_clear_passwords(config.listeners)
     refuse_authentication_with_peers(config)
 
@@ -254,9 +263,9 @@ def split_listeners(text: str) -> list[str]:
     return [part.strip() for part in re.split(r",(?=\s*(?:[a-z0-9]+://|$))", text.strip()) if part.strip()]
 
 
-def split_list(text: str) -> list[str]:
-    """The parts of a comma-separated list, without blanks and empty parts."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+def split_list(text: str, separator: str = ",") -> list[str]:
+    """The parts of a list, without blanks and empty parts."""
+    return [part.strip() for part in text.split(separator) if part.strip()]
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -427,6 +436,16 @@ def parse_peers(texts: Iterable[str], broker_id: int) -> tuple[Peer, ...]:
             f"{', '.join(map(str, ids))} (--broker-id is this one's own)."
         )
     return tuple(found)
+
+
+def parse_super_users(given: Iterable[str], text: str) -> tuple[str, ...]:
+    """Principals like `User:name`, those given or those of a text with semicolons. Raises StartupError."""
+    principals = tuple(given) or tuple(split_list(text, ";"))
+    for principal in principals:
+        kind, _, name = principal.partition(":")
+        if kind != "User" or name in ("", "*"):
+            raise StartupError(f"The super user {principal!r} is not like User:admin.")
+    return principals
 
 
 def parse_origin(text: str) -> str:
@@ -617,6 +636,9 @@ def _text(path: Path, name: str, value: object) -> str:
     """A value of the file as the environment would have it."""
     if isinstance(value, str | bool | int | float):
         return _shown(value)
+    if name == "super_users" and isinstance(value, list):
+        # A name may have a comma in it: that of a certificate has several.
+        return ";".join(map(str, value))
     # A listener may have commas in its options.
     commas = name == "listeners"
     if isinstance(value, list) and all(isinstance(one, str) and (commas or "," not in one) for one in value):

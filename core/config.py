@@ -394,6 +394,16 @@ class Config:
     # A token whose creator names no time of expiry: 90 days.
     token_ttl_ms: int = 90 * 86_400_000
 
+    # --- access rules ----------------------------------------------------------------------------------------
+    # Whether access rules (ACLs) hold. They do as well when there are `super_users`, and when there is a user.
+    authorizer: bool = False
+    # Kafka's super.users: principals that may do everything. Without any, `User:admin` may.
+    super_users: tuple[str, ...] = ()
+    # Kafka's allow.everyone.if.no.acl.found: what no rule of any principal covers is open to all.
+    allow_everyone_if_no_acl_found: bool = False
+    # Rules at most: each takes a kilobyte of memory, and a start reads all of them.
+    max_acls: int = 10_000
+
     # --- operations ----------------------------------------------------------------------------------------
     # `console` or `json`; `debug`, `info`, `warning` or `error`.
     log_format: str = "console"

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from app.http.request import Request, Scope, invalid_parameter
+from core.security.principal import ANONYMOUS as NOBODY
+from core.security.principal import Caller, Principal
 from core.vocabulary.idempotency import ANONYMOUS
 
 Resolver = Callable[[Request, str | None], Awaitable[str]]
@@ -35,6 +37,13 @@ def principal_of(scope: Scope) -> str:
     if name is not None:
         return name
     return str(scope[CERTIFICATE]) if CERTIFICATE in scope else ANONYMOUS
+
+
+def caller_of(scope: Scope) -> Caller:
+    """Return the caller of a request, for the rules on what it may do."""
+    name = principal_of(scope)
+    principal = NOBODY if name == ANONYMOUS else Principal("User", name.removeprefix("User:"))
+    return Caller(principal, (scope.get("client") or ("",))[0])
 
 
 async def resolve(resolver: Resolver, request: Request) -> None:

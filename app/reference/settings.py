@@ -32,6 +32,8 @@ DOCUMENTED: dict[str, str] = {
     "auto_create_topics": "Create a topic when a client writes to it or asks for it.",
     "default_partitions": "Partitions of a topic if its creator gives no number.",
     "default_replication_factor": "Replicas of a topic if its creator gives no number.",
+    "authorizer": "Whether access rules (ACLs) hold. They also hold if there is a user, or `SLUICE_SUPER_USERS`.",
+    "allow_everyone_if_no_acl_found": "Whether everybody may use a resource that no access rule covers.",
     "checkpoint_interval_ms": "How often the broker fsyncs logs in the background. This bounds what a power loss can "
     "take from `acks=0` and `acks=1`.",
     "offsets_retention_ms": "How long an empty group keeps its committed offsets.",
@@ -63,6 +65,7 @@ OTHER: dict[str, str] = {
     "tls_handshake_timeout_ms": "A client must complete the TLS handshake within this time.",
     "tls_max_handshakes": "TLS handshakes on one listener at the same time. One more closes the oldest.",
     "tls_check_interval_ms": "How often the broker checks the files of certificates for changes.",
+    "max_acls": "Access rules at most.",
     "max_inflight_bytes": "Bytes of requests that are partly received, over all connections.",
     "first_request_timeout_ms": "A connection must send its first request within this time.",
     "frame_timeout_ms": "A request that has begun must be complete within this time.",

@@ -10,6 +10,7 @@ import pytest
 from app.settings import (
     is_loopback,
     load,
+    load_with_file,
     parse_listener,
     plain_fields,
     unknown_variables,
@@ -180,8 +181,21 @@ def test_every_field_of_config_can_be_set() -> None:
     set_by_hand = {
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
         "v2_dialect", "log_format", "log_level", "zookeeper", "peers", "tls", "admin_password_file",
+        "super_users",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
+
+
+def test_super_users_are_principals_with_semicolons_between(tmp_path: Path) -> None:
+    wanted = ("User:admin", "User:CN=a,O=b")
+    assert load({"SLUICE_SUPER_USERS": "User:admin; User:CN=a,O=b"}).super_users == wanted
+    assert load({}, super_users=wanted).super_users == wanted
+    file = tmp_path / "sluice.toml"
+    file.write_text('super_users = ["User:admin", "User:CN=a,O=b"]')
+    assert load_with_file({}, file).super_users == wanted
+    for text in ("admin", "Group:a", "User:", "User:*"):
+        with pytest.raises(StartupError, match="super user"):
+            load({"SLUICE_SUPER_USERS": text})
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from typing import Any
 
 from core.broker.broker import Broker
 from core.config import Endpoint
+from core.errors import BrokerError
 from core.listeners.connection import Answer, Deferred, Last, Limits, Piece, RefusedError
 from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.fetch_session import FetchSessions
@@ -31,7 +32,7 @@ from core.protocol.messages.produce import ProduceResponse
 from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
-from core.security.principal import ANONYMOUS, Principal
+from core.security.principal import ANONYMOUS, Caller, Principal
 from core.types import FileSlice
 
 log = logging.getLogger(__name__)
@@ -100,18 +101,15 @@ class KafkaSession:
 
     def __init__(self, listener: KafkaListener) -> None:
         self.listener = listener
-        self.broker = listener.broker
         self.api_key = -1
         self.version = 0
         self.client_id: str | None = None
         self.client_software = ""
         self.peer_host = ""
         self.local_host = ""
-        self.principal = ANONYMOUS
+        self.act_as(ANONYMOUS)
         # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
-        # The user of the connection, unless its listener has no authentication.
-        self.principal = ANONYMOUS
         self.authentication = Authentication(listener.broker, listener.endpoint.authentication, self.act_as)
         # Of the request in progress: when it arrived, and its size in bytes.
         self._started = 0.0
@@ -124,8 +122,18 @@ class KafkaSession:
         return self.authentication.connected(peer_host)
 
     def act_as(self, principal: Principal) -> None:
-        """Handle the next requests for this principal."""
-        self.principal = principal
+        """Let a principal be the caller of the requests that follow.
+
+        `broker` is the broker with the rights of the caller; `listener.broker` is without a check.
+        """
+        self.caller = Caller(principal, self.peer_host)
+        self.broker = self.listener.broker.guards.of(self.caller)
+        self.rights = self.broker.rights
+
+    @property
+    def principal(self) -> Principal:
+        """The user of the connection, or `User:ANONYMOUS`."""
+        return self.caller.principal
 
     @property
     def advertised(self) -> Endpoint:
@@ -166,7 +174,11 @@ class KafkaSession:
             self.api_key, self.version, self.client_id = header.api_key, header.api_version, header.client_id
             question: tuple[object, ...] | None = None
             if handler.cached:
-                question = (header.api_key, header.api_version, self.advertised, bytes(frame[position:]))
+                # Two callers that see different topics get different answers.
+                view = self.rights.view
+                question = (
+                    header.api_key, header.api_version, view, self.advertised, bytes(frame[position:]),
+                )  # fmt: skip
                 known = self.listener.cached(question)
                 if known is not None:
                     return self._pack(header, known, self._started, self._received)
@@ -236,6 +248,8 @@ class KafkaSession:
             answer = await self.broker.roles.exchange(data)
         except ValueError as error:
             raise RefusedError(f"malformed request of a broker: {error}") from None
+        except BrokerError as error:
+            raise RefusedError(f"request of a broker: {error.message}") from None
         self._count(UNKNOWN_API, len(answer) + 8)
         return [_HEADER_ONLY.pack(4 + len(answer), header.correlation_id), answer]
 
