@@ -141,7 +141,7 @@ def test_packages_of_the_project_under_test_do_not_hide_the_brokers(
 ) -> None:
     for name in ("app", "core"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").touch()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('the package of the project')")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
     with start_sluice() as broker:
