@@ -14,7 +14,8 @@ _INTRODUCTION = """\
 
 Written by `sluice docs` from the code. [Configuration](../operations/configuration.md) says how to set them: a flag
 wins over the environment, and the environment wins over the configuration file. In the file a name is in lower case
-and without `SLUICE_`.
+and without `SLUICE_`. A setting without a flag is set by the environment or the file alone. `sluice config show`
+prints the values of these two and their source.
 
 ## Documented settings
 """
@@ -27,8 +28,8 @@ are in bytes and times are in milliseconds unless the sentence says otherwise.
 
 # Numbers and switches that people set; their names are kept.
 DOCUMENTED: dict[str, str] = {
-    "broker_id": "The number of this broker in its cluster (`--broker-id`).",
-    "access_log": "Log a line for each HTTP request (`--access-log`).",
+    "broker_id": "The number of this broker in its cluster.",
+    "access_log": "Log a line for each HTTP request.",
     "auto_create_topics": "Create a topic when a client writes to it or asks for it.",
     "default_partitions": "Partitions of a topic if its creator gives no number.",
     "default_replication_factor": "Replicas of a topic if its creator gives no number.",
@@ -55,6 +56,9 @@ DOCUMENTED: dict[str, str] = {
     "`connections.max.reauth.ms`). 0 is without end.",
     "drain_timeout_ms": "How long a stop waits for requests in progress.",
 }
+
+# Those of the above that have a flag of `sluice serve`.
+FLAGS = {"broker_id": "`--broker-id`", "access_log": "`--access-log`"}
 
 OTHER: dict[str, str] = {
     "zookeeper_session_timeout_ms": "How long ZooKeeper still lists a broker that was killed.",
@@ -170,7 +174,10 @@ def page() -> str:
     named = [
         (f"`{s.variable}`", f"`{s.flag}`" if s.flag else "", _code(s.default), s.meaning) for s in SETTINGS
     ]
-    numbers = [(_variable(name), "", _shown(defaults[name]), text) for name, text in DOCUMENTED.items()]
+    numbers = [
+        (_variable(name), FLAGS.get(name, ""), _shown(defaults[name]), text)
+        for name, text in DOCUMENTED.items()
+    ]
     rest = [
         (_variable(name), _shown(default), OTHER[name])
         for name, default in defaults.items()
