@@ -43,7 +43,15 @@ def main(context: click.Context) -> None:
     metavar="URL",
     help="The address that the broker gives to Kafka clients, kafka://HOST:PORT.",
 )
-@click.option("--insecure", is_flag=True, help="Allow listeners that other machines can reach.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Allow listeners that other machines can reach without a login.",
+)
+@click.option(
+    "--insecure-passwords", is_flag=True,
+    help="Allow users to log in without TLS over listeners that other machines can reach.",
+)  # fmt: skip
 @click.option(
     "--allowed-host", "allowed_hosts", metavar="NAME", multiple=True,
     help="A name by which browsers may reach the HTTP listener.",
@@ -72,6 +80,7 @@ def serve(
     listeners: tuple[str, ...] = (),
     advertised: str | None = None,
     insecure: bool = False,
+    insecure_passwords: bool = False,
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
     broker_id: int | None = None,
@@ -98,6 +107,7 @@ def serve(
             listeners=listeners,
             advertised=advertised,
             insecure=insecure,
+            insecure_passwords=insecure_passwords,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             broker_id=broker_id,

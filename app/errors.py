@@ -34,6 +34,12 @@ KINDS: dict[str, Kind] = {
         "The bytes are not what they claim to be: JSON that is not JSON, text that is not UTF-8, a broken path. "
         "`detail` says where.",
     ),
+    "unauthenticated": Kind(
+        401,
+        "The request has no valid credentials",
+        "Send `Authorization: Bearer` with a token, or `Authorization: Basic` with a user and a password. The header "
+        "WWW-Authenticate says what this listener takes.",
+    ),
     "foreign-origin": Kind(
         403,
         "A page of another origin may not write",
@@ -100,7 +106,7 @@ KINDS: dict[str, Kind] = {
     "not-ready": Kind(503, "The server is starting or stopping", "Try again in a moment."),
 }
 
-# Kafka's errors by HTTP status. Each code stands here exactly once; a test holds that.
+# Kafka's errors by HTTP status. Each code is here exactly once; a test checks that.
 _C = ErrorCode
 STATUS_OF: dict[ErrorCode, int] = {
     code: status

@@ -1,7 +1,7 @@
 """Embedded formats: how the bytes of keys, values and headers look inside JSON, in both directions.
 
-Theory. Kafka knows bytes and null; JSON knows text, numbers, objects and null. Between them stand four
-encodings, and each record says by itself which one was used:
+Theory. Kafka knows bytes and null; JSON knows text, numbers, objects and null. Four encodings connect them, and each
+record names the one that was used:
 
     encoding   in JSON                      the bytes                       read with encoding=auto
     json       any JSON but null            the JSON text, as it was sent   if it is clean JSON, but not `null`
@@ -12,9 +12,9 @@ encodings, and each record says by itself which one was used:
 Only null is null: "" is an empty value, and `"encoding": "json"` cannot write the four letters `null`. When
 no encoding is named on a write, a JSON string means its text, everything else means its JSON.
 
-Rule: what was read can be written again as it was read, and gives the same bytes. Therefore "clean JSON" is
-the same on both sides (`is_clean_json`), and a client's JSON is kept byte by byte: it is never parsed into
-objects and dumped again.
+Rule: a client can write what it has read, unchanged, and the record has the same bytes. Therefore "clean JSON" is the
+same on both sides (`is_clean_json`), and a client's JSON is kept byte by byte: it is never parsed into objects and
+dumped again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 _BLANKS = b" \t\r\n"
-# With what JSON may begin. Most keys and texts are told from JSON by their first byte alone.
+# The bytes that JSON may begin with. For most keys and texts the first byte shows that they are no JSON.
 _JSON_FIRST = frozenset(b'{["-0123456789tfn')
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 # Other names for the same encodings, as the existing proxies call them.
@@ -66,7 +66,7 @@ def to_bytes(raw: bytes, encoding: str | None, max_depth: int) -> bytes | None:
     is_string = raw[0] == _QUOTE
     if encoding is None:
         if is_string:
-            # Without an escape the text is what stands between the quotes.
+            # Without an escape the text is the bytes between the quotes.
             return _text_of(raw).encode() if _BACKSLASH in raw else raw[1:-1]
         if raw == b"null":
             return None
@@ -172,7 +172,7 @@ def _text(data: bytes) -> tuple[Embedded, Encoding]:
 
 
 class Reader:
-    """How one request wants its records: `embed(bytes)` gives what stands in JSON and the encoding's name.
+    """The form of records in one answer: `embed(bytes)` returns the JSON and the encoding's name.
 
     `embed_header` does the same for header values, which are text by custom: `auto` does not try JSON there.
     """
@@ -193,7 +193,7 @@ class Reader:
 
 def _json_or(other: Embed, max_depth: int) -> Embed:
     def embed(data: bytes) -> tuple[Embedded, Encoding]:
-        # The first byte is asked here already: most keys are told from JSON by it, without another call.
+        # Check the first byte here already: for most keys it shows that they are no JSON, without another call.
         if data and data[0] in _JSON_FIRST and is_clean_json(data, max_depth):
             return msgspec.Raw(data), "json"
         return other(data)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from app.http.application import HttpApplication
+from app.http.authentication import Authenticator
 from app.http.exchange import ASGIApp
 from app.http.lazy_app import LazyApp
 from app.http.metrics import LoopDelay, Traffic, Visits
@@ -24,6 +25,7 @@ from app.settings import load_with_file
 from app.shared import Shared
 from core.clock import Clock
 from core.config import Config, Endpoint
+from core.security.setup import SetupToken
 from core.server import Server
 
 
@@ -47,6 +49,7 @@ class Application:
         self.traffic = traffic = Traffic(config, clock, visits)
         # A refusal before a surface is asked has the shape of the surface that the path belongs to.
         refusals = Refusals(V2_RENDERERS, traffic.refusals)
+        self.setup = SetupToken(clock, server.broker.users)
         self.shared = shared = Shared(
             config,
             server.broker,
@@ -54,6 +57,7 @@ class Application:
             protocol_versions=server.protocol_versions,
             endpoints=server.endpoints,
             http_endpoints=http_endpoints,
+            setup=self.setup,
         )
         self._delay = LoopDelay(clock)
         self._when_loaded = when_loaded
@@ -63,6 +67,8 @@ class Application:
         operations = Operations(find, server.zookeeper_state, self.metrics.scrape)
         lean = RouteTable((PREFIX, lean_routes(config, find)), ("", operation_routes(operations)))
         router = Router(lean, [ProxySurface(shared)], self.fastapi)
+        if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
+            resolver = Authenticator(config, http_endpoints, server.broker.passwords, self.setup)
         self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
 
     def _load_fastapi(self) -> ASGIApp:

@@ -27,6 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from app import first_user
 from app.http.server import HttpServer, bind
 from app.logs import access_log, configured
 from app.main import create_app
@@ -114,9 +115,9 @@ def addresses(endpoints: Sequence[Endpoint]) -> str:
     by_scheme = {endpoint.scheme: endpoint for endpoint in reversed(endpoints)}
     line: dict[str, object] = {"pid": os.getpid(), "listeners": [str(endpoint) for endpoint in endpoints]}
     if http := by_scheme.get("http"):
-        line["http_url"] = str(http)
+        line["http_url"] = str(replace(http, options=()))
     if kafka := by_scheme.get("kafka"):
-        line["kafka_bootstrap_servers"] = str(kafka).removeprefix("kafka://")
+        line["kafka_bootstrap_servers"] = str(replace(kafka, options=())).removeprefix("kafka://")
     return json.dumps(line)
 
 
@@ -138,10 +139,15 @@ async def serve(config: Config, parent: int | None = None) -> None:
             app = create_app(config, clock, http_endpoints=bound, visits=visits, when_loaded=gc.freeze)
             server = HttpServer(app.http, sockets, config, clock, app.traffic)
             async with app.lifespan():
+                await first_user.prepare(config, app.server.broker.users)
                 await server.start()
                 endpoints = [*bound, *app.server.endpoints]
                 write_listeners(Path(config.data_dir), endpoints)
                 say(announcement(config, endpoints) if parent is None else addresses(endpoints))
+                first_user.announce(
+                    config, endpoints, app.server.broker.users, app.setup,
+                    terminal=sys.stdout is not None and sys.stdout.isatty(), say=say if parent is None else _nothing,
+                )  # fmt: skip
                 _settle_garbage()
                 async with _watched(parent, stopping.set):
                     await stopping.wait()
@@ -152,6 +158,10 @@ async def serve(config: Config, parent: int | None = None) -> None:
     finally:
         for one in sockets:
             one.close()
+
+
+def _nothing(text: str) -> None:
+    """Say nothing: the output is for programs."""
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import re
 import socket
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 
 from app.logs import FORMATS, LEVELS
 from app.rest_v2.dialect import DIALECTS
-from core.config import LISTENER_OPTIONS, MAX_BROKERS, Config, Endpoint, Peer
+from core.config import AUTH, LISTENER_OPTIONS, MAX_BROKERS, Config, Endpoint, Peer
 from core.errors import BrokerError, StartupError
 from core.topic_config import parse_topic_config
 
@@ -40,6 +41,8 @@ _MAY_BE_ZERO = frozenset(
         "file_delete_delay_ms",
         "max_waiting",
         "drain_timeout_ms",
+        "failed_authentication_delay_ms",
+        "max_reauth_ms",
         "protocol_version_api_key",
     }
 )
@@ -48,7 +51,7 @@ _API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
 # Variables that are no settings: the path of the configuration file, and what commands other than `serve` read.
-_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_URL", "SLUICE_BOOTSTRAP"})
+_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_TOKEN", "SLUICE_URL", "SLUICE_BOOTSTRAP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,19 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_INSECURE",
         "--insecure",
         "off",
-        "Allow listeners that are not loopback, although there is no authentication yet.",
+        "Allow listeners that are not loopback and have no authentication.",
+    ),
+    Setting(
+        "SLUICE_INSECURE_PASSWORDS",
+        "--insecure-passwords",
+        "off",
+        "Allow users to log in without TLS over listeners that are not loopback: others on the way can read along.",
+    ),
+    Setting(
+        "SLUICE_ADMIN_PASSWORD_FILE",
+        "",
+        "none",
+        "A file with the password of the user `admin`, which a start creates if there is no user yet.",
     ),
     Setting(
         "SLUICE_ALLOWED_HOSTS",
@@ -134,6 +149,7 @@ def load(
     listeners: Sequence[str] = (),
     advertised: str | None = None,
     insecure: bool = False,
+    insecure_passwords: bool = False,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     broker_id: int | None = None,
@@ -152,16 +168,13 @@ def load(
     where = data_dir if data_dir is not None else environ.get("SLUICE_DATA_DIR", "")
     if where:
         values["data_dir"] = Path(where).expanduser()
-    texts = listeners or split_list(environ.get("SLUICE_LISTENERS", ""))
+    texts = listeners or split_listeners(environ.get("SLUICE_LISTENERS", ""))
     if texts:
         values["listeners"] = _distinct([parse_listener(text) for text in texts])
     address = advertised if advertised is not None else environ.get("SLUICE_ADVERTISED", "")
     if address:
         values["advertised"] = parse_advertised(address)
-    hosts = allowed_hosts or split_list(environ.get("SLUICE_ALLOWED_HOSTS", ""))
-    values["http_allowed_hosts"] = tuple(host.lower().rstrip(".") for host in hosts)
-    origins = allowed_origins or split_list(environ.get("SLUICE_ALLOWED_ORIGINS", ""))
-    values["http_allowed_origins"] = tuple(parse_origin(origin) for origin in origins)
+    values |= _of_browsers(environ, allowed_hosts, allowed_origins)
     if broker_id is not None:
         values["broker_id"] = broker_id
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
@@ -177,14 +190,45 @@ def load(
         word = given if given is not None else environ.get(variable_of(name), "")
         if word:
             values[name] = parse_choice(variable_of(name), word, choices)
-    if access_log:
-        values["access_log"] = True
+    values |= {"access_log": True} if access_log else {}
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
+    if file := environ.get("SLUICE_ADMIN_PASSWORD_FILE", ""):
+        values["admin_password_file"] = Path(file).expanduser()
     config = Config(**values)  # type: ignore[arg-type]
-    allowed = insecure or _parse_switch("SLUICE_INSECURE", environ.get("SLUICE_INSECURE", ""))
-    if not allowed:
-        refuse_open_listeners(config.listeners)
+    _refuse_unsafe(
+        config,
+        insecure=insecure or _switch_of(environ, "SLUICE_INSECURE"),
+        insecure_passwords=insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS"),
+    )
     return config
+
+
+def _of_browsers(
+    environ: Mapping[str, str], allowed_hosts: Sequence[str], allowed_origins: Sequence[str]
+) -> dict[str, object]:
+    hosts = allowed_hosts or split_list(environ.get("SLUICE_ALLOWED_HOSTS", ""))
+    origins = allowed_origins or split_list(environ.get("SLUICE_ALLOWED_ORIGINS", ""))
+    return {
+        "http_allowed_hosts": tuple(host.lower().rstrip(".") for host in hosts),
+        "http_allowed_origins": tuple(parse_origin(origin) for origin in origins),
+    }
+
+
+def _refuse_unsafe(config: Config, *, insecure: bool, insecure_passwords: bool) -> None:
+    if not insecure:
+        refuse_open_listeners(config.listeners)
+    if not insecure_passwords:
+        refuse_clear_passwords(config.listeners)
+    refuse_authentication_with_peers(config)
+
+
+def _switch_of(environ: Mapping[str, str], variable: str) -> bool:
+    return _parse_switch(variable, environ.get(variable, ""))
+
+
+def split_listeners(text: str) -> list[str]:
+    """The listeners of a comma-separated list; a comma within the options of one does not end it."""
+    return [part.strip() for part in re.split(r",(?=\s*(?:[a-z0-9]+://|$))", text.strip()) if part.strip()]
 
 
 def split_list(text: str) -> list[str]:
@@ -272,12 +316,25 @@ def _parse_options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
         if name not in known:
             may = f"knows {', '.join(known)}" if known else "has no options"
             raise StartupError(f"A {scheme} listener {may}; {name!r} is not one of them.")
-        if value not in known[name] or name in options:
+        if name == AUTH:
+            _check_authentication(value, known[name])
+        elif value not in known[name]:
             raise StartupError(
-                f"The option {name} of a listener is {' or '.join(sorted(known[name]))}, once; not {value!r}."
+                f"The option {name} of a listener is {' or '.join(sorted(known[name]))}; not {value!r}."
             )
+        if name in options:
+            raise StartupError(f"The option {name} of a listener is given more than once.")
         options[name] = value
     return tuple(options.items())
+
+
+def _check_authentication(value: str, known: Sequence[str]) -> None:
+    words = value.split(",")
+    if not value or len(set(words)) < len(words) or not set(words) <= set(known) - {""}:
+        raise StartupError(
+            f"The option {AUTH} of a listener lists some of {', '.join(filter(None, known))}, each once; "
+            f"not {value!r}."
+        )
 
 
 def parse_advertised(text: str) -> Endpoint:
@@ -398,13 +455,37 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open_listeners(listeners: Iterable[Endpoint]) -> None:
-    """Raise StartupError for a listener that other machines can reach."""
+    """Raise StartupError for a listener that other machines can reach and that has no authentication."""
     for endpoint in listeners:
-        if not is_loopback(endpoint.host):
+        if not endpoint.authentication and not is_loopback(endpoint.host):
+            ways = [word for word in LISTENER_OPTIONS.get(endpoint.scheme, {}).get(AUTH, ()) if word]
+            add = f"add ?{AUTH}={','.join(ways)} to it, " if ways else ""
             raise StartupError(
-                f"The listener {endpoint} can be reached from other machines, and there is no authentication "
-                "yet. Listen on 127.0.0.1, or allow it with --insecure."
+                f"The listener {endpoint} can be reached from other machines, and its clients need not log in. "
+                f"Listen on 127.0.0.1, {add}or allow it with --insecure."
             )
+
+
+def refuse_clear_passwords(listeners: Iterable[Endpoint]) -> None:
+    """Raise StartupError for a listener that other machines can reach, on which users log in without TLS."""
+    for endpoint in listeners:
+        secure = dict(endpoint.options).get("tls") or endpoint.scheme == "https"
+        if endpoint.authentication and not secure and not is_loopback(endpoint.host):
+            raise StartupError(
+                f"The listener {endpoint} can be reached from other machines, and users log in to it without TLS: "
+                "others on the way can read along. Listen on 127.0.0.1, with a proxy for TLS, or allow it with "
+                "--insecure-passwords."
+            )
+
+
+def refuse_authentication_with_peers(config: Config) -> None:
+    """Raise StartupError for a broker of a cluster with authentication: brokers cannot log in to each other yet."""
+    with_login = [endpoint for endpoint in config.listeners if endpoint.authentication]
+    if config.peers and with_login:
+        raise StartupError(
+            f"The listener {with_login[0]} asks clients to log in, but the brokers of a cluster cannot log in "
+            "to each other yet, and users would be copied over open connections. Leave --peer or the option auth out."
+        )
 
 
 # --- the configuration file ------------------------------------------------------------------------------------
@@ -497,7 +578,9 @@ def _text(path: Path, name: str, value: object) -> str:
     """A value of the file as the environment would have it."""
     if isinstance(value, str | bool | int | float):
         return _shown(value)
-    if isinstance(value, list) and all(isinstance(one, str) and "," not in one for one in value):
+    # A listener may have commas in its options.
+    commas = name == "listeners"
+    if isinstance(value, list) and all(isinstance(one, str) and (commas or "," not in one) for one in value):
         return ",".join(value)
     if name == "topic_defaults" and isinstance(value, dict):
         return "; ".join(f"{key}={_shown(one)}" for key, one in _flat(value).items())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import time
 import uuid
 
@@ -38,6 +39,10 @@ class Clock:
         """An int in [0, stop)."""
         return self._random.randrange(stop)
 
+    def secret_bytes(self, count: int) -> bytes:
+        """Return random bytes that cannot be guessed, from the operating system: salts, nonces, tokens."""
+        return secrets.token_bytes(count)
+
 
 class ManualClock(Clock):
     """Time that moves only when told. For tests and the simulation.
@@ -47,6 +52,8 @@ class ManualClock(Clock):
 
     def __init__(self, start_ms: int = 1_700_000_000_000, seed: int = 0) -> None:
         super().__init__(seed)
+        # Of its own, so that a secret more does not change every choice after it.
+        self._secrets = random.Random(seed)
         self._now = 1000.0
         self._wall_ms = float(start_ms)
 
@@ -57,6 +64,10 @@ class ManualClock(Clock):
     def wall_ms(self) -> int:
         """See `Clock.wall_ms`."""
         return int(self._wall_ms)
+
+    def secret_bytes(self, count: int) -> bytes:
+        """See `Clock.secret_bytes`; here they are the same in each run."""
+        return self._secrets.randbytes(count)
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass on both clocks."""

@@ -36,9 +36,18 @@ class Endpoint:
         """Return the value of an option, or its default: the first of its choices."""
         return dict(self.options).get(name) or LISTENER_OPTIONS[self.scheme][name][0]
 
+    @property
+    def authentication(self) -> tuple[str, ...]:
+        """Return the ways in which clients of the listener authenticate, as its option `auth` names them."""
+        return tuple(filter(None, dict(self.options).get(AUTH, "").split(",")))
 
+
+# The option of a listener whose value is a list, separated by commas: how its clients authenticate.
+AUTH = "auth"
 # Options after the address of a listener, by scheme: the name, and the allowed values, the default first.
 LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "http": {AUTH: ("", "basic", "token")},
+    "kafka": {AUTH: ("", "scram-sha-256", "scram-sha-512", "plain")},
     # The message format: 1 since Kafka 0.7, 0 before. Clients of one format cannot read the other.
     "kafka07": {"magic": ("1", "0")},
 }
@@ -299,6 +308,32 @@ class Config:
     max_subscription: int = 10_000
     # Bytes of a compiled topic pattern. RE2 matches in time linear in the length of the name.
     max_pattern_bytes: int = 1 * MIB
+
+    # --- security ------------------------------------------------------------------------------------------
+    # A file with the password of `admin`, which a start creates if there is no user.
+    admin_password_file: Path | None = None
+    # A frame of a client that has not authenticated. The messages of SASL are below a kilobyte, JWTs below ten.
+    unauthenticated_max_frame_bytes: int = 64 * KIB
+    # A client of a listener with authentication that has not authenticated by then is closed.
+    authentication_timeout_ms: int = 30_000
+    # Kafka's connection.failed.authentication.delay.ms: how long a client waits after a wrong password.
+    failed_authentication_delay_ms: int = 100
+    # Kafka's connections.max.reauth.ms, 0 (no end) in Kafka. A client logs in again by then, or is closed, so that a
+    # deleted user cannot continue for longer.
+    max_reauth_ms: int = 3_600_000
+    # PBKDF2 rounds of a new password: the most that Kafka's tools set (4,096 is the least). 7 ms of one core.
+    scram_iterations: int = 16_384
+    # Users, all of which are kept in memory (about a kilobyte each), and tokens of one user.
+    max_users: int = 10_000
+    max_tokens_per_user: int = 100
+    # Threads that check passwords (PLAIN, Basic), and checks that wait for one, from everywhere and from one address.
+    password_threads: int = 1
+    max_password_checks: int = 64
+    max_password_checks_per_address: int = 8
+    # How long the result of a check holds: a change of the password ends it at once.
+    password_cache_ms: int = 60_000
+    # A token whose creator names no time of expiry: 90 days.
+    token_ttl_ms: int = 90 * 86_400_000
 
     # --- operations ----------------------------------------------------------------------------------------
     # `console` or `json`; `debug`, `info`, `warning` or `error`.

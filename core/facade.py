@@ -62,6 +62,7 @@ from core.vocabulary.partition import PartitionInfo
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
 from core.vocabulary.topic import ConfigEntry, TopicInfo
+from core.vocabulary.users import TokenInfo, UserInfo
 
 
 class Topics(Protocol):
@@ -710,6 +711,40 @@ class Idempotency(Protocol):
         """
 
 
+class Users(Protocol):
+    """Users and their SCRAM credentials, as `broker.users`. Changes raise NOT_CONTROLLER."""
+
+    def all(self) -> list[UserInfo]:
+        """Return all users, by name."""
+
+    def get(self, name: str) -> UserInfo:
+        """Return the user of that name. Raises RESOURCE_NOT_FOUND."""
+
+    async def create(self, name: str, password: str | None) -> UserInfo:
+        """Create a user. Raises DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL, POLICY_VIOLATION."""
+
+    async def set_password(self, name: str, password: str) -> UserInfo:
+        """Give a user another password. Raises RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL."""
+
+    async def delete(self, name: str) -> None:
+        """Delete a user with credentials and tokens. Raises RESOURCE_NOT_FOUND."""
+
+
+class Tokens(Protocol):
+    """Tokens of users, as `broker.tokens`. Changes raise NOT_CONTROLLER."""
+
+    def all(self) -> list[TokenInfo]:
+        """Return all tokens, expired ones included, the oldest first."""
+
+    async def create(
+        self, owner: str, description: str, ttl_ms: int | None, *, expires: bool = True
+    ) -> tuple[TokenInfo, str]:
+        """Create a token, and return its text, too. Raises RESOURCE_NOT_FOUND, INVALID_REQUEST, POLICY_VIOLATION."""
+
+    async def delete(self, token_id: str) -> None:
+        """Delete a token. Raises RESOURCE_NOT_FOUND."""
+
+
 class Facade(Logs, Protocol):
     """A broker, as listeners and surfaces see it."""
 
@@ -744,6 +779,14 @@ class Facade(Logs, Protocol):
     @property
     def idempotency(self) -> Idempotency:
         """Idempotency keys. The object may be replaced, like `groups`."""
+
+    @property
+    def users(self) -> Users:
+        """Users and their passwords."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """Tokens of users."""
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """Count topics, partitions and groups, with sizes and lags, up to these limits; the oldest topics first."""

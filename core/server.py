@@ -10,11 +10,13 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.broker.broker import Broker
+from core.broker.broker import DATABASE, Broker
 from core.clock import Clock
 from core.config import Config
 from core.counters import ListenerLoad
@@ -25,7 +27,12 @@ from core.listeners.connection import Connection
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.handler import protocol_versions
 from core.listeners.kafka.listener import KafkaListener
+from core.metadata.store import Store
+from core.metadata.topics import load_settings
+from core.metadata.users import load_users
 from core.protocol.apis import APIS
+from core.replication.promises import ROLES
+from core.security.users import Users
 from core.types import ApiSupport
 
 if TYPE_CHECKING:
@@ -216,3 +223,31 @@ class Server:
             await self.broker.close()
         finally:
             self._directory.release()
+
+
+@asynccontextmanager
+async def stopped_users(data_dir: Path) -> AsyncIterator[Users]:
+    """Open the users of a broker that is stopped, with its directory locked.
+
+    Raises StartupError for a directory without a database, in use, or of a broker of a cluster.
+    """
+    if not (data_dir / DATABASE).is_file():
+        raise StartupError(f"{data_dir} is not the data directory of a broker: it has no {DATABASE}.")
+    if (data_dir / ROLES).exists():
+        raise StartupError(f"{data_dir} belongs to a broker of a cluster; change its users while it runs.")
+    directory = DataDirectory(data_dir)
+    directory.acquire()
+    try:
+        clock = Clock()
+        store = Store(data_dir / DATABASE, clock)
+        await store.open(check=True)
+        try:
+            with ThreadPoolExecutor(1) as threads:
+                users = Users(Config(data_dir=data_dir), clock, store, threads)
+                names, credentials, _ = await store.read(load_users)
+                users.load(await store.read(load_settings), names, credentials)
+                yield users
+        finally:
+            await store.close()
+    finally:
+        directory.release()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,8 @@ from app.version import VERSION
 if TYPE_CHECKING:
     import httpx
 
+# A token for gateways that ask their clients to log in.
+TOKEN_VARIABLE = "SLUICE_TOKEN"
 DEFAULT_URL = "http://127.0.0.1:8082"
 API = "/api/v1"
 # A gateway that does not accept within this time is not there; an answer may take longer, as a fsync may.
@@ -159,8 +162,12 @@ class Client:
 
             # A proxy of the environment is not meant for this machine. Reading the system's certificates
             # takes 40 ms, which plain HTTP can spare.
+            headers = {"user-agent": f"sluice/{VERSION}", "accept": "application/json"}
+            # From the environment, never an argument: others see the arguments of a process.
+            if (token := os.environ.get(TOKEN_VARIABLE, "").strip()) and "@" not in urlsplit(self.url).netloc:
+                headers["authorization"] = f"Bearer {token}"
             self._http = httpx.Client(
-                headers={"user-agent": f"sluice/{VERSION}", "accept": "application/json"},
+                headers=headers,
                 trust_env=not is_local(self.url),
                 verify=self.url.startswith("https:"),
             )

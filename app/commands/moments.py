@@ -3,7 +3,7 @@
 earliest, latest        the first record that is there, the end
 1500                    this offset
 -10                     ten records before the end (of each partition)
-15m, 2h, 7d            that time ago (ms, s, m, h, d, w)
+15m, 2h, 7d             that time ago (ms, s, m, h, d, w)
 2025-01-31T12:00:00Z    this time; UTC if it has no offset
 @1738324800             this time in seconds since 1970, or in milliseconds from twelve digits on
 """

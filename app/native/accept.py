@@ -11,7 +11,7 @@ _MAX_RANGES = 32
 
 
 def choose(accept: bytes, offered: Sequence[bytes]) -> bytes:
-    """The offered type that is wanted most, the first of them where several are or nothing is said.
+    """Return the offered type with the highest weight, the first of several. Without a header it is the first one.
 
     The most specific range that fits a type decides about it, as the standard has it. Raises Problem (406).
     """
@@ -25,7 +25,9 @@ def choose(accept: bytes, offered: Sequence[bytes]) -> bytes:
             best, best_quality = media_type, quality
     if best_quality <= 0:
         names = ", ".join(one.decode() for one in offered)
-        raise Problem("not-acceptable", f"This resource is available as {names}; Accept names none of them.")
+        raise Problem(
+            "not-acceptable", f"This resource is available as {names}. The Accept header lists none of them."
+        )
     return best
 
 

@@ -64,8 +64,8 @@ async def list_brokers(request: Request, shared: SharedDep, broker: BrokerDep) -
 async def get_protocol_versions(shared: SharedDep) -> ProtocolVersions:
     """Which APIs of the Kafka protocol are served, and in which versions.
 
-    The answer of KIP-35's draft, over HTTP. Versions stand in reverse order of preference, the best last;
-    deprecated ones work too, but Kafka 4 serves them no more.
+    The answer of KIP-35's draft, over HTTP. Versions are in reverse order of preference, the best last. Deprecated
+    ones work too, but Kafka 4 no longer serves them.
     """
     return ProtocolVersions(
         apis=[

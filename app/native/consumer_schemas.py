@@ -78,7 +78,7 @@ class ConsumerToCreate(Shape):
         examples=["earliest", "2025-01-31T12:00:00Z"],
     )
     encoding: EncodingName = Field(
-        default="auto", description="How keys and values stand in the JSON of polls."
+        default="auto", description="The form of keys and values in the JSON of polls."
     )
     ttl_ms: Annotated[StrictInt, Field(ge=1, le=_LIMITS.consumer_max_ttl_ms)] | None = Field(
         default=None,
@@ -107,7 +107,7 @@ class Poll(Shape):
 
     ack: Annotated[StrictStr, Field(max_length=100)] | None = Field(
         default=None,
-        description="`ack` of the batch before: all of it is committed. Without it, it comes again.",
+        description="`ack` of the previous batch: all of it is committed. Without it, the batch is delivered again.",
     )
     limit: Annotated[StrictInt, Field(ge=1, le=_LIMITS.http_max_limit)] = Field(
         default=_LIMITS.http_default_limit, description="Records at most."
@@ -192,7 +192,7 @@ class OutstandingBatch(Shape):
 
 
 class ConsumerDetail(Shape):
-    """A consumer as it is."""
+    """A managed consumer."""
 
     group_id: str
     name: str

@@ -4,7 +4,7 @@
     curl -d '{}' …/groups/g/consumers/$name:poll                           {"ack": "8c2f01aa.1", "records": [...]}
     curl -d '{"ack":"8c2f01aa.1"}' …/groups/g/consumers/$name:poll         the next ones
 
-A batch comes again until it is acknowledged: a lost answer, a client that died, a restart lose nothing.
+A batch is delivered until it is acknowledged: a lost answer, a dead client or a restart loses no record.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def create_consumer(
 
 
 async def list_consumers(broker: BrokerDep, group: GroupId) -> ConsumerList:
-    """The managed consumers of a group. Other members stand in the group itself."""
+    """The managed consumers of a group. The group itself lists its other members."""
     return ConsumerList(items=[_detail(info) for info in broker.consumers.of_group(group)])
 
 

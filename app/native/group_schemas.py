@@ -54,7 +54,7 @@ class AssignedPartition(BaseModel):
 
 
 class GroupMember(BaseModel):
-    """A member. What it wants and owns is told while the group is stable."""
+    """A member. Its topics and partitions are shown while the group is stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -67,7 +67,7 @@ class GroupMember(BaseModel):
 
 
 class GroupConsumer(BaseModel):
-    """A managed consumer of a group; `…/consumers/{name}` tells all of it."""
+    """A managed consumer of a group; `…/consumers/{name}` has all of its data."""
 
     name: str
     state: str = Field(json_schema_extra={"enum": list(get_args(ConsumerState))})
@@ -262,7 +262,7 @@ class MemberToJoin(Shape):
 
 
 class JoinedMemberDetail(BaseModel):
-    """A member as the leader is told of it."""
+    """A member, as the leader gets it."""
 
     member_id: str
     group_instance_id: str | None

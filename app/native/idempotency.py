@@ -1,7 +1,7 @@
 """Idempotency-Key: what names a request, and how the broker's refusals of a key look over HTTP.
 
 The draft of the IETF (draft-ietf-httpapi-idempotency-key-header) gives the statuses: 422 for a key that belongs to
-another request, 409 while the first request with it is under way. A key is taken as it stands, quotes included.
+another request, 409 while the first request with it is under way. A key is used unchanged, quotes included.
 """
 
 from __future__ import annotations

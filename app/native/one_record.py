@@ -3,8 +3,8 @@
 A record never changes, so its representations may be cached for good. Their ETag is strong: a digest of the
 bytes themselves, because after a power loss another record may get the offset of one that was never on disk.
 
-As bare bytes (`Accept: application/octet-stream`) the value is the body, and what else a record has stands in
-header lines:
+As bare bytes (`Accept: application/octet-stream`) the value is the body, and the other parts of the record are header
+lines:
 
     X-Kafka-Topic, X-Kafka-Partition, X-Kafka-Offset, X-Kafka-Timestamp, X-Kafka-Timestamp-Type
     X-Kafka-Key               the key; no line when it is null

@@ -38,7 +38,7 @@ class Health(Struct):
     zookeeper: Annotated[
         ZooKeeperState | UnsetType | None,
         Meta(
-            description="With --zookeeper: how the registration stands. The broker works without ZooKeeper as well."
+            description="With --zookeeper: the state of the registration. The broker works without ZooKeeper as well."
         ),
     ] = UNSET
 

@@ -76,7 +76,7 @@ class ProduceLines:
         if b"expect" in request.headers:
             # Once the answer has begun, it is too late for "100 Continue"; reading sends it.
             await stream.read_first()
-        # What is left of the body when the stream ends early cannot be told from a next request.
+        # If the stream ends early, the rest of the body cannot be distinguished from a next request.
         headers = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), (b"connection", b"close"))
         return Streamed(200, media_type, headers, stream.run)
 
@@ -119,12 +119,16 @@ class _Lines:
         self._receiving: asyncio.Future[Any] | None = None
 
     async def read_first(self) -> None:
-        """Wait for the first piece of the body. Raises Problem when it does not come."""
+        """Wait for the first piece of the body. Raises Problem if it does not arrive in time."""
         self._receiving = asyncio.ensure_future(self._request.receive())
         done, _ = await asyncio.wait([self._receiving], timeout=self._config.frame_timeout_ms / 1000)
         if not done:
             self._receiving.cancel()
-            raise Problem("request-timeout", "The body did not come.", headers={"connection": "close"})
+            raise Problem(
+                "request-timeout",
+                "No data of the body was received in time.",
+                headers={"connection": "close"},
+            )
 
     async def run(self, write: Write) -> None:
         """Read, write and answer until the body ends. Raises ClientGoneError."""
@@ -154,15 +158,15 @@ class _Lines:
         if self._receiving is None:
             self._receiving = asyncio.ensure_future(self._request.receive())
         waiting = self._receiving
+        seconds = self._config.idle_timeout_ms / 1000
         if not waiting.done():
             waiting.add_done_callback(lambda _: self._broker.changes.wake(self))
-            # No partition is waited for: only the piece, the drain, or a client that has fallen asleep.
-            seconds = self._config.idle_timeout_ms / 1000
+            # No partition is waited for: only the piece, the drain, or a client that sends nothing.
             await self._broker.changes.wait_for(self._topic, (), seconds, self)
         if not waiting.done():
             if not self._broker.ready:
                 return None
-            raise Problem("request-timeout", "No line came for too long.")
+            raise Problem("request-timeout", f"No data received for {seconds:g} s; the stream was closed.")
         self._receiving = None
         message = waiting.result()
         if message["type"] == "http.disconnect":

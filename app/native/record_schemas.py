@@ -17,7 +17,7 @@ from core.config import Config
 _LIMITS = Config()
 
 _VALUE = "A string is stored as its text, any other JSON as its JSON text, null or nothing as null; see `{}`."
-_ENCODING = "How it stands here: `json`, `utf8` (also `text`) or `base64` (also `binary`)."
+_ENCODING = "Its form here: `json`, `utf8` (also `text`) or `base64` (also `binary`)."
 EncodingName = Literal["json", "utf8", "text", "base64", "binary"]
 _IGNORED = "Ignored, so that a record can be written as it was read."
 _RECORD = {"key": "user-1", "value": {"event": "signed-up"}, "headers": [{"name": "trace", "value": "7f"}]}
@@ -227,8 +227,8 @@ class ProduceQuery(Struct):
     acks: Annotated[
         Literal["0", "1", "all", "-1"],
         Meta(
-            description="When the answer comes: `all` once the records are on disk, `1` and `0` once the operating "
-            "system has them."
+            description="When the answer is sent: `all` once the records are on disk, `1` and `0` once the "
+            "operating system has them."
         ),
     ] = "all"
     key: Annotated[str | UnsetType, Meta(description="Of a raw body: the record's key.")] = UNSET
@@ -318,7 +318,10 @@ class CachedHeaders(Struct):
 
 
 class RecordHeaders(CachedHeaders):
-    """Header lines of a record; the bare bytes of a value come with its key, headers and timestamp in them."""
+    """Header lines of a record.
+
+    An answer with the bare bytes of a value has its key, headers and timestamp in them.
+    """
 
     key: Annotated[
         str, Meta(description="With bare bytes: the key, percent-encoded; absent when it is null.")

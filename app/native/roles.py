@@ -56,7 +56,7 @@ class RoleRefused(BaseModel):
 
 
 class Led(BaseModel):
-    """What came of the wish to lead everything: how many partitions this broker leads now, and which it may not."""
+    """The result of a request to lead all partitions: how many this broker leads now, and which it may not lead."""
 
     leads: int
     refused: list[RoleRefused]

@@ -44,7 +44,7 @@ from core.facade import Facade
 
 PREFIX = "/api/v1"
 # Statuses of refusals that any route below the prefix may have, and any route that writes; and any other route.
-ANYWHERE = (400, 421, 422, 431, 500)
+ANYWHERE = (400, 401, 421, 422, 431, 500)
 ON_WRITES = (403, 408, 413, 415, 503, 507)
 ANYWHERE_ELSE = (400, 421, 431, 500)
 
@@ -158,8 +158,8 @@ def problem_routes() -> tuple[ControlRoute, ...]:
 
 
 def control_routes() -> tuple[ControlRoute, ...]:
-    """Return the routes of topics, the cluster, groups and consumers. Load FastAPI."""
-    return (*_topics(), *_cluster(), *_groups(), *_members(), *_consumers())
+    """Return the routes of topics, the cluster, groups, consumers and users. Load FastAPI."""
+    return (*_topics(), *_cluster(), *_groups(), *_members(), *_consumers(), *_users())
 
 
 def _topics() -> tuple[ControlRoute, ...]:
@@ -389,5 +389,45 @@ def _consumers() -> tuple[ControlRoute, ...]:
             "POST", "/groups/{group}/consumers/{consumer}:resume", consumers.resume_consumer,
             "resumeConsumer", "consumers", "Resume partitions",
             request=some, answers={200: schemas.ConsumerDetail}, refuses=(404, 409, *ON_WRITES),
+        ),
+    )  # fmt: skip
+
+
+def _users() -> tuple[ControlRoute, ...]:
+    from app.native import users
+
+    return (
+        Route(
+            "GET", "/users", users.list_users, "listUsers", "users", "List users",
+            answers={200: users.UserList},
+        ),
+        Route(
+            "POST", "/users", users.create_user, "createUser", "users", "Create a user",
+            request=users.UserToCreate, answers={201: users.UserDetail}, refuses=(409, *ON_WRITES),
+        ),
+        Route(
+            "GET", "/users/{user}", users.get_user, "getUser", "users", "Describe a user",
+            answers={200: users.UserDetail}, refuses=(404,),
+        ),
+        Route(
+            "PUT", "/users/{user}/password", users.set_user_password,
+            "setUserPassword", "users", "Change the password of a user",
+            request=users.NewPassword, answers={200: users.UserDetail}, refuses=(404, *ON_WRITES),
+        ),
+        Route(
+            "DELETE", "/users/{user}", users.delete_user, "deleteUser", "users", "Delete a user",
+            answers={204: None}, refuses=(404, *ON_WRITES),
+        ),
+        Route(
+            "GET", "/tokens", users.list_tokens, "listTokens", "users", "List tokens",
+            answers={200: users.TokenList},
+        ),
+        Route(
+            "POST", "/tokens", users.create_token, "createToken", "users", "Create a token",
+            request=users.TokenToCreate, answers={201: users.TokenCreated}, refuses=(404, *ON_WRITES),
+        ),
+        Route(
+            "DELETE", "/tokens/{token}", users.delete_token, "deleteToken", "users", "Delete a token",
+            answers={204: None}, refuses=(404, *ON_WRITES),
         ),
     )  # fmt: skip

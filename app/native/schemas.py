@@ -41,7 +41,7 @@ class ProblemError(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """A refusal (RFC 9457). More members may stand here, such as `limit`, or the bounds of a partition."""
+    """A problem document (RFC 9457). It may have more members, such as `limit`, or the bounds of a partition."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [
         {
@@ -123,7 +123,7 @@ class PartitionDetail(BaseModel):
 
 
 class ConfigDetail(BaseModel):
-    """One setting that is in force, and where its value comes from."""
+    """One setting in force, and the source of its value."""
 
     value: str
     source: str = Field(
@@ -231,7 +231,7 @@ class Cluster(BaseModel):
 
 
 class ProtocolApi(BaseModel):
-    """One API of the Kafka protocol. Versions stand in reverse order of preference: the best is the last."""
+    """One API of the Kafka protocol. Versions are in reverse order of preference: the best is the last."""
 
     api_key: int
     api_name: str

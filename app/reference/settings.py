@@ -49,6 +49,8 @@ DOCUMENTED: dict[str, str] = {
     "replica_fsync": "Whether a follower fsyncs records before it acknowledges them.",
     "metadata_min_insync_replicas": "Brokers that must store a change of topics, groups or offsets before it is "
     "answered. 0 is the majority.",
+    "max_reauth_ms": "How long a Kafka client may use its connection before it must log in again (Kafka's "
+    "`connections.max.reauth.ms`). 0 is without end.",
     "drain_timeout_ms": "How long a stop waits for requests in progress.",
 }
 
@@ -139,6 +141,17 @@ OTHER: dict[str, str] = {
     "consumer_revoke_grace_ms": "How long a rebalance waits for the acknowledgement of a delivered batch.",
     "max_subscription": "Topics or partitions that one managed consumer may name.",
     "max_pattern_bytes": "Memory of a compiled topic pattern.",
+    "unauthenticated_max_frame_bytes": "The largest request of a Kafka client that has not logged in.",
+    "authentication_timeout_ms": "A Kafka client must log in within this time.",
+    "failed_authentication_delay_ms": "How long a wrong password or token waits for its refusal.",
+    "scram_iterations": "PBKDF2 rounds of a new password, 4,096 at least.",
+    "max_users": "Users.",
+    "max_tokens_per_user": "Tokens of one user.",
+    "password_threads": "Threads that check passwords.",
+    "max_password_checks": "Passwords that wait for their check at the same time. One more is refused.",
+    "max_password_checks_per_address": "Those of one client address.",
+    "password_cache_ms": "How long a right password is not computed again.",
+    "token_ttl_ms": "How long a token is valid if its creator gives no time.",
     "access_log_queue": "Lines of the access log that may wait to be written. More lines are dropped and counted.",
     "metrics_max_topics": "Topics with their own numbers in `/metrics`, the oldest first.",
     "metrics_max_group_topics": "Pairs of group and topic with their lag in `/metrics`.",

@@ -1,7 +1,7 @@
 """Where the four proxies that share the v2 wire format differ.
 
 The paths, bodies and most codes are the same in Confluent's REST Proxy, Karapace, Strimzi's bridge and Redpanda's
-HTTP proxy. What is not stands here as data; no route asks which dialect is spoken.
+HTTP proxy. The differences are data in this file; no route checks the dialect.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Dialect:
     health: bool = False
 
     def code(self, error_code: int, status: int) -> int:
-        """What stands in `error_code` for a code of Confluent's."""
+        """The `error_code` for a code of Confluent's."""
         return status if self.plain_codes else error_code
 
     def message(self, error_code: int, message: str, names: Mapping[str, object]) -> str:

@@ -1,7 +1,7 @@
 """Refusals of the v2 surface: `{error_code, message}`.
 
-`error_code` is a number of its own: the HTTP status with two more digits where v2 tells cases apart, else the
-status. Broker errors come through the same table of statuses as on the native surface; their v2 codes stand here.
+`error_code` is a number of its own: the HTTP status with two more digits where v2 distinguishes cases, else the
+status. Broker errors use the same table of statuses as on the native surface; their v2 codes are here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from app.errors import Problem, Rendered, from_broker
 from app.rest_v2.schemas import ErrorMessage
 from core.errors import BrokerError, ErrorCode
 
+UNAUTHENTICATED = 40101
 TOPIC_NOT_FOUND = 40401
 PARTITION_NOT_FOUND = 40402
 # Also an unknown topic on GET /topics/{topic}.
@@ -45,10 +46,11 @@ _CODES: dict[ErrorCode, int] = {
     _C.NON_EMPTY_GROUP: ILLEGAL_STATE,
     _C.THROTTLING_QUOTA_EXCEEDED: 42901,
 }
-_BY_STATUS = {401: 40101, 403: 40301, 413: 413, 422: KAFKA_BAD_REQUEST}
+_BY_STATUS = {401: UNAUTHENTICATED, 403: 40301, 413: 413, 422: KAFKA_BAD_REQUEST}
 # For the OpenAPI document: what each status means, with a code and a message. A dialect may have other codes.
 MEANINGS: dict[int, tuple[str, int, str]] = {
     400: ("The request cannot be read.", 400, "The JSON is malformed at byte 7: invalid character."),
+    401: ("The request has no valid credentials.", 40101, "This server asks its clients to log in."),
     403: ("A page of another origin may not write.", 403, "Pages of this origin may not write here."),
     404: (
         "There is no such topic (40401), partition (40402) or consumer instance (40403).",
@@ -101,8 +103,8 @@ class ProxyError(Exception):
 def code_of(problem: Problem) -> int:
     """The v2 code of a problem.
 
-    A broker error that has none of its own is 50003 where trying again may help, else 50002. A problem that is
-    not Kafka's is told by its status alone.
+    A broker error that has none of its own is 50003 where trying again may help, else 50002. A problem that is not
+    Kafka's has its status alone.
     """
     code = problem.code
     if code is None:
@@ -150,4 +152,5 @@ def body_of(error_code: int, message: str) -> bytes:
 
 def render_before_routing(problem: Problem, instance: str) -> Rendered:
     """Render what the router refuses before it asks a surface: foreign hosts and origins, broken paths, failures."""
-    return Rendered("application/json", body_of(problem.status, problem.detail))
+    code = UNAUTHENTICATED if problem.status == 401 else problem.status
+    return Rendered("application/json", body_of(code, problem.detail))

@@ -1,11 +1,10 @@
 """POST of records: to a topic, or to one partition of it.
 
-The client's JSON bytes are kept, as on the native surface: keys and values are cut out of the body and turned
-into bytes by the embedded format that the media type names. Records that the broker refuses are told one by
-one, in an answer of 200 (Karapace: 422); what cannot be read refuses the whole request.
+The client's JSON bytes are kept, as on the native surface: keys and values are cut out of the body and turned into
+bytes by the embedded format that the media type names. Records that the broker refuses are listed one by one, in an
+answer of 200 (Karapace: 422); what cannot be read refuses the whole request.
 
-A topic that does not exist is told before what is wrong with the media types, and before anything else where no
-topic may be created.
+A missing topic is reported before errors of the media types, and before all other errors if no topic may be created.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class PartitionReadRoutes:
         """Read records of one partition. Stateless: nothing is remembered between two reads."""
         tp = TopicPartition(segments[1], partition_number(segments[3]))
         broker = self._broker()
-        # An unknown topic is told before what is wrong with the media type.
+        # An unknown topic is reported before an error of the media type.
         start = broker.partitions.info(tp).offsets.log_start_offset
         accept = accept_of(request.headers.get(b"accept", b""))
         format_name = accept.format(self._dialect.json_format)

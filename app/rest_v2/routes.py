@@ -47,7 +47,7 @@ JSON_RECORDS, BINARY_RECORDS, TEXT_RECORDS = (
     f"application/vnd.kafka.{name}.v2+json" for name in ("json", "binary", "text")
 )
 # Statuses of refusals that any route may have; that any route with a body may have; that deletions may have.
-ANYWHERE = (400, 406, 421, 431, 500)
+ANYWHERE = (400, 401, 406, 421, 431, 500)
 ON_WRITES = (403, 408, 413, 415, 422, 503, 507)
 ON_DELETIONS = (403, 404, 409, 503, 507)
 TAG = "rest-proxy"

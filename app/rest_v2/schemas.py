@@ -1,6 +1,6 @@
 """The bodies of v2 in JSON: requests and answers.
 
-What comes in is read leniently: numbers and switches may be strings, as clients in shell and Java send them.
+Requests are read leniently: numbers and switches may be strings, as clients in shell and Java send them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TopicMetadata(Struct):
 
 
 class Root(Struct):
-    """What stands at the root: nothing."""
+    """The answer at the root: an empty object."""
 
     EXAMPLES: ClassVar[list[Any]] = [{}]
 

@@ -12,12 +12,13 @@ import base64
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
-from core.broker.open_batches import OpenedBatches
+from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.producer_ids import ProducerIds, ReservedIds
 from core.broker.records import Records
@@ -41,11 +42,15 @@ from core.log.manager import LogManager
 from core.metadata.broker_configs import load_broker_configs
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
+from core.metadata.users import load_users
 from core.purgatory import Purgatory
 from core.records.partitioner import StickyPartitions
 from core.replication.controller import Controller
 from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
 from core.replication.replicas import Replicas
+from core.security.passwords import Passwords
+from core.security.tokens import Tokens
+from core.security.users import Users
 from core.topic_config import parse_topic_config
 from core.types import TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
@@ -93,6 +98,10 @@ class Broker:
         self._reserved_ids = ReservedIds(config, clock, self.store)
         self.producer_ids = ProducerIds(self._reserved_ids.reserve)
         self.leader_epochs = LeaderEpochs(self.store, self.changes)
+        self._password_threads = ThreadPoolExecutor(config.password_threads, thread_name_prefix="password")
+        self.users = Users(config, clock, self.store, self._password_threads)
+        self.tokens = Tokens(config, clock, self.store, self.users)
+        self.passwords = Passwords(config, clock, self.users, self.tokens, self._password_threads)
         self._build_replication()
         self._build_parts()
         self._background: list[asyncio.Task[None]] = []
@@ -145,7 +154,7 @@ class Broker:
             config, clock, logs, table, self.replicas, self._flusher, self.leader_epochs, self.unclean_start,
             purgatory, self.changes,
         )  # fmt: skip
-        open_batches = OpenedBatches(config.max_decompressed_bytes, config.max_opened_bytes)
+        open_batches = OpenBatches(config.max_decompressed_bytes, config.max_opened_bytes)
         self.records = Records(clock, self.topics, table, self.partitions, open_batches, sticky)
         self.roles = Roles(
             config, clock, table, self.partitions, self.replicas, self.cluster, self.controller, self.leader_epochs,
@@ -165,6 +174,7 @@ class Broker:
         self.leader_epochs.load(settings)
         self._reserved_ids.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
+        await self._load_users(settings)
         deleted = deleted_topics(settings)
         self.topics.load(await self.store.read(load_topics), deleted)
         topics = self.topics.all()
@@ -289,12 +299,18 @@ class Broker:
         self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
 
     async def _topics_changed(self) -> None:
-        """Take over the settings and topics that the store has got from another broker."""
+        """Take over the settings, users and topics that the store has got from another broker."""
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
         self.broker_configs.load(await self.store.read(load_broker_configs))
+        await self._load_users(settings)
         await self.topics.adopt(await self.store.read(load_topics))
         self.changes.answers_changed()
+
+    async def _load_users(self, settings: Mapping[str, str]) -> None:
+        users, credentials, tokens = await self.store.read(load_users)
+        self.users.load(settings, users, credentials)
+        self.tokens.load(tokens)
 
     async def _topic_deleted(self, name: str) -> None:
         self.consumers.topic_deleted(name)
@@ -338,6 +354,8 @@ class Broker:
             await self.metadata.close()
         if self.cluster is not None:
             await self.cluster.close()
+        await self.users.close()
+        self._password_threads.shutdown(wait=False)
         await self.store.close()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._flusher.close)

@@ -1,4 +1,4 @@
-"""Settings of the broker under Kafka's names: what is in force, where it comes from, and what can be changed.
+"""Settings of the broker under Kafka's names: their values, the sources of these, and which can be changed.
 
 Four levels, the first that has a value wins (KIP-226):
 
@@ -73,7 +73,7 @@ class Fixed(NamedTuple):
 
 
 FIXED: tuple[Fixed, ...] = (
-    Fixed("advertised.listeners", "STRING", "The address that clients are told.", lambda c: "", given=True),
+    Fixed("advertised.listeners", "STRING", "The address for clients in Metadata.", lambda c: "", given=True),
     Fixed(
         "auto.create.topics.enable", "BOOLEAN", "Whether a topic is created when a client asks for it.",
         lambda c: str(c.auto_create_topics).lower(),

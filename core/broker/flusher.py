@@ -55,7 +55,7 @@ class Work:
         self._steps = deque(steps)
         self._done = done
         self._lock = Lock()
-        # Threads that have not come to the end yet.
+        # Threads that have not ended yet.
         self.workers = workers
 
     def next_step(self) -> Callable[[], None] | None:

@@ -31,7 +31,7 @@ class _Opened(NamedTuple):
     size: int
 
 
-class OpenedBatches:
+class OpenBatches:
     """The batches that are open at the moment. `max_bytes` bounds what one may decompress to."""
 
     def __init__(self, max_bytes: int, limit: int) -> None:

@@ -172,9 +172,9 @@ class Partitions:
     ) -> FetchedAll:
         """What can be read at once: the answers in order, their bytes, and whether any is a refusal.
 
-        Batches come whole. At most `max_bytes` in all and each read's own `max_bytes`; but the first batch comes
-        also when it alone is larger (KIP-74), and with `min_one_each` that of every read, as long as `max_bytes`
-        are not used up.
+        Batches are whole. At most `max_bytes` in all and each read's own `max_bytes` are returned. The first batch is
+        returned even if it is larger (KIP-74); with `min_one_each` so is that of every read, until `max_bytes` are
+        used up.
         """
         fetched: list[Fetched] = []
         total, refused = 0, False
@@ -352,7 +352,7 @@ class Partitions:
     def segment_offsets(self, tp: TopicPartition, timestamp: int, limit: int) -> list[int]:
         """Base offsets of segments, newest first, as ListOffsets v0 answers them; at most `limit`.
 
-        −1 begins with the end of the log, −2 gives the start only; a time gives the segments last written
+        −1 begins with the log end offset, −2 returns the log start offset only, a time the segments last written
         before it.
         """
         log = self.log(tp)
@@ -384,7 +384,7 @@ class Partitions:
             await time_slice.give_way()
         if all(isinstance(result, BrokerError) for result in results):
             return results
-        # Forgotten again after a crash, deleted records would come back.
+        # If a crash could undo it, deleted records would be readable again.
         task = self._logs.begin_checkpoint()
         try:
             await asyncio.get_running_loop().run_in_executor(None, task.run)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from core.broker.open_batches import OpenedBatches
+from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.topic_table import TopicTable
 from core.broker.topics import Topics
@@ -43,7 +43,7 @@ class Records:
         topics: Topics,
         table: TopicTable,
         partitions: Partitions,
-        open_batches: OpenedBatches,
+        open_batches: OpenBatches,
         sticky: StickyPartitions,
     ) -> None:
         self._clock = clock
@@ -208,7 +208,7 @@ class Records:
         return self._decoded(one, offset, max_records)
 
     def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
-        """Return the records of `read` that are at hand, without waiting."""
+        """Return the records of `read` that exist now, without a wait."""
         fetched = self._partitions.fetch_now([FetchRead(tp, offset, max_bytes)], max_bytes=max_bytes)
         return self._decoded(fetched.answers[0], offset, max_records, fetched.event)
 

@@ -246,8 +246,10 @@ class Roles:
     async def follower_fetch(
         self, replica: int, reads: Sequence[FollowerRead], *, max_bytes: int, wait_ms: int
     ) -> list[FollowerFetched]:
-        """The batches that a follower lacks, also those that are not committed; waits until there are any, or more of
-        what it has is committed than it knows."""
+        """Return the batches that a follower lacks, also uncommitted ones.
+
+        Wait until there are any, or until the high watermark is above the one that it knows.
+        """
         found = [self._begin_read(replica, read) for read in reads]
         copies = [one for one in found if isinstance(one, Copy)]
         answers = self._read_all(reads, found, max_bytes)

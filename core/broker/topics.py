@@ -109,10 +109,9 @@ class Topics:
         """Create a topic and answer it once it is durable.
 
         `partitions` None or −1 means the broker's default. `replicas` are broker ids, the first leader first,
-        instead of a `replication_factor`. A replicated topic that says nothing of min.insync.replicas gets the
-        majority: only then a promotion can be proven to lose nothing. Raises TOPIC_ALREADY_EXISTS,
-        INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
-        INVALID_CONFIG, NOT_CONTROLLER.
+        instead of a `replication_factor`. A replicated topic without min.insync.replicas gets the majority: only then
+        a promotion can be proven to lose nothing. Raises TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION,
+        INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, NOT_CONTROLLER.
         """
         self._controller.require()
         check_topic_name(name)
@@ -314,7 +313,7 @@ class Topics:
             self._purgatory.notify(TopicPartition(before.name, partition))
 
     async def _adopt(self, before: TopicInfo | None, after: TopicInfo) -> None:
-        """A topic is stored, new or changed: make what it needs here."""
+        """A topic was stored, new or changed: create its partitions here."""
         # The broker's defaults may have changed while it was stored.
         after = replace(after, config=self._broker_configs.topic_config(after.name, after.overrides))
         new = range(before.partitions if before else 0, after.partitions)

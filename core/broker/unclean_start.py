@@ -5,14 +5,14 @@ while it is outstanding at a managed consumer. The log then ends before the grou
 grown past that offset, the broker cannot tell the difference any more, and the group never reads the records in
 between. So while the logs still end where recovery has found their ends:
 
-    1  the leader epoch rises. Clients with KIP-320 notice: their fetches are fenced, and OffsetForLeaderEpoch
-       tells them where the epoch ended that they have read last
+    1  the leader epoch rises. Clients with KIP-320 notice: their fetches are fenced, and OffsetForLeaderEpoch returns
+       the end of the epoch that they have read last
     2  committed offsets of all groups, also those of v0, that are beyond the end of their log move back to it
     3  so do positions and outstanding batches of managed consumers
 
-All of it is on the disk before listeners open. If the disk refuses, the broker comes up for reading: appends are
-refused until it is done. Whether power was lost, or only the process died, cannot be told; in the latter case the
-logs are as long as they were, and nothing moves.
+All of it is on the disk before listeners open. If the disk refuses, the broker starts for reading: appends are
+refused until it is done. The broker cannot know whether power was lost or only the process died. In the latter case
+the logs are as long as before, and nothing moves.
 
 A partition with one replica has the broker's own epoch, one number for all of them: a start costs one write, not one
 for each partition. The epoch list of a log notes it with the first append.
@@ -90,7 +90,7 @@ class LeaderEpochs:
     async def raise_to(self, epoch: int) -> None:
         """Let partitions with one replica be led in a newer epoch. Raises KAFKA_STORAGE_ERROR.
 
-        No client is told of the epoch before it is durable, or the next unclean start could give it out again.
+        No client learns the epoch before it is durable, or the next unclean start could use it again.
         """
         await self._stored(epoch)
         self._lead_in(epoch)

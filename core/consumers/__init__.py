@@ -1,1 +1,1 @@
-"""Managed consumers: the broker is the group's member, reads for the consumer and keeps what it was given."""
+"""Managed consumers: the broker is the group's member, reads for the consumer and stores its batches."""

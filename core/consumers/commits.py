@@ -51,7 +51,10 @@ class Commits:
         return commits
 
     async def auto_commit(self, consumer: Consumer) -> None:
-        """Commit the positions if the consumer has `auto_commit`. Log a failed commit; the records come again."""
+        """Commit the positions if the consumer has `auto_commit`.
+
+        Log a failed commit; the records are delivered again.
+        """
         if not consumer.options.auto_commit or not consumer.subscription:
             return
         try:

@@ -7,13 +7,13 @@ call on one consumer begins this time again.
 There are two ways to poll:
 
 - with tokens (native API): `poll(ack=token)` acknowledges the previous batch and returns the next. Until its token is
-  acknowledged, the same batch comes again. Acknowledged means committed in the group, durably.
+  acknowledged, the same batch is delivered again. Acknowledged means committed in the group, durably.
 - with `advance=True` (REST Proxy v2): each poll continues after the batch of the previous poll. Only `commit`, or the
   option `auto_commit`, commits. A further request proves that the previous answer arrived; a surface that sees its
   client disconnect says so with `take_back`.
 
-Everything survives a restart. The consumer is the same member with the same partitions, the outstanding batch comes
-again under its token, and its time to live continues.
+Everything survives a restart. The consumer is the same member with the same partitions, the outstanding batch is
+delivered again under its token, and its time to live continues.
 
 The parts: `registry` (which consumers there are), `consumer` (the state of one), `membership` (in its group),
 `rebalances` (what a rebalance does to it), `reading` (where it begins, sweeps), `polls` (batches, acknowledgements,
@@ -337,7 +337,7 @@ class Consumers:
     ) -> None:
         """Deliver no new records of these partitions (None: of any, also of those assigned later).
 
-        What is outstanding still comes again. Raises INVALID_RECORD_STATE with reason `not-assigned`.
+        Outstanding records are still delivered again. Raises INVALID_RECORD_STATE with reason `not-assigned`.
         """
         with self._registry.in_use(group_id, name) as consumer:
             if partitions is None:

@@ -309,7 +309,7 @@ class Membership:
         self._changed()
 
     def group_moved(self) -> None:
-        """See `HostedMember`. The answer to a heartbeat tells whether to rejoin."""
+        """See `HostedMember`. The answer to a heartbeat shows whether to rejoin."""
         self.check()
 
     def _adopt(self, generation: int, assignment: bytes) -> None:

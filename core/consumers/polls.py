@@ -1,4 +1,4 @@
-"""Polls and acknowledgements of one consumer: a batch comes again until it is acknowledged; waits for data.
+"""Polls and acknowledgements of one consumer: a batch is delivered until it is acknowledged; waits for data.
 
 See `consumers` for the two ways to poll.
 """

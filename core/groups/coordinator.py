@@ -49,7 +49,7 @@ class GroupCoordinator:
         """Handle JoinGroup; wait for the end of the round.
 
         `rebalance_timeout_ms` below 0 (v0) means the session timeout. If the caller is cancelled while it waits, a
-        member that has not been told its id is removed; any other member has one session to rejoin.
+        member that does not know its id yet is removed; any other member has one session to rejoin.
         """
         error = self._registry.refusal(group_id) or self._check_join(request)
         entry = self._registry.get(group_id)

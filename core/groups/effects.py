@@ -21,7 +21,7 @@ class Moment(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer to give once the change that came with it is durable."""
+    """An answer to send once the change of the same step is durable."""
 
     waiter: object
     reply: JoinReply | SyncReply
@@ -110,7 +110,7 @@ class StoredState:
 
 @dataclass(slots=True)
 class Effects:
-    """The result of one step of the machine: store `change` (if any) first, then give the answers."""
+    """The result of one step of the machine: store `change` (if any) first, then send the answers."""
 
     change: GroupChange | None
     answers: list[Answer]

@@ -1,10 +1,10 @@
 """A classic consumer group: a pure state machine. No I/O, no clock, no event loop.
 
-Theory. The members of a group agree in rounds on which member reads which partitions. A round has two steps.
-*Join*: each member says which protocols it supports. The step ends when all known members have joined, or when the
+Theory. The members of a group agree in rounds on which member reads which partitions. A round has two steps. *Join*:
+each member names the protocols that it supports. The step ends when all known members have joined, or when the
 rebalance timeout is over; one member is the leader. *Sync*: the leader sends an assignment for each member, and each
-member is told its own. Each round makes a new generation. A member that names an older generation has missed a round
-and is refused, so that a partition never has two owners in one generation.
+member gets its own. Each round makes a new generation. A member that names an older generation has missed a round and
+is refused, so that a partition never has two owners in one generation.
 
     Empty ──join──► PreparingRebalance ──all joined, or time is up──► CompletingRebalance
       ▲  ▲               │      ▲  ▲                                     │          │
@@ -27,11 +27,11 @@ Stable                join of the leader, or with other protocols, starts a new 
                       again. A leave and an expiry start a new round.
 Dead                  final: the group is being deleted.
 
-Checks that come before, in all states: a member that is not known is UNKNOWN_MEMBER_ID, an instance id that has moved
+Earlier checks, in all states: a member that is not known is UNKNOWN_MEMBER_ID, an instance id that has moved
 to another member id is FENCED_INSTANCE_ID, another generation is ILLEGAL_GENERATION, protocols that not all members
 support are INCONSISTENT_GROUP_PROTOCOL, a group that is full is GROUP_MAX_SIZE_REACHED.
 
-A *pending* member has been told its id (MEMBER_ID_REQUIRED) and has yet to join with it; a round waits for it.
+A *pending* member has got its id (MEMBER_ID_REQUIRED) but has not joined with it yet; a round waits for it.
 A *static* member (group.instance.id, KIP-345) keeps its place when it rejoins under a new member id. In Stable the
 other members do not notice, unless the member now wants other topics. Its previous member id is fenced. Other than in
 Kafka, a static member that misses a round is not counted as one that failed to sync: its session alone decides.
@@ -103,7 +103,7 @@ REFUSALS: dict[State, Refusals] = {
         heartbeat=ErrorCode.REBALANCE_IN_PROGRESS,
         commit=ErrorCode.NONE,
     ),
-    # The member knows the new generation; what it has read belongs to the generation before.
+    # The member knows the new generation; the records that it has read belong to the previous one.
     State.COMPLETING_REBALANCE: Refusals(
         sync=ErrorCode.NONE, heartbeat=ErrorCode.NONE, commit=ErrorCode.REBALANCE_IN_PROGRESS
     ),
@@ -215,8 +215,8 @@ class Group:
     def abandon_join(self, waiter: object, now: Moment) -> Effects:
         """Forget a waiting join whose client has disconnected; `waiter` gets no answer.
 
-        Remove a member that has not been told its id, because no client can send requests for it. Any other member
-        keeps its place for one session and has to join again.
+        Remove a member whose client does not know its id, because no client can send requests for it. Any other
+        member keeps its place for one session and has to join again.
         """
         for member in self._members.values():
             if member.join_waiter is waiter:
@@ -334,7 +334,7 @@ class Group:
         """Return the answer to a static member that rejoins a stable group.
 
         No member waits for an assignment, so the leader must not compute one. A client that understands
-        `skip_assignment` is told so (KIP-814); any other is told that its previous member id leads.
+        `skip_assignment` gets it (KIP-814); to any other the previous member id is named as leader.
         """
         leads = member.member_id == self.roster.leader_id
         if request.can_skip_assignment:
@@ -627,7 +627,7 @@ class Group:
     ) -> Group:
         """Restore a stored group. All deadlines restart; no member has to rejoin.
 
-        A group that was stored during a round continues that round: members that missed it are told by the answers
+        A group that was stored during a round continues that round: members that missed it learn it from the answers
         to their heartbeats, and the leader may still sync.
         """
         group = cls(stored.group_id, settings)

@@ -76,7 +76,7 @@ class LineMember:
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
-        # When the client's last command came, in monotonic seconds.
+        # The time of the client's last command, in monotonic seconds.
         self.heard = registry.clock.monotonic()
         # What the next join offers.
         self.protocols: Protocols = ()
@@ -98,7 +98,7 @@ class LineMember:
         return self._hosted.start(self)
 
     async def before_join(self) -> None:
-        """See `HostedMember`. The client knows nothing of a round before it is over."""
+        """See `HostedMember`. The client does not learn of a round before it is over."""
 
     def request(self) -> JoinRequest:
         """See `HostedMember`."""

@@ -10,8 +10,8 @@ class Member:
     """A member: its ids, its protocols, its assignment, and its waiting requests.
 
     `deadline` (monotonic seconds) is when the session expires. It does not count while a member that is not new waits
-    for an answer, because then the broker makes it wait. `is_new` holds until the first join is answered. `id_told`
-    says whether the client has been told the member id.
+    for an answer, because then the broker makes it wait. `is_new` holds until the first join is answered. `id_told`:
+    the client has got the member id.
     """
 
     __slots__ = (

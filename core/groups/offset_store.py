@@ -127,7 +127,7 @@ class OffsetStore:
     ) -> CommittedOffset | None:
         """Return the committed offset of a partition, or None.
 
-        With `register` (OffsetFetch v0) an offset of the register comes before the group's; a partition that does not
+        With `register` (OffsetFetch v0) an offset of the register wins over the group's; a partition that does not
         exist then raises UNKNOWN_TOPIC_OR_PARTITION.
         """
         self._registry.require_open()

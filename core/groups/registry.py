@@ -1,8 +1,8 @@
 """All groups of this broker: loading them, waking them, making their effects durable.
 
-Theory. The machine decides at once and in memory. Its answers leave only when the change that came with them, and
-every earlier change of the group, is durable (`settle`). If a change cannot be stored, answers without an error
-become COORDINATOR_NOT_AVAILABLE, which makes clients ask again, and the next change carries the whole group.
+Theory. The machine decides at once and in memory. Its answers are sent only when their change, and every earlier
+change of the group, is durable (`settle`). If a change cannot be stored, answers without an error become
+COORDINATOR_NOT_AVAILABLE, which makes clients retry, and the next change has the whole group.
 
 Each group has at most one timer, for the earliest time at which something may be due. A heartbeat does not touch it:
 the timer fires, finds nothing due, and is set again. So a thousand heartbeats cost no timer at all. A timer that
@@ -289,7 +289,7 @@ def _give_after(answers: list[Answer], saving: asyncio.Future[None]) -> None:
 
 
 def _unavailable(answer: Answer) -> Answer:
-    """Return the answer to give when its change could not be stored. An answer that is an error stays as it is."""
+    """Return the answer to send if its change could not be stored. An error stays unchanged."""
     reply = answer.reply
     if reply.error is not ErrorCode.NONE:
         return answer

@@ -55,8 +55,8 @@ def decode_bases(data: bytes) -> Bases:
 def read_bases(directory: str, base_offsets: set[int], magic: int) -> dict[int, int]:
     """Return the base addresses that are known of the segments that begin at `base_offsets`.
 
-    From the file; from the sidecars as well if it does not tell where the first segment begins: from there on all
-    can be found again. Raises OSError.
+    Read the bases from the file, and also from the sidecars if the file lacks the base of the first segment. All
+    others can be found from that one. Raises OSError.
     """
     known: dict[int, int] = {}
     data = files.read_whole(bases_path(directory))
@@ -74,7 +74,7 @@ def read_bases(directory: str, base_offsets: set[int], magic: int) -> dict[int, 
 
 
 def known_magics(directory: str, also: Iterable[int]) -> list[int]:
-    """Return the magics that the file tells of, and those in `also`. Raises OSError."""
+    """Return the magics in the file, and those in `also`. Raises OSError."""
     try:
         return sorted({*decode_bases(files.read_whole(bases_path(directory)) or b""), *also})
     except ValueError:

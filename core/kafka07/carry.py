@@ -1,8 +1,8 @@
 """Compaction and the addresses of Kafka 0.7: records that stay keep their address, removed ones leave a hole.
 
 While the cleaner writes a compacted segment, a carrier for each view of the log writes its sidecar: an entry after
-each hole, and one now and then where there is none. A carrier reads the old sidecars for the addresses, so the view
-must be measured up to the end of the old segments before, and the cleaner drops a pass if a view came up meanwhile.
+each hole, and further ones at intervals. A carrier reads the addresses from the old sidecars. So the view must be
+measured up to the end of the old segments before, and the cleaner drops a pass if a new view was opened meanwhile.
 
     sidecar    <base>.legacy1.swap, written beside <base>.log.cleaned and fsynced with it
     commit     <base>.log.cleaned → <base>.log.swap           from here on both count

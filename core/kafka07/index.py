@@ -202,7 +202,7 @@ class AddressIndex:
 
 
 def read_base(path: str) -> tuple[int, int, int] | None:
-    """(magic, base offset, base address) that the header of a sidecar tells; None if there is none to read."""
+    """Return (magic, base offset, base address) of the header of a sidecar; None if there is none to read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -104,7 +104,7 @@ class ZooKeeperRegistry:
         self.registration = Registration()
 
     def _state_changed(self, state: str) -> None:
-        """kazoo's connection came or went; SUSPENDED may still come back with the same session."""
+        """kazoo's connection was made or lost. After SUSPENDED the same session may still continue."""
         was = self._connected
         self._connected = state == CONNECTED
         if state == LOST:

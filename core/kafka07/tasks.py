@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One batch as 0.7 sees it: positions, header, and the payloads with the offsets they stand at."""
+    """One batch as 0.7 sees it: positions, header, and the payloads with their offsets."""
 
     position: int
     end: int
@@ -171,8 +171,8 @@ class Measuring:
 class Reading:
     """The bytes from the address `wanted` on, `limit` at most, but the first message whole if `max_size` lets it.
 
-    `chunk` is what was found, of one segment. What comes after `frontier`, None if nothing does, is measured as by
-    `Measuring`: `entries`, `reached`.
+    `chunk` is the part that was found, of one segment. The part after `frontier` (None: there is none) is measured as
+    by `Measuring`: `entries`, `reached`.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class Reading:
         return self._first >= 0 and self._next - max(self._first, self.wanted) >= self._limit
 
     def _hole(self, address: int) -> None:
-        """Fill up to `address`, as far as it is wanted.
+        """Add fillers up to `address`, as far as they are wanted.
 
         The filler begins where the reader is: that was the end of a message once, although it is not known any
         more which addresses in the hole were.

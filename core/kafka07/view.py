@@ -205,7 +205,7 @@ class AddressView:
             self._waiting.add(index)
 
     def flush(self) -> None:
-        """Write the entries whose records have come to the disk since."""
+        """Write the entries whose records have been fsynced since."""
         for index in list(self._waiting):
             try:
                 if index.flush(self.log.flushed_offset):
@@ -306,7 +306,7 @@ class AddressView:
         return self._start[1] if self._start is not None and self._start[0] == offset else None
 
     def begin_locating(self) -> Locating | None:
-        """Return the search for `start_address`; None as long as the frontier has not come so far. Raises OSError."""
+        """Return the search for `start_address`; None until the frontier reaches it. Raises OSError."""
         offset = self.log.offsets.log_start_offset
         segments = self.log.segments
         segment = segments.all[segments.index_of(offset)]
@@ -354,7 +354,7 @@ class AddressView:
     def before_removal(self, gone: Segment, following: Segment) -> None:
         """Fix the address of the segment `following` before the segment in front of it, `gone`, is removed.
 
-        If the frontier has not come so far, that address is set above all that were given out, by the bytes of
+        If the frontier has not reached it, that address is set above all that clients have got, by the bytes of
         `gone` on the disk. Raises OSError if it cannot be written.
         """
         inside = gone.base_offset >= self.segment.base_offset

@@ -113,7 +113,7 @@ class Kafka07Views:
         return Carriers(self, log, [Carrier(self._pool, view, group, self._max_bytes) for view in views])
 
     def hold(self, log: WatchedLog) -> None:
-        """Let no new view of the log come up until `release`: from here on a compacted segment counts."""
+        """Open no new view of the log until `release`: from here on a compacted segment counts."""
         self._held.add(log)
 
     def release(self, log: WatchedLog) -> None:
@@ -157,7 +157,7 @@ class Carriers:
             carrier.finish(size)
 
     def hold(self) -> bool:
-        """See `Companion.hold`. False if a view has come up since, or has changed: its addresses would move."""
+        """See `Companion.hold`. False if a view was opened or has changed since: its addresses would move."""
         if [carrier.view for carrier in self._carriers if carrier.holds] != self._views.existing(self._log):
             return False
         self._views.hold(self._log)

@@ -50,12 +50,12 @@ def creator_of(host: str, started_ms: int) -> str:
 
 
 def id_node(broker_id: int, creator: str, host: str, port: int) -> Node:
-    """Return the node that tells the address of a broker."""
+    """Return the node that has the address of a broker."""
     return Node(f"/brokers/ids/{broker_id}", f"{creator}:{host}:{port}".encode())
 
 
 def topic_node(broker_id: int, topic: str, partitions: int) -> Node:
-    """Return the node that tells how many partitions of a topic a broker has."""
+    """Return the node that has the number of a topic's partitions on a broker."""
     return Node(f"/brokers/topics/{topic}/{broker_id}", str(partitions).encode())
 
 
@@ -108,7 +108,7 @@ def _owned_by(member: str, owned: dict[str, list[tuple[str, int]]]) -> list[tupl
 
 
 class SessionError(Exception):
-    """ZooKeeper did not do what it was asked: it is not connected, too slow, or refuses. Try again later."""
+    """A request to ZooKeeper failed: it is not connected, too slow, or refuses. Try again later."""
 
 
 class HeldError(Exception):
@@ -186,7 +186,7 @@ class ZooKeeperSession:
         from kazoo.client import KazooClient
         from kazoo.retry import KazooRetry
 
-        # It logs a line for each attempt; the registration logs what comes of them.
+        # It logs a line for each attempt; the registration logs the outcome.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         if self._stopping.is_set():
             return

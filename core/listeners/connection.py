@@ -57,6 +57,21 @@ class RefusedError(Exception):
     """The connection must be closed; the message is the line in the log."""
 
 
+class Last(list[Piece]):
+    """The last answer of a connection, which is closed when it has been sent. Only a coroutine gives one."""
+
+
+class Limits:
+    """What a client may do that has not authenticated. The session changes it when that is over."""
+
+    __slots__ = ("max_frame_bytes", "ready_by")
+
+    def __init__(self, max_frame_bytes: int, ready_by: float) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        # When the connection is closed at the latest, by the monotonic clock.
+        self.ready_by = ready_by
+
+
 class Deferred:
     """An answer that is given later, while the next requests are handled. Call `finish` or `fail` once."""
 
@@ -89,8 +104,8 @@ class Deferred:
 class Session(Protocol):
     """What a listener keeps for one connection."""
 
-    def connected(self, peer_host: str, local_host: str) -> None:
-        """Take the client's address and the address of ours that it connected to."""
+    def connected(self, peer_host: str, local_host: str) -> Limits | None:
+        """Take the client's address and the address of ours that it connected to; return its own limits, if any."""
         ...
 
     def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:
@@ -171,6 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._read_paused = False
         self._draining = False
+        self._limits: Limits | None = None
         self.deadline = _NEVER
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -182,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("?", 0)
         local = transport.get_extra_info("sockname") or ("?", 0)
         self._peer = f"{peer[0]}:{peer[1]}"
-        self._session.connected(peer[0], local[0])
+        self._limits = self._session.connected(peer[0], local[0])
         if len(shared.connections) >= shared.config.max_connections:
             log.warning("%s: refused, %d connections are open", self._peer, len(shared.connections))
             shared.refused += 1
@@ -245,6 +261,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _set_deadline(self, milliseconds: int) -> None:
         self.deadline = self._shared.clock.monotonic() + milliseconds / 1000
+        if self._limits is not None:
+            self.deadline = min(self.deadline, self._limits.ready_by)
 
     def _busy(self) -> bool:
         """Return whether no request may be handled now: one is under way, or an answer, or it is closed."""
@@ -295,8 +313,9 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_whole(self, data: memoryview) -> int:
         """Handle the complete frames until one must wait. Return the position after the last one."""
         position, end = 0, len(data)
-        limit = self._shared.config.max_frame_bytes
         while end - position >= 4 and not self._busy():
+            limits = self._limits
+            limit = self._shared.config.max_frame_bytes if limits is None else limits.max_frame_bytes
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= limit:
                 self.refuse(f"a frame of {size} bytes; 0 to {limit} are allowed")
@@ -391,8 +410,13 @@ class Connection(asyncio.BufferedProtocol):
         elif error is not None:
             log.error("%s: a request failed", self._peer, exc_info=error)
             self.refuse("internal error")
+        elif isinstance(answer := task.result(), Last):
+            # Requests that came after it are not looked at.
+            self._backlog = None
+            self._send(answer)
+            self._close()
         else:
-            self._send(task.result() or [])
+            self._send(answer or [])
             self._continue()
 
     def _finished(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_REVISION = "0006"
+SCHEMA_REVISION = "0007"
 
 metadata = MetaData()
 
@@ -42,6 +42,38 @@ broker_configs = Table(
     Column("broker", String(16), primary_key=True),
     Column("name", String(249), primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+# One row a user. The next two tables have its credentials.
+users = Table(
+    "users",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+# One row a password under one mechanism, by Kafka's number for it (KIP-554): never the password.
+scram_credentials = Table(
+    "scram_credentials",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("mechanism", Integer, primary_key=True),
+    Column("salt", LargeBinary, nullable=False),
+    Column("stored_key", LargeBinary, nullable=False),
+    Column("server_key", LargeBinary, nullable=False),
+    Column("iterations", Integer, nullable=False),
+)
+
+# One row a token of a user. `digest` is the SHA-256 of its secret half. `expires_ms` is −1 for never.
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("token_id", String(16), primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
 )
 
 # One row a group that has had members. `empty_since_ms` is −1 while it has some.

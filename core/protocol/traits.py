@@ -119,3 +119,8 @@ def lists_client_metrics_alone(version: int) -> bool:
 def knows_zstd(key: int, version: int) -> bool:
     """Whether clients that speak Produce (0) or Fetch (1) of this version know zstd (KIP-110)."""
     return version >= _FIRST_ZSTD[key]
+
+
+def sasl_tokens_are_framed(version: int) -> bool:
+    """Whether SaslAuthenticate requests follow a SaslHandshake of this version; raw frames if not (KIP-152)."""
+    return version >= 1

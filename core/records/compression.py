@@ -1,13 +1,13 @@
-"""The four codecs of Kafka, with a limit on what comes out that holds.
+"""The four codecs of Kafka, with a strict limit on the decompressed size.
 
 Decompression is where a megabyte becomes a gigabyte. So nothing that the data says about its own size is
 believed before it is checked, output is made in steps of `_STEP` bytes, and the limit is tested after each:
 a bomb costs `_KEPT` bytes of memory, a real batch its own size. What each format allows, and clients send:
 
     1  gzip    RFC 1952, several members in a row
-    2 snappy  raw, or in blocks as Java's snappy library frames them ("xerial"), also several such streams
-    3 lz4     LZ4 frames, several in a row. Written with independent blocks of 64 KiB and without
-              content size: Java's reader knows no others
+    2  snappy  raw, or in blocks as Java's snappy library frames them ("xerial"), also several such streams
+    3  lz4     LZ4 frames, several in a row. Written with independent blocks of 64 KiB and without
+               content size: Java's reader knows no others
     4  zstd    RFC 8878 frames, several in a row, skippable ones too
 
 Levels are low unless a topic asks for another: a broker compresses once and is waited for; level 9 costs ten to
@@ -38,7 +38,7 @@ _STEP = 256 * 1024
 # Output that is kept while it grows. What becomes larger is measured to its end first, without keeping it,
 # and then made once more into one buffer of its size: joining steps would need twice that.
 _KEPT = 16 * 1024 * 1024
-# Input that zlib sees at once: it copies what it has not used.
+# Input of one call of zlib, which copies the part that it has not used.
 _GZIP_INPUT = 64 * 1024
 # Members or frames in one batch. A client writes one; each costs a new decompressor.
 _MAX_FRAMES = 1024
@@ -112,8 +112,8 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
     """What `data`, written with the codec of this number (1–4), decompresses to; `max_bytes` at most.
 
     Raises BrokerError INVALID_RECORD beyond `max_bytes`, CORRUPT_MESSAGE for data that is damaged, cut short
-    or followed by something else, UNSUPPORTED_COMPRESSION_TYPE for another number. Takes memory for
-    `max_bytes` and 64 MiB at most, and less than that for what it refuses.
+    or followed by something else, UNSUPPORTED_COMPRESSION_TYPE for another number. It needs memory for `max_bytes`
+    and 64 MiB at most, and less for data that it refuses.
     """
     view = memoryview(data)
     if codec == SNAPPY:
@@ -207,7 +207,7 @@ _STEPS: dict[int, Callable[[memoryview], Iterator[bytes]]] = {
 def _check_zstd_frames(data: memoryview) -> int:
     """Walk over frames and blocks by their lengths: the library's reader takes a cut frame for its end.
 
-    Gives the largest window that a frame asks for.
+    Return the largest window of a frame.
     """
     position, end, window, blocks = 0, len(data), 0, 0
     try:

@@ -83,7 +83,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record; −1 without a producer. After 2³¹−1 comes 0."""
+        """The sequence number of the last record; −1 without a producer. 0 follows 2³¹−1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & INT32_MAX
@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header that lies at `position`, as it stands: nothing in it has been checked.
+    """Return the header at `position`. Nothing in it has been checked.
 
     Raises BrokerError CORRUPT_MESSAGE when fewer than 61 bytes are left.
     """

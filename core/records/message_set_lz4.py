@@ -38,7 +38,7 @@ def _checksum_at(frame: bytes) -> int:
     if frame[:_FLG_AT] == _MAGIC and len(frame) > _FLG_AT:
         flags = frame[_FLG_AT]
         at = _FLG_AT + 2 + (8 if flags & _CONTENT_SIZE_BIT else 0)
-        # Dictionaries came to LZ4 later than magic 0 went.
+        # LZ4 got dictionaries only after magic 0 was no longer used.
         if at < len(frame) and not flags & _DICTIONARY_BIT:
             return at
     raise BrokerError(

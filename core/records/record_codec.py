@@ -104,8 +104,8 @@ def encode_records(base_timestamp: int, records: Iterable[RecordFields]) -> byte
     records = records if isinstance(records, (list, tuple)) else list(records)
     builder = compiled.builder(2, 0, 0, -1, -1, -1, _NO_SIZE_LIMIT)
     append = builder.append
-    # Deltas count from the first record's time. Where that is not the base, one more stands in front that is only
-    # there to set it, and is cut off in the end.
+    # Deltas count from the first record's time. If that is not the base, one more record before it sets the base, and
+    # is cut off at the end.
     extra = None
     try:
         if records and records[0][1] != base_timestamp:

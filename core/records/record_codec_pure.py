@@ -71,7 +71,7 @@ def cannot_encode(error: Exception) -> BrokerError:
 
 
 def cannot_decode(header: BatchHeader, error: Exception) -> BrokerError:
-    """The refusal of a batch whose records cannot be told apart."""
+    """Return the error for a batch whose records have no clear bounds."""
     return BrokerError(
         ErrorCode.CORRUPT_MESSAGE,
         f"The records of the batch at offset {header.base_offset} are malformed: {error}.",

@@ -15,12 +15,12 @@ The rules are those of Kafka's broker for magic 2, and they are checked here onc
 
 The base offset that the client wrote is ignored; the log writes its own.
 
-**What is not checked.** The records inside are read only when a rule needs them: keys on a compacted topic, a
-lower bound on timestamps, a batch whose header names a time out of bounds. For a usual topic the checksum and
-the header are all: reading 160 records would cost as much as everything else a 16 KB produce does. So a
-client that means harm can store a batch with a right checksum whose records are garbage, or a max timestamp
-that its records do not have. It harms readers of that topic alone, and no reader here breaks on it:
-`read_records` refuses such a batch with CORRUPT_MESSAGE, and its header is enough to skip it.
+**What is not checked.** The records inside are read only when a rule needs them: keys on a compacted topic, a lower
+bound on timestamps, a batch whose header names a time out of bounds. For a usual topic the checksum and the header
+are all: reading 160 records would cost as much as everything else a 16 KB produce does. So a malicious client can
+store a batch with a right checksum whose records are garbage, or a max timestamp that its records do not have. It
+harms readers of that topic alone, and no reader here breaks on it: `read_records` refuses such a batch with
+CORRUPT_MESSAGE, and its header is enough to skip it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Sent to the Kafka port under an API key of our own, after an ordinary request header; the body is MessagePack.
 
-    ASK      what is your end, which leader do you follow?          nothing changes
+    ASK     what is your end, which leader do you follow? nothing changes
     PAUSE   take no appends for a moment, and answer      the leader lets another one catch up and take over
     VOTE    promise this epoch                            serve no older one any more
     BEGIN   I lead in this epoch, from this offset on     follow me

@@ -1,4 +1,4 @@
-"""`sluice spark`: run a job, see what it would read, see how jobs stand."""
+"""`sluice spark`: run a job, see what it would read, see the state of jobs."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ spark.add_command(
 )
 @click.option("--json", "as_json", is_flag=True, help=_AS_JSON)
 def status(directory: str, as_json: bool) -> None:
-    """How the jobs of a state directory stand: last run, batches, offsets."""
+    """Show the jobs of a state directory: last run, batches, offsets."""
     rows = []
     for run in state.runs(Path(directory)):
         standing = state.standing(state.checkpoint(Path(directory), run.name))

@@ -1,4 +1,4 @@
-"""From settings to an exit code: 0 done, 1 it failed or found something wrong, 2 it could not be told apart."""
+"""From settings to an exit code: 0 done, 1 it failed or found something wrong, 2 it cannot start."""
 
 from __future__ import annotations
 

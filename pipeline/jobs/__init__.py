@@ -1,1 +1,1 @@
-"""The ready jobs: what they may be told, what they would read, and what they do."""
+"""The ready jobs: their settings, what they would read, and what they do."""

@@ -32,7 +32,7 @@ from pipeline.source.options import columns_of, read_options
 from pipeline.source.stream import StreamReader
 
 LAYOUT = "sluice.layout"
-"""The local property by which the driver tells the tasks of a micro-batch where they write."""
+"""The local property in which the driver names the target to the tasks of a micro-batch."""
 
 
 def _told() -> Layout:

@@ -1,4 +1,4 @@
-"""What is wrong with a job, as far as it can be told before Spark starts, which takes ten seconds."""
+"""Check a job as far as possible before Spark starts, which takes ten seconds."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _check_starting(job: Streaming, there: list[tuple[str, int]]) -> None:
 
 
 def _stood(job: Streaming) -> dict[str, dict[str, int]]:
-    """Where the state of an earlier run stands; empty if there was none."""
+    """The directory with the state of an earlier run; empty if there was none."""
     stood = standing(checkpoint(Path(job.state), job.title()))
     return stood.offsets or stood.begun_offsets
 

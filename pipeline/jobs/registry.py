@@ -20,7 +20,7 @@ BOOTSTRAP = "SLUICE_BOOTSTRAP"
 
 
 class Kind(NamedTuple):
-    """A job: what it is told, and the module whose `run(spark, settings, report)` does it."""
+    """A job: its settings, and the module whose `run(spark, settings, report)` does it."""
 
     settings: type[settings.Job]
     module: str

@@ -1,4 +1,4 @@
-"""What each job may be told. One definition gives the YAML keys, the flags, their help, and the checks.
+"""The settings of each job. One definition gives the YAML keys, the flags, their help, and the checks.
 
 A field `max_offsets_per_trigger` is `max_offsets_per_trigger:` in YAML and `--max-offsets-per-trigger` as a flag.
 Unknown keys, wrong types and contradictions are refused before anything starts.
@@ -48,7 +48,7 @@ def check_duration(name: str, value: str | None) -> None:
 
 
 class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="job"):
-    """What every job can be told."""
+    """The settings of every job."""
 
     bootstrap: Annotated[str, told("Kafka brokers, as host:port,host:port; or SLUICE_BOOTSTRAP.")] = (
         "127.0.0.1:9092"
@@ -93,7 +93,7 @@ class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="j
 
 
 class Streaming(Job, kw_only=True):
-    """What every job can be told that follows topics."""
+    """The settings of every job that follows topics."""
 
     topics: Topics = []
     pattern: Annotated[str | None, told("A regular expression of topic names, instead of topics.")] = None
@@ -188,7 +188,7 @@ class Export(Streaming, kw_only=True, tag="export"):
 
 
 class Lake(Job, kw_only=True):
-    """What every job can be told that reads a table."""
+    """The settings of every job that reads a table."""
 
     lake: Annotated[str, told("The table's directory; for Iceberg the warehouse.", min_length=1)]
     format: Annotated[Literal["parquet", "delta", "iceberg"], told("The kind of table.")] = "parquet"

@@ -1,7 +1,7 @@
 """What a state directory knows of its jobs, read without Spark.
 
 <state>/checkpoints/<name>/   Spark's: offsets/N is where batch N ends, commits/N says that it is done
-<state>/jobs/<name>.json      ours: what the job was told, and how its last run ended
+<state>/jobs/<name>.json      ours: the job's settings, and how its last run ended
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Offsets = dict[str, dict[str, int]]
 
 
 class LastRun(msgspec.Struct, kw_only=True):
-    """How the last run of a job stands: `running`, `done`, `stopped` or `failed`; times are in seconds since 1970."""
+    """The state of a job's last run: `running`, `done`, `stopped` or `failed`; times are in seconds since 1970."""
 
     job: str
     name: str
@@ -31,7 +31,7 @@ class LastRun(msgspec.Struct, kw_only=True):
 
 
 class Standing(msgspec.Struct, kw_only=True):
-    """Where a checkpoint stands: the newest batch that was begun, the newest that is done, and their ends."""
+    """The progress in a checkpoint: the newest batch that was begun, the newest that is done, and their ends."""
 
     begun: int = -1
     done: int = -1
@@ -54,7 +54,7 @@ def _read_offsets(path: Path) -> Offsets:
 
 
 def standing(checkpoint: Path) -> Standing:
-    """Where a checkpoint directory stands; batch −1 where there is none."""
+    """Return the progress in a checkpoint directory; batch −1 if there is none."""
     begun, done = _newest(checkpoint / "offsets"), _newest(checkpoint / "commits")
     return Standing(
         begun=begun,
@@ -69,7 +69,7 @@ def _file(state: Path, name: str) -> Path:
 
 
 def write_run(state: Path, run: LastRun) -> None:
-    """Note how a job stands; readers never see half of it."""
+    """Write the state of a job; readers never see half of it."""
     path = _file(state, run.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}.tmp")

@@ -43,7 +43,7 @@ def read_stream(spark: SparkSession, settings: Streaming, *, headers: bool = Tru
 
 
 def to_topic(records: DataFrame, bootstrap: str, topic: str) -> DataStreamWriter:
-    """A stream of key, value, headers, timestamp into a topic: at least once; marks tell duplicates."""
+    """A stream of key, value, headers, timestamp into a topic: at least once; marks show duplicates."""
     stream = _without_null_headers(records).writeStream.format(SOURCE)
     return stream.option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
 

@@ -80,7 +80,7 @@ def _hidden(name: str) -> bool:
 def holding(settings: Lake) -> Holding:
     """What of a table a job would read, without Spark. Raises JobError as `frame` does."""
     local = [name.removeprefix("file://") for name in files(settings)]
-    # Iceberg's files have all columns; of the others, some may stand in the names of directories.
+    # Iceberg's files have all columns; of the others, some may be in the names of directories.
     parts: Any = None if settings.format == "iceberg" else ds.partitioning(flavor="hive")
     data = ds.dataset(local, format="parquet", partitioning=parts)
     names = place(data.schema.names)
@@ -119,7 +119,7 @@ def frame(spark: SparkSession, settings: Lake) -> DataFrame:
 
 
 def place(columns: Iterable[str]) -> dict[str, str]:
-    """Which columns say where a row comes from: `offset` in a raw table, `_offset` in a typed one."""
+    """The columns with the origin of a row: `offset` in a raw table, `_offset` in a typed one."""
     columns = list(columns)
     for prefix in ("", "_"):
         names = {name: prefix + name for name in PLACE}

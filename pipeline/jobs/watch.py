@@ -1,4 +1,4 @@
-"""How far a batch is. It has no micro-batches to tell it, so a thread looks at Spark's own books while it runs.
+"""The progress of a batch. It has no micro-batches, so a thread reads Spark's own counters while it runs.
 
 A job is a few steps (a read, a count, a write); within each, Spark knows how many tasks there are, how many are done,
 and how many records came out of sources so far (executors say so in their heartbeats). Where a step knows better what

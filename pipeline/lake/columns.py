@@ -1,4 +1,4 @@
-"""A table keeps the columns that it began with; what differs is told by name."""
+"""A table keeps its first columns; an error names those that differ."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pipeline.lake.table import LakeTable
 
 
 class DeltaLakeTable(LakeTable):
-    """Files stand under Delta's log; the journal notes what is about to be added, to undo it after a crash."""
+    """Delta's log has the files; the journal notes what is about to be added, to undo it after a crash."""
 
     def __init__(self, path: Path, query: str, partition_by: tuple[str, ...] = ()) -> None:
         super().__init__(path, query, partition_by)

@@ -1,7 +1,7 @@
 """An Iceberg table in a SQLite catalog: workers write the files, pyiceberg adds them as one snapshot.
 
-The batch id stands in the snapshot's summary, for people, and in the table's properties, set by the same
-transaction, for us: properties outlive the expiry of snapshots.
+The snapshot's summary has the batch id, for people. The table's properties have it too, set by the same transaction,
+for the sink: properties outlive the expiration of snapshots.
 """
 
 from __future__ import annotations

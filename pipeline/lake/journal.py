@@ -90,7 +90,7 @@ class Journal:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Take the lock and read where the query stands; a `LakeError` if another process writes."""
+        """Take the lock and read the progress of the query. Raises LakeError if another process writes."""
         self.home.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:

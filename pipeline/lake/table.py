@@ -22,7 +22,7 @@ from pipeline.lake.staging import Layout
 class LakeTable(ABC):
     """A table in a directory that driver and workers see under the same path, and the journal of one query."""
 
-    # Partition columns stand in the files as well (Iceberg reads them there), or only in the directory's name.
+    # Whether the files have the partition columns as well (Iceberg reads them there), or only the directory's name.
     keep_values = False
     # Where data files live below the table's directory.
     directory = ""

@@ -1,4 +1,4 @@
-"""How surely records arrive. One class per promise; the writers know nothing of it but these four verbs.
+"""The guarantees of delivery. One class for each; the writers use only these four methods.
 
 Exactly once is another class of this shape: `write` inside a transaction of the task, `commit` that ends those of all
 tasks, `abort` that aborts them. It waits for brokers with transactions.

@@ -1,4 +1,4 @@
-"""The header by which a duplicate can be told: which query, batch, task and row wrote a record.
+"""The header that shows duplicates: the query, batch, task and row that wrote a record.
 
 Spark runs a task again when it fails, and a micro-batch again after a crash. The same row then gets the same mark, if
 the query gives the same rows in the same order again, as reads of topics do. A reader that keeps the first record of

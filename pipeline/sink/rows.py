@@ -21,7 +21,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-# What the source gives and a write has no use for; so what was read can be written as it is.
+# Columns of the source that a write ignores, so that rows can be written as they were read.
 _IGNORED = ("offset", "timestampType")
 
 

@@ -1,4 +1,4 @@
-"""How much of what is there a micro-batch takes. Pure: offsets in, offsets out."""
+"""Limit the records of a micro-batch. Pure functions: offsets in, offsets out."""
 
 from __future__ import annotations
 

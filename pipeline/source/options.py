@@ -103,7 +103,7 @@ class Given:
         return name in self._values
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """The option as it stands."""
+        """Return the option as text."""
         return self._values.get(name, default)
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str:

@@ -91,7 +91,7 @@ def _is_segment(name: str) -> bool:
 
 
 class _Reader:
-    """One segment file, read from an offset on. `offset` is where reading has come to."""
+    """One segment file, read from an offset on. `offset` is the next offset to read."""
 
     def __init__(self, path: Path, base: int, one: OffsetRange, options: ReadOptions) -> None:
         self._path = path

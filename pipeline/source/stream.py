@@ -78,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remember what is there now: the query ends when that is read, whatever comes meanwhile."""
+        """Remember the current ends: the query ends when they are reached, without later records."""
         self._target = self._latest({})
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802

@@ -80,7 +80,7 @@ class Cluster:
             pause = min(2 * pause, limits.RETRY_PAUSE_MAX_S)
 
     def forget(self) -> None:
-        """Drop connections and leaders: what they said may be out of date."""
+        """Drop connections and leaders, because they may be out of date."""
         self.close()
         self._leaders.clear()
 

@@ -85,7 +85,7 @@ class Connection:
         return key in self._versions
 
     def send(self, key: int, message: msgspec.Struct) -> None:
-        """Send a request; its answer comes by `receive`, in the order of the requests."""
+        """Send a request; `receive` returns the answers in the order of the requests."""
         version = self.version(key)
         self._correlation += 1
         header = encode_request_header(key, version, self._correlation, self._client_id)
@@ -97,7 +97,7 @@ class Connection:
         self._waiting.append((key, version, self._correlation))
 
     def receive(self, answer: type[Answer]) -> Answer:
-        """The next answer. What it holds of record bytes is valid until the next call."""
+        """Return the next answer. Its record bytes are valid until the next call."""
         key, version, correlation = self._waiting.popleft()
         name = APIS[key].name
         frame = self._frame(name)

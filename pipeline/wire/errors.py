@@ -27,7 +27,7 @@ class DataLossError(WireError):
 
 
 class CorruptDataError(WireError):
-    """A record batch is not what it says: checksum, length or records. Names topic, partition and offset."""
+    """A record batch is corrupt: checksum, length or records. Names topic, partition and offset."""
 
 
 RETRIABLE = {

@@ -26,7 +26,7 @@ class OffsetGoneError(WireError):
 
 
 class Fetched(NamedTuple):
-    """Bytes of whole batches and perhaps a part of one, valid until the next `take`; and where the log stands.
+    """Bytes of whole batches and perhaps a part of one, valid until the next `take`; and the bounds of the log.
 
     `aborted` are (producer id, first offset) of aborted transactions, with read_committed.
     """
@@ -39,8 +39,8 @@ class Fetched(NamedTuple):
 class PartitionFetcher:
     """Fetches of one partition. `ask(offset)`, then `take()`; asking before the last answer is decoded is the point.
 
-    Connections that are lost and leaders that move are survived: the offset is asked for again, until nothing
-    came for `settings.retry` seconds.
+    After a lost connection or a move of the leader the offset is fetched again, until nothing has come for
+    `settings.retry` seconds.
     """
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:

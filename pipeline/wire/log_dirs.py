@@ -14,7 +14,10 @@ DESCRIBE_LOG_DIRS = 35
 
 
 def log_directory(cluster: Cluster, topic: str, partition: int) -> str:
-    """The directory in which the leader keeps the partition's own directory. Raises WireError if it does not tell."""
+    """The directory in which the leader keeps the partition's own directory.
+
+    Raises WireError if the leader does not name it.
+    """
     request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[partition])])
 
     def ask() -> str:

@@ -179,7 +179,7 @@ def test_a_variable_that_means_nothing_is_pointed_out() -> None:
 def test_every_field_of_config_can_be_set() -> None:
     set_by_hand = {
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
-        "v2_dialect", "log_format", "log_level", "zookeeper", "peers",
+        "v2_dialect", "log_format", "log_level", "zookeeper", "peers", "admin_password_file",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
 
@@ -218,15 +218,59 @@ def test_a_0_7_listener_has_a_message_format() -> None:
     [
         ("kafka07://127.0.0.1:0?magic=2", "0 or 1"),
         ("kafka07://127.0.0.1:0?magic", "0 or 1"),
-        ("kafka07://127.0.0.1:0?magic=1&magic=1", "once"),
+        ("kafka07://127.0.0.1:0?magic=1&magic=1", "more than once"),
         ("kafka07://127.0.0.1:0?format=1", "knows magic; 'format'"),
-        ("kafka://127.0.0.1:0?magic=1", "has no options"),
-        ("http://127.0.0.1:0?a=b", "has no options"),
+        ("kafka://127.0.0.1:0?magic=1", "knows auth; 'magic'"),
+        ("text://127.0.0.1:0?a=b", "has no options"),
+        ("kafka://127.0.0.1:0?auth=", "scram-sha-256, scram-sha-512, plain, each once"),
+        ("kafka://127.0.0.1:0?auth=gssapi", "each once"),
+        ("kafka://127.0.0.1:0?auth=plain,plain", "each once"),
+        ("http://127.0.0.1:0?auth=plain", "basic, token"),
     ],
 )
 def test_an_option_that_a_listener_does_not_know_is_told(text: str, said: str) -> None:
     with pytest.raises(StartupError, match=said):
         parse_listener(text)
+
+
+def test_a_listener_lists_how_its_clients_log_in() -> None:
+    listener = parse_listener("kafka://127.0.0.1:0?auth=plain,scram-sha-256")
+    assert listener.authentication == ("plain", "scram-sha-256")
+    assert parse_listener(str(listener)) == listener
+    assert parse_listener("kafka://127.0.0.1:0").authentication == ()
+
+
+def test_listeners_are_separated_by_commas_and_their_options_have_some() -> None:
+    text = "http://127.0.0.1:1?auth=basic,token, kafka://127.0.0.1:2?auth=plain,scram-sha-512,text://127.0.0.1:3,"
+    assert [str(one) for one in load({"SLUICE_LISTENERS": text}).listeners] == [
+        "http://127.0.0.1:1?auth=basic,token",
+        "kafka://127.0.0.1:2?auth=plain,scram-sha-512",
+        "text://127.0.0.1:3",
+    ]
+
+
+def test_a_reachable_listener_with_authentication_needs_tls_or_a_switch() -> None:
+    listener = "kafka://0.0.0.0:9092?auth=scram-sha-256"
+    with pytest.raises(StartupError, match="without TLS"):
+        load({"SLUICE_LISTENERS": listener})
+    with pytest.raises(StartupError, match="without TLS"):
+        load({"SLUICE_LISTENERS": listener, "SLUICE_INSECURE": "on"})
+    for allowed in (
+        load({"SLUICE_LISTENERS": listener, "SLUICE_INSECURE_PASSWORDS": "on"}),
+        load({"SLUICE_LISTENERS": listener}, insecure_passwords=True),
+        load({"SLUICE_LISTENERS": listener.replace("0.0.0.0", "127.0.0.1")}),
+    ):
+        assert allowed.listeners[0].authentication == ("scram-sha-256",)
+
+
+def test_a_switch_for_passwords_opens_no_listener_without_authentication() -> None:
+    with pytest.raises(StartupError, match="need not log in"):
+        load({"SLUICE_LISTENERS": "kafka://0.0.0.0:9092"}, insecure_passwords=True)
+
+
+def test_a_cluster_has_no_authentication_yet() -> None:
+    with pytest.raises(StartupError, match="cannot log in to each other yet"):
+        load({"SLUICE_LISTENERS": "kafka://127.0.0.1:1?auth=plain", "SLUICE_PEERS": "2=127.0.0.1:2"})
 
 
 def test_peers_are_brokers_with_other_numbers() -> None:

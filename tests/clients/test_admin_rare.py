@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
 from kafka.admin import (
@@ -230,14 +231,24 @@ def test_there_are_no_users_and_no_access_rules(confluent: Confluent, python: Ka
     described = confluent.admin.describe_user_scram_credentials(["a"])["a"].exception(CALL_SECONDS)
     assert described.args[0].code() == ErrorCode.RESOURCE_NOT_FOUND
     assert confluent.admin.describe_user_scram_credentials().result(CALL_SECONDS) == {}
-    user = UserScramCredentialUpsertion(
-        "a", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"password"
-    )
-    altered = confluent.admin.alter_user_scram_credentials([user])["a"].exception(CALL_SECONDS)
-    assert altered.args[0].code() == ErrorCode.SECURITY_DISABLED
     anything = ResourcePatternFilter(PythonAclType.ANY, None, ACLResourcePatternType.ANY)
     with pytest.raises(SecurityDisabledError):
         python.admin.describe_acls(ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, anything))
+
+
+def test_a_user_is_made_described_and_removed(confluent: Confluent) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 8192)
+    made = confluent.admin.alter_user_scram_credentials(
+        [UserScramCredentialUpsertion("a", info, b"password")]
+    )
+    assert made["a"].result(CALL_SECONDS) is None
+    described = confluent.admin.describe_user_scram_credentials(["a"])["a"].result(CALL_SECONDS)
+    assert [(one.mechanism, one.iterations) for one in described.scram_credential_infos] == [
+        (ScramMechanism.SCRAM_SHA_256, 8192)
+    ]
+    gone = UserScramCredentialDeletion("a", ScramMechanism.SCRAM_SHA_256)
+    assert confluent.admin.alter_user_scram_credentials([gone])["a"].result(CALL_SECONDS) is None
+    assert confluent.admin.describe_user_scram_credentials().result(CALL_SECONDS) == {}
 
 
 def test_resources_with_settings_are_listed(python: KafkaPython, topic: str) -> None:

@@ -41,6 +41,14 @@ def moves(*partitions: tuple[int, list[int] | None], topic: str = TOPIC) -> dict
     return {"topics": [{"name": topic, "partitions": found}]}
 
 
+def credential(name: str, mechanism: int = 1, iterations: int = 0) -> dict[str, Any]:
+    """A SCRAM credential to remove, or with iterations to set."""
+    if not iterations:
+        return {"name": name, "mechanism": mechanism}
+    secret = {"salt": b"salt", "salted_password": b"salted password"}
+    return {"name": name, "mechanism": mechanism, "iterations": iterations, **secret}
+
+
 def quotas(*components: tuple[str, int, str | None]) -> dict[str, Any]:
     return {"components": [{"entity_type": t, "match_type": m, "match": name} for t, m, name in components]}
 
@@ -127,6 +135,35 @@ CASES = (
     Case("users", 50, (0,), {"users": [{"name": "a"}, {"name": "b"}, {"name": ""}]}),
     Case("users twice", 50, (0,), {"users": [{"name": "a"}, {"name": "a"}]}),
     Case("users dropped", 51, (0,), {"deletions": [{"name": "a", "mechanism": 1}]}),
+    Case(
+        "users set",
+        51,
+        (0,),
+        {
+            "deletions": [credential("gone"), credential("odd", 9)],
+            "upsertions": [
+                credential("a", 1, 4096),
+                credential("b", 2, 16384),
+                credential("few", 1, 4095),
+                credential("many", 1, 16385),
+                credential("none", 0, 4096),
+                credential("", 1, 4096),
+                credential("twice", 1, 4096),
+                credential("twice", 2, 4096),
+            ],
+        },
+    ),
+    Case("users that were set", 50, (0,), {"users": [{"name": "a"}, {"name": "b"}, {"name": "few"}]}),
+    Case(
+        "users set again",
+        51,
+        (0,),
+        {"deletions": [credential("b", 2)], "upsertions": [credential("a", 1, 8192)]},
+    ),
+    Case("all users that are left", 50, (0,), {"users": None}),
+    Case("the last user dropped", 51, (0,), {"deletions": [credential("a", 1), credential("a", 2)]}),
+    Case("the last user dropped alone", 51, (0,), {"deletions": [credential("a", 1)]}),
+    Case("no user is left", 50, (0,), {"users": []}),
     Case("the quorum", 55, (0, 1, 2), quorum(("__cluster_metadata", 0))),
     Case("another partition", 55, (0, 1, 2), quorum(("__cluster_metadata", 1))),
     Case("another topic", 55, (0, 1, 2), quorum((TOPIC, 0), ("__cluster_metadata", 0))),

@@ -1,4 +1,4 @@
-"""Cursors: where a reader of several partitions stands, as one text that a client keeps and gives back.
+"""Cursors: the position of a reader of several partitions, as one text that a client keeps and sends back.
 
 Layout (for us; clients must not look inside):
 
@@ -38,7 +38,7 @@ class CursorError(ValueError):
 
 
 class Position:
-    """Where a reader stands: the next offset of each of its partitions, and whose turn is next.
+    """The position of a reader: the next offset of each of its partitions, and the partition whose turn is next.
 
     Equal positions are equal keys. The hash is kept, because readers of one topic look each other's work up
     by their position, and a topic may have thousands of partitions.
@@ -115,12 +115,15 @@ class CursorWriter:
 
 
 def read_cursor(text: str, topic_id: UUID, max_partitions: int) -> Cursor:
-    """What a cursor says. Raises CursorError when it is damaged, another topic's, or of another version."""
+    """Return the position of a cursor.
+
+    Raises CursorError if it is damaged, another topic's, or of another version.
+    """
     if not text.isascii() or not text.startswith("1."):
         raise CursorError("it is not a cursor of this version of the server")
     whole, _, checksum = text.rpartition(".")
     if not _WHOLE.fullmatch(text) or int(checksum, 16) != crc32(whole.encode()):
-        raise CursorError("it is damaged; give it back exactly as it came")
+        raise CursorError("it is damaged; send it back unchanged")
     _, tag, turn, *parts = whole.split(".")
     if tag != topic_id.hex[:_TAG_DIGITS]:
         raise CursorError(
@@ -138,7 +141,7 @@ def read_cursor(text: str, topic_id: UUID, max_partitions: int) -> Cursor:
         if dash:
             partitions.append(_number(name, _MAX_PARTITION))
     if partitions and len(partitions) != len(offsets):
-        raise CursorError("it is damaged; give it back exactly as it came")
+        raise CursorError("it is damaged; send it back unchanged")
     first = int(turn, 16)
     position = Position(tuple(offsets), first if first < len(offsets) else 0)
     return Cursor(tuple(partitions) or None, position)

@@ -10,11 +10,11 @@ socket's own buffers, however slow its client is. If retention deletes records b
     reading     a piece was sent                   reading; a short piece is followed by a pause
                 nothing is left                    `caught_up` if it was not, then waiting
                 the position is no more there      `problem`, then reading after the gap
-                topic deleted, the disk fails  `problem`, then the end
+                topic deleted, the disk fails      `problem`, then the end
     waiting     something was appended             reading
                 15 s without anything              a comment, then waiting
     any         the broker drains                  `bye` with a time to come back, then the end
-                the client left                the end
+                the client left                    the end
                 `limit` or `wait_ms` are reached   the end
 """
 
@@ -82,7 +82,7 @@ class Listener:
         self._feed = feed
         self._form = form
         self._position = position
-        # What is told first: that records are missing before the position.
+        # What is sent first: that records are missing before the position.
         self.problem: Problem | None = None
         # The last position that the client knows.
         self._told: Position | None = None

@@ -127,14 +127,14 @@ class Taken(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What a stream sends at once, and where it stands then. `body` is empty when all was filtered out."""
+    """What a stream sends at once, and its position after that. `body` is empty if no record matched the filter."""
 
     body: bytes
     behind: Position
 
 
 class Form(Protocol):
-    """How records stand in a stream."""
+    """The form of records in a stream."""
 
     name: str
 

@@ -45,7 +45,7 @@ class ServerSentEvents:
         )
 
     def hello(self, retry_ms: int) -> bytes:
-        """What comes first: when to connect again."""
+        """The first bytes of a stream: when to reconnect."""
         return b"retry: %d\n\n" % retry_ms
 
     def caught_up(self, feed: Feed, position: Position) -> bytes:

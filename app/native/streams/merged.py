@@ -105,7 +105,7 @@ class MergedRoutes:
         position = cursor.position if cursor is not None else await self._beginning(feed, query)
         gap = self._gap(feed, position, "offsets" if "offsets" in query and cursor is None else "cursor")
         if gap is not None:
-            # A browser shows its page no refusal of a reconnect: there the stream itself tells of a gap.
+            # A browser hides an error of a reconnect from its page, so the stream itself reports a gap.
             if not resumed:
                 raise gap.problem
             position = gap.behind
@@ -295,7 +295,7 @@ class MergedRoutes:
     async def _collect(
         self, feed: Feed, position: Position, limit: int, max_bytes: int
     ) -> tuple[list[bytes], Position]:
-        """What is there, in small steps between which others are served."""
+        """Return the existing records. Read in small steps, so that other requests are served between them."""
         texts: list[bytes] = []
         looked, left = 0, max_bytes
         while len(texts) < limit and left > 0 and looked < self._config.http_max_scan:

@@ -6,6 +6,7 @@ from core.listeners.kafka import (
     access,
     config_resources,
     configs,
+    credentials,
     fetch,
     group_offsets,
     groups,
@@ -16,6 +17,7 @@ from core.listeners.kafka import (
     quotas,
     reassignments,
     roles,
+    sasl,
     topics,
     versions,
 )
@@ -38,6 +40,8 @@ HANDLERS: dict[int, Handler] = {
         group_offsets,
         quotas,
         access,
+        credentials,
+        sasl,
         versions,
     )
     for key, handler in module.HANDLERS.items()

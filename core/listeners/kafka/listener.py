@@ -18,11 +18,12 @@ from typing import Any
 
 from core.broker.broker import Broker
 from core.config import Endpoint
-from core.listeners.connection import Answer, Deferred, Piece, RefusedError
+from core.listeners.connection import Answer, Deferred, Last, Limits, Piece, RefusedError
 from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer, WhenDurable, protocol_versions
 from core.listeners.kafka.produce_conversion import Conversions
+from core.listeners.kafka.sasl import Authentication
 from core.protocol.apis import API_VERSIONS, EXCHANGE_KEY
 from core.protocol.codec import decode_request, encode_response
 from core.protocol.header import RequestHeader, decode_request_header, encode_response_header
@@ -30,6 +31,7 @@ from core.protocol.messages.produce import ProduceResponse
 from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
+from core.security.principal import ANONYMOUS, Principal
 from core.types import FileSlice
 
 log = logging.getLogger(__name__)
@@ -105,13 +107,21 @@ class KafkaSession:
         self.local_host = ""
         # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
+        # The user of the connection, unless its listener has no authentication.
+        self.principal = ANONYMOUS
+        self.authentication = Authentication(listener.broker, listener.endpoint.authentication, self.act_as)
         # Of the request in progress: when it arrived, and its size in bytes.
         self._started = 0.0
         self._received = 0
 
-    def connected(self, peer_host: str, local_host: str) -> None:
-        """Take the address of the client, and the address of this broker that it connected to."""
+    def connected(self, peer_host: str, local_host: str) -> Limits | None:
+        """See `Session.connected`."""
         self.peer_host, self.local_host = peer_host, local_host
+        return self.authentication.connected(peer_host)
+
+    def act_as(self, principal: Principal) -> None:
+        """Handle the next requests for this principal."""
+        self.principal = principal
 
     @property
     def advertised(self) -> Endpoint:
@@ -135,8 +145,13 @@ class KafkaSession:
         """See `Session.handle`."""
         self._received = len(frame) + 4
         self._started = self.listener.now()
+        free = self._started < self.authentication.valid_until
+        if not free and self.authentication.takes_raw:
+            return self.authentication.raw(bytes(frame))
         try:
             header, position = decode_request_header(frame)
+            if not free:
+                self.authentication.admit(header.api_key)
             handler = self.listener.handlers.get(header.api_key)
             if handler is None and header.api_key == EXCHANGE_KEY and self.broker.config.peers:
                 return self._exchange(header, bytes(frame[position:]))
@@ -164,7 +179,9 @@ class KafkaSession:
         """See `Session.close`."""
 
     async def _later(self, header: RequestHeader, answer: Coroutine[Any, Any, Any]) -> Answer:
-        return self._encode(header, await answer, None, self._started, self._received)
+        response = await answer
+        encoded = self._encode(header, response, None, self._started, self._received)
+        return Last(encoded or []) if self.authentication.closing else encoded
 
     def _defer(self, header: RequestHeader, answer: WhenDurable) -> Deferred:
         deferred = Deferred()
@@ -220,6 +237,9 @@ class KafkaSession:
         if header.api_key == API_VERSIONS:
             self.version = 0
             answer = self.listener.handlers[API_VERSIONS].function(self, None)
+            if type(answer) is CoroutineType:
+                answer.close()
+                raise RefusedError("ApiVersions in the midst of its authentication")
             body = encode_response(API_VERSIONS, 0, answer)
             return self._pack(header, body, self._started, self._received)
         own_key = self.broker.config.protocol_version_api_key

@@ -6,6 +6,8 @@ In ApiVersions the client also names its software. This broker has no features, 
 from __future__ import annotations
 
 import re
+from collections.abc import Coroutine
+from typing import Any
 
 from core.errors import ErrorCode
 from core.listeners.kafka.handler import Handler, served_versions, table
@@ -19,16 +21,26 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _MAX_SOFTWARE = 256
 
 
-def api_versions(session: KafkaSession, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
-    """The table of APIs. `request` None means a version that is not served: error 35, with the table."""
+def api_versions(
+    session: KafkaSession, request: ApiVersionsRequest | None
+) -> ApiVersionsResponse | Coroutine[Any, Any, ApiVersionsResponse]:
+    """The table of APIs. `request` None means a version that is not served: error 35, with the table.
+
+    ILLEGAL_SASL_STATE, and the end of the connection, in the midst of a SASL exchange.
+    """
     error = ErrorCode.NONE
     if request is None:
         error = ErrorCode.UNSUPPORTED_VERSION
     elif api_versions_names_software(session.version):
         name, version = request.client_software_name, request.client_software_version
         if not all(len(part) <= _MAX_SOFTWARE and _SOFTWARE.fullmatch(part) for part in (name, version)):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        session.client_software = f"{name}/{version}"
+            error = ErrorCode.INVALID_REQUEST
+        else:
+            session.client_software = f"{name}/{version}"
+    if not session.authentication.versions_answered(good=error is ErrorCode.NONE):
+        return session.authentication.fail(ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+    if error is ErrorCode.INVALID_REQUEST:
+        return ApiVersionsResponse(error_code=error)
     return ApiVersionsResponse(error_code=error, api_keys=_served(session))
 
 

@@ -230,7 +230,7 @@ async def test_groups_of_0_7_are_read_and_followed(broker: Broker, looker: Any) 
         await eventually(lambda: broker.foreign_groups.get("g") is None)
 
 
-async def test_the_number_of_nodes_is_limited_that_are_looked_at(
+async def test_the_number_of_nodes_that_are_read_is_limited(
     tmp_path: Path, zookeeper: ZooKeeperProcess, looker: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(30):

@@ -142,17 +142,52 @@ async def test_there_are_no_users(
     assert {one.user: one.error_code for one in answer.results} == codes
 
 
-async def test_credentials_are_not_taken(client: Client) -> None:
-    # Kafka stores those that are to be set.
-    request = credentials.AlterUserScramCredentialsRequest(
-        [credentials.ScramCredentialDeletion("a", 1), credentials.ScramCredentialDeletion("a", 2)],
-        [credentials.ScramCredentialUpsertion("b", 1, 4096, b"salt", b"password")],
-    )
+def set_credential(name: str, mechanism: int = 1, iterations: int = 4096, salt: bytes = b"s") -> Any:
+    return credentials.ScramCredentialUpsertion(name, mechanism, iterations, salt, b"salted")
+
+
+async def altered(client: Client, deletions: Any = (), upsertions: Any = ()) -> dict[str, int]:
+    dropped = [credentials.ScramCredentialDeletion(*one) for one in deletions]
+    request = credentials.AlterUserScramCredentialsRequest(dropped, list(upsertions))
     answer = await client.newest(51, request)
-    assert {one.user: one.error_code for one in answer.results} == {
-        "a": NOT_FOUND,
-        "b": ErrorCode.SECURITY_DISABLED,
-    }
+    return {one.user: one.error_code for one in answer.results}
+
+
+async def described(client: Client, *names: str) -> dict[str, list[tuple[int, int]]]:
+    answer = await client.newest(50, DescribeUserScramCredentialsRequest([UserName(name) for name in names]))
+    return {one.user: [(i.mechanism, i.iterations) for i in one.credential_infos] for one in answer.results}
+
+
+async def test_credentials_are_set_described_and_removed(client: Client) -> None:
+    set_two = [set_credential("a"), set_credential("b", 2, 16384)]
+    assert await altered(client, upsertions=set_two) == {"a": NONE, "b": NONE}
+    assert await altered(client, upsertions=[set_credential("a", 2, 8192)]) == {"a": NONE}
+    assert await described(client) == {"a": [(1, 4096), (2, 8192)], "b": [(2, 16384)]}
+    assert await described(client, "b", "nobody") == {"b": [(2, 16384)], "nobody": []}
+    assert await altered(client, [("a", 1), ("b", 1)]) == {"a": NONE, "b": NOT_FOUND}
+    assert await altered(client, [("a", 2), ("b", 2)]) == {"a": NONE, "b": NONE}
+    assert await described(client) == {}
+
+
+async def test_a_credential_that_is_not_right_is_refused_and_the_others_are_set(client: Client) -> None:
+    wrong = [
+        set_credential("few", iterations=4095), set_credential("many", iterations=16385), set_credential(""),
+        set_credential("bland", salt=b""), set_credential("what", mechanism=3), set_credential("fine"),
+        set_credential("twice"), set_credential("twice", 2),
+    ]  # fmt: skip
+    unacceptable = ErrorCode.UNACCEPTABLE_CREDENTIAL
+    assert await altered(client, [("gone", 9)], wrong) == {
+        "few": unacceptable, "many": unacceptable, "": unacceptable, "bland": unacceptable,
+        "what": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "gone": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        "twice": ErrorCode.DUPLICATE_RESOURCE, "fine": NONE,
+    }  # fmt: skip
+    assert await described(client) == {"fine": [(1, 4096)]}
+
+
+async def test_a_credential_is_not_taken_over_a_connection_that_others_can_read(client: Client) -> None:
+    client.session.connected("192.0.2.1", "192.0.2.2")
+    assert await altered(client, upsertions=[set_credential("a")]) == {"a": ErrorCode.SECURITY_DISABLED}
+    assert await described(client) == {}
 
 
 # --- quotas ------------------------------------------------------------------------------------------------

@@ -65,6 +65,7 @@ CASES: dict[int, tuple[dict[str, Any], ErrorCode]] = {
     14: ({"group_id": "g", "member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
     15: ({"groups": ["g"]}, ErrorCode.NONE),
     16: ({}, ErrorCode.NONE),
+    17: ({"mechanism": "PLAIN"}, ErrorCode.ILLEGAL_SASL_STATE),
     18: ({"client_software_name": "a", "client_software_version": "1"}, ErrorCode.NONE),
     19: (
         {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 1000},
@@ -128,8 +129,12 @@ CASES: dict[int, tuple[dict[str, Any], ErrorCode]] = {
         },
         ErrorCode.INVALID_REQUEST,
     ),
+    36: ({"auth_bytes": b"a"}, ErrorCode.ILLEGAL_SASL_STATE),
     50: ({"users": [{"name": "a"}]}, ErrorCode.RESOURCE_NOT_FOUND),
-    51: ({"upsertions": [{"name": "a", "mechanism": 1, "iterations": 4096}]}, ErrorCode.SECURITY_DISABLED),
+    51: (
+        {"upsertions": [{"name": "a", "mechanism": 1, "iterations": 4096}]},
+        ErrorCode.UNACCEPTABLE_CREDENTIAL,
+    ),
     55: ({"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]}, ErrorCode.NONE),
     57: ({"feature_updates": [{"feature": "f", "max_version_level": 1}]}, ErrorCode.INVALID_UPDATE_VERSION),
     60: ({}, ErrorCode.NONE),

@@ -1,0 +1,65 @@
+"""`sluice tokens`: tokens of users. A new one is printed once, alone on standard output, so that it can be piped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from app.commands.client import segment
+from app.commands.options import Session, gateway
+
+_DAY_SECONDS = 86_400
+
+
+@click.group()
+def tokens() -> None:
+    """Tokens for curl, kcat and Spark: create, list, delete."""
+
+
+@tokens.command("list")
+@click.option("--owner", metavar="USER", help="Only those of this user.")
+@gateway
+def list_tokens(session: Session, owner: str | None) -> None:
+    """List tokens without their secrets."""
+    items = session.client.get("/tokens", {"owner": owner})["items"]
+    if session.out.as_json:
+        session.out.document(items)
+        return
+    rows = [[one["id"], one["owner"], one["expires"] or "never", one["description"]] for one in items]
+    session.out.table(("ID", "OWNER", "EXPIRES", "DESCRIPTION"), rows)
+
+
+@tokens.command("create")
+@click.argument("owner")
+@click.option("--description", default="", metavar="TEXT", help="What it is for.")
+@click.option("--days", type=click.IntRange(1, 36_600), metavar="N", help="How long it is valid [90].")
+@click.option("--never-expires", is_flag=True, help="It is valid until it is deleted.")
+@gateway
+def create_token(
+    session: Session, owner: str, description: str, days: int | None, never_expires: bool
+) -> None:
+    """Create a token of a user and print it: it cannot be shown again."""
+    if never_expires and days is not None:
+        raise click.UsageError("--days and --never-expires exclude each other.")
+    body: dict[str, Any] = {"owner": owner, "description": description, "never_expires": never_expires}
+    if days is not None:
+        body["ttl_seconds"] = days * _DAY_SECONDS
+    made = session.client.send("POST", "/tokens", body=body).data
+    if session.out.as_json:
+        session.out.document(made)
+        return
+    session.out.note(f"Token {made['id']} of {owner}, valid until {made['expires'] or 'it is deleted'}:")
+    session.out.say(made["token"])
+
+
+@tokens.command("delete")
+@click.argument("token_id", metavar="ID")
+@gateway
+def delete_token(session: Session, token_id: str) -> None:
+    """Delete a token. From now on it is not valid."""
+    session.client.send("DELETE", f"/tokens/{segment(token_id)}")
+    if session.out.as_json:
+        session.out.document({"deleted": token_id})
+    else:
+        session.out.say(f"Token {token_id} deleted.")

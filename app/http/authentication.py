@@ -1,0 +1,104 @@
+"""Find the user of a request: passwords by Basic, tokens by Bearer, for the listeners that ask for them.
+
+`Authenticator` is the `Resolver` of `app.http.principal`. A listener with the option `auth` refuses a request without
+valid credentials with 401, before any route is looked for; but not the probes of supervisors, and the files of the
+console and of the documentation, which hold nothing of the broker. The credentials are those of the Kafka listener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+
+from app.errors import Problem
+from app.http.request import Request, decode_path
+from core.config import Config, Endpoint
+from core.security.passwords import Identity, Passwords
+from core.security.setup import SetupToken
+from core.vocabulary.idempotency import ANONYMOUS
+
+BASIC, TOKEN = "basic", "token"
+# The client that may create the first user, and do nothing else.
+SETUP = "setup token"
+SETUP_REQUEST = ("POST", "/api/v1/users")
+_OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
+_OPEN_PREFIXES = ("/console", "/docs", "/problems")
+_MAX_HEADER = 4_096
+
+
+class Authenticator:
+    """Resolves the principal of each request. `endpoints` are the HTTP listeners, as they are bound."""
+
+    def __init__(
+        self, config: Config, endpoints: Sequence[Endpoint], passwords: Passwords, setup: SetupToken
+    ) -> None:
+        self._config = config
+        self._passwords = passwords
+        self._setup = setup
+        # By port. Of two listeners with the same port on different addresses both ask, if one does.
+        self._ways: dict[int, frozenset[str]] = {}
+        for endpoint in endpoints:
+            ways = self._ways.get(endpoint.port, frozenset()) | set(endpoint.authentication)
+            self._ways[endpoint.port] = ways
+
+    async def __call__(self, request: Request, ticket: str | None) -> str:
+        """Return the principal of a request, as `User:alice`. Raises Problem (401, 429)."""
+        if ticket is not None:
+            raise Problem("unauthenticated", "This server gives no tickets; send an Authorization header.")
+        server = request.scope.get("server")
+        # A server that does not say where the request came in must let no client in.
+        ways = self._ways.get(server[1]) if server is not None else None
+        if ways is None:
+            ways = frozenset().union(*self._ways.values())
+        path = decode_path(request.scope)
+        if not ways or path in _OPEN or _is_below(path, _OPEN_PREFIXES):
+            return ANONYMOUS
+        header = request.headers.get(b"authorization")
+        if header is None:
+            raise self._refusal(ways, request, "This server asks its clients to log in.")
+        scheme, _, value = header[:_MAX_HEADER].partition(b" ")
+        kind, value = scheme.lower(), value.strip()
+        identity: Identity | None = None
+        if kind == b"bearer" and TOKEN in ways:
+            token = value.decode("latin-1")
+            if self._setup.fits(token) and (request.scope["method"], path) == SETUP_REQUEST:
+                return SETUP
+            identity = self._passwords.token(token)
+        elif kind == b"basic":
+            identity = await self._basic(ways, value, request)
+        if identity is None:
+            await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
+            raise self._refusal(ways, request, "The credentials are not valid.", invalid=True)
+        return str(identity.principal)
+
+    async def _basic(self, ways: frozenset[str], value: bytes, request: Request) -> Identity | None:
+        """A password, or a token in its place."""
+        try:
+            user, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            return None
+        if not colon:
+            return None
+        known = self._passwords.at_once(user, password)
+        if known is not None or BASIC not in ways:
+            return known
+        client = request.scope.get("client")
+        return await self._passwords.check(user, password, client[0] if client else "")
+
+    def _refusal(
+        self, ways: frozenset[str], request: Request, detail: str, *, invalid: bool = False
+    ) -> Problem:
+        challenges = []
+        if TOKEN in ways:
+            challenges.append('Bearer realm="sluice"' + (', error="invalid_token"' if invalid else ""))
+        # A browser would open its own dialog over the console.
+        if BASIC in ways and b"sec-fetch-site" not in request.headers:
+            challenges.append('Basic realm="sluice", charset="UTF-8"')
+        headers = {"www-authenticate": ", ".join(challenges or ['Bearer realm="sluice"'])}
+        return Problem("unauthenticated", detail, headers={**headers, "cache-control": "no-store"})
+
+
+def _is_below(path: str, prefixes: Sequence[str]) -> bool:
+    return any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes)

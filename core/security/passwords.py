@@ -1,0 +1,108 @@
+"""Check passwords that come in clear (PLAIN, Basic), and tokens, without letting a guesser take the processor.
+
+A check is 7 ms of PBKDF2 in a thread of its own. A password that was right is remembered for a minute under an HMAC
+with a key of this process, so that a client that sends it with each request pays 3 µs. Checks that wait are counted,
+in all and by address: a guesser waits for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import Counter
+from concurrent.futures import Executor
+from typing import NamedTuple
+
+from core.clock import Clock
+from core.config import Config
+from core.errors import BrokerError, ErrorCode
+from core.security.principal import Principal
+from core.security.scram import Mechanism, ScramCredential, matches
+from core.security.tokens import Tokens
+from core.security.users import MAX_PASSWORD, Users
+
+# Remembered passwords; if there are more, all are checked again.
+_MAX_REMEMBERED = 10_000
+
+
+class Identity(NamedTuple):
+    """A principal, and until when its credential is valid: milliseconds of the epoch, None for no end."""
+
+    principal: Principal
+    expires_ms: int | None = None
+
+
+class Passwords:
+    """Checks passwords and tokens. All methods are called on the event loop; `threads` run PBKDF2."""
+
+    def __init__(self, config: Config, clock: Clock, users: Users, tokens: Tokens, threads: Executor) -> None:
+        self._config = config
+        self._clock = clock
+        self._users = users
+        self._tokens = tokens
+        self._threads = threads
+        self._key = clock.secret_bytes(32)
+        # Until when a password is remembered, and the credential that it fits.
+        self._remembered: dict[bytes, tuple[float, ScramCredential]] = {}
+        self._waiting: Counter[str] = Counter()
+
+    def token(self, text: str) -> Identity | None:
+        """Return the owner of a token; None if it is not valid."""
+        info = self._tokens.owner_of(text)
+        return None if info is None else Identity(Principal(name=info.owner), info.expires_ms)
+
+    def at_once(self, user: str, password: str) -> Identity | None:
+        """Return the user of a password or a token, if that is known without computing; None says nothing."""
+        identity = self.token(password)
+        if identity is not None:
+            return identity if identity.principal.name == user else None
+        remembered = self._remembered.get(self._mark(user, password))
+        if remembered is None or remembered[0] <= self._clock.monotonic():
+            return None
+        # A change of the password makes another object; so does a user that is deleted and created again.
+        valid = any(self._users.credential(m, user)[0] is remembered[1] for m in Mechanism)
+        return Identity(Principal(name=user)) if valid else None
+
+    async def check(self, user: str, password: str, address: str) -> Identity | None:
+        """Return the user of a password or a token; None if it is wrong, or there is no such user.
+
+        `address` is that of the client. Raises THROTTLING_QUOTA_EXCEEDED if too many checks wait.
+        """
+        known = self.at_once(user, password)
+        if known is not None:
+            return known
+        config = self._config
+        if (
+            self._waiting.total() >= config.max_password_checks
+            or self._waiting[address] >= config.max_password_checks_per_address
+        ):
+            raise BrokerError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                "Too many passwords are being checked; try again in a second.",
+            )
+        mechanism = self._cheapest(user)
+        credential, real = self._users.credential(mechanism, user)
+        self._waiting[address] += 1
+        try:
+            right = len(password) <= MAX_PASSWORD and await asyncio.get_running_loop().run_in_executor(
+                self._threads, matches, mechanism, credential, password
+            )
+        finally:
+            self._waiting[address] -= 1
+            if not self._waiting[address]:
+                del self._waiting[address]
+        if not right or not real or self._users.credential(mechanism, user)[0] is not credential:
+            return None
+        if len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered.clear()
+        until = self._clock.monotonic() + config.password_cache_ms / 1000
+        self._remembered[self._mark(user, password)] = (until, credential)
+        return Identity(Principal(name=user))
+
+    def _cheapest(self, user: str) -> Mechanism:
+        """SHA-512 takes more than twice as long; a user that Kafka's tools made may have it alone."""
+        real = [mechanism for mechanism in Mechanism if self._users.credential(mechanism, user)[1]]
+        return real[0] if real else Mechanism.SHA_256
+
+    def _mark(self, user: str, password: str) -> bytes:
+        return hmac.digest(self._key, f"{user}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
