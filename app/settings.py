@@ -229,9 +229,7 @@ def load(
     if file := environ.get("SLUICE_ADMIN_PASSWORD_FILE", ""):
         values["admin_password_file"] = Path(file).expanduser()
     config = Config(**values)  # type: ignore[arg-type]
-    open_ones = insecure or _switch_of(environ, "SLUICE_INSECURE")
-    clear_ones = insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS")
-    _refuse_unsafe(config, insecure=open_ones, insecure_passwords=clear_ones)
+    _refuse_unsafe(config, environ, insecure=insecure, insecure_passwords=insecure_passwords)
     return config
 
 
@@ -246,10 +244,12 @@ def _of_browsers(
     }
 
 
-def _refuse_unsafe(config: Config, *, insecure: bool, insecure_passwords: bool) -> None:
-    if not insecure:
+def _refuse_unsafe(
+    config: Config, environ: Mapping[str, str], *, insecure: bool, insecure_passwords: bool
+) -> None:
+    if not (insecure or _switch_of(environ, "SLUICE_INSECURE")):
         refuse_open_listeners(config.listeners, config.tls)
-    if not insecure_passwords:
+    if not (insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS")):
         refuse_clear_passwords(config.listeners)
     refuse_authentication_with_peers(config)
 

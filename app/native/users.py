@@ -147,7 +147,7 @@ async def create_user(
     users = broker.users
     with ExitStack() as stack:
         if principal_of(request.scope) == SETUP:
-            # The setup token is the right: there is no user who could have one.
+            # The setup token is the right: no user exists yet that could have one.
             users = shared.broker.users
             if shared.setup is None or not stack.enter_context(shared.setup.claimed()):
                 raise Problem("unauthenticated", "The setup token has been used.")

@@ -68,13 +68,13 @@ def document() -> dict[str, Any]:
 
     surface = Style(native.PREFIX, schemas, native.ANYWHERE, lambda status: _problem(schemas, status))
     elsewhere = surface._replace(prefix="", anywhere=native.ANYWHERE_ELSE)
-    found.add(surface, native.lean_routes(config, _no_broker, _nobody))
+    found.add(surface, native.lean_routes(config, _no_broker, _no_caller))
     found.add(surface, control, parameters)
     found.add(elsewhere, native.operation_routes(Operations(_no_broker, lambda: None, _no_metrics)))
     found.add(elsewhere, pages, parameters)
     found.add(
         Style("", v2_schemas, v2.ANYWHERE, _v2_reference, (v2.V2,), (v2.V2, "application/json")),
-        v2.v2_routes(config, Clock(), DIALECTS[config.v2_dialect], _nobody),
+        v2.v2_routes(config, Clock(), DIALECTS[config.v2_dialect], _no_caller),
     )
     components = declared["components"]["schemas"] | _problem_schemas()
     responses = {_V2_REFUSAL.format(status): _v2_refusal(v2_schemas, status) for status in MEANINGS}
@@ -107,7 +107,7 @@ def _no_broker() -> Broker:
     raise AssertionError("The document is made without a broker.")
 
 
-def _nobody(scope: Scope) -> Guarded:
+def _no_caller(scope: Scope) -> Guarded:
     raise AssertionError("The document is made without a broker.")
 
 

@@ -47,7 +47,7 @@ class Acls:
             try:
                 check_acl(acl)
                 if acl not in self._authorizer:
-                    self._require_room(len(new))
+                    self._require_space(len(new))
                     new[acl] = None
             except BrokerError as refused:
                 error = refused
@@ -78,7 +78,7 @@ class Acls:
                 "No authorizer is configured on this broker. Create a user, or start it with --super-user.",
             )
 
-    def _require_room(self, more: int) -> None:
+    def _require_space(self, more: int) -> None:
         if len(self._authorizer) + more >= self._config.max_acls:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,

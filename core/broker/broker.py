@@ -324,7 +324,7 @@ class Broker:
         self.changes.answers_changed()
 
     def _switch_authorizer(self) -> None:
-        """Until there is a user, everybody may do everything, unless a setting asks for an authorizer."""
+        """Let all callers do everything until there is a user, unless a setting asks for an authorizer."""
         config = self.config
         self.authorizer.switch(config.authorizer or bool(config.super_users) or bool(self.users))
 

@@ -1,7 +1,7 @@
 """Describe access rules as Kafka's ACLs do: a principal may, or may not, do an operation on resources.
 
 The numbers are those of the protocol (KIP-140, KIP-290). A pattern is a literal name, the beginning of names, or `*`,
-which is a literal that stands for all names.
+a literal that matches all names.
 """
 
 from __future__ import annotations

@@ -501,7 +501,7 @@ class GuardedRecords:
 
 
 class GuardedRoles:
-    """`Facade.roles` for one caller. Who leads what is in Metadata, for topics that the caller may describe."""
+    """`Facade.roles` for one caller. Metadata has the leaders of the topics that the caller may describe."""
 
     def __init__(self, broker: facade.Facade, rights: Rights) -> None:
         self._broker = broker

@@ -144,7 +144,7 @@ class Listener:
 
     async def _step(self, write: Write, watch: ClientWatch) -> bool:
         """Send a piece, or wait for one; False at the end. Raises ReadFaultError and BrokerError."""
-        # Each time anew: a right may be taken while the stream waits.
+        # For each piece: a right may be taken while the stream waits.
         self._rights.require(Operation.READ, ResourceType.TOPIC, self._feed.topic)
         piece = self._next()
         if piece is None:

@@ -93,7 +93,7 @@ async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: b
         validate_only=validate_only,
     )
     if not session.rights.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
-        # Created; but partitions and settings are for those who may see settings (KIP-525).
+        # The topic is created. Only a caller with DESCRIBE_CONFIGS sees its partitions and settings (KIP-525).
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return CreatableTopicResult(info.name, info.topic_id, 0, None, code, num_partitions=-1, configs=[])
     configs = [

@@ -223,7 +223,7 @@ async def test_rules_are_there_after_a_restart(config: Config, client: Client, b
     await again.close()
 
 
-async def test_there_may_be_so_many_rules(tmp_path: Path) -> None:
+async def test_the_number_of_rules_is_limited(tmp_path: Path) -> None:
     broker = Broker(Config(data_dir=tmp_path, authorizer=True, max_acls=2), ManualClock())
     await broker.open()
     made = [rule(operation, TOPIC) for operation in (Operation.READ, Operation.WRITE, Operation.ALTER)]
