@@ -9,10 +9,9 @@ from core.clock import ManualClock
 from core.errors import BrokerError, ErrorCode
 from core.protocol.consumer_protocol import Subscription, encode_subscription
 from core.types import TopicPartition
-from core.vocabulary.groups import Commit, JoinRequest, SyncRequest
+from core.vocabulary.groups import Commit
 from core.vocabulary.member_metadata import assignment_of, owned_partitions, wanted_topics
 
-SETTINGS = {"group_initial_rebalance_delay_ms": 0}
 OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -89,15 +88,6 @@ async def test_expired_offsets_go_when_the_broker_looks(broker: Broker) -> None:
     broker.clock.advance(1)
     await broker.groups.expire()
     assert (offset(broker), offset(broker, 1)) == (None, 3)
-
-
-async def test_a_group_is_before_its_sync_from_the_join_until_the_leader_assigns(broker: Broker) -> None:
-    assert broker.groups.before_sync("g") is OK
-    protocols = (("range", encode_subscription(Subscription(["t"]), 0)),)
-    joined = await broker.groups.join("g", JoinRequest("", "consumer", protocols, 10_000, 10_000, "c", "/h"))
-    assert broker.groups.before_sync("g") is ErrorCode.REBALANCE_IN_PROGRESS
-    await broker.groups.sync("g", SyncRequest(joined.member_id, 1, [(joined.member_id, b"")]))
-    assert broker.groups.before_sync("g") is OK
 
 
 def test_blobs_are_shown_where_they_can_be_read() -> None:

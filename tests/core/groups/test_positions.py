@@ -170,3 +170,12 @@ async def test_a_deleted_topic_takes_its_positions_along_also_after_a_crash(brok
     assert position(broker) is None
     await broker.groups.open()
     assert broker.groups.committed("g", "gone", 0) is None
+
+
+async def test_a_group_is_before_its_sync_from_the_join_until_the_leader_assigns(broker: Broker) -> None:
+    assert broker.groups.before_sync("g") is ErrorCode.NONE
+    await member(broker, 0)
+    assert broker.groups.before_sync("g") is ErrorCode.NONE
+    protocols = (("range", encode_subscription(Subscription(["t"]), 0)),)
+    await broker.groups.join("new", JoinRequest("", "consumer", protocols, 10_000, 10_000, "c", "/h"))
+    assert broker.groups.before_sync("new") is ErrorCode.REBALANCE_IN_PROGRESS

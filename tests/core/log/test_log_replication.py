@@ -19,7 +19,7 @@ from tests.core.log.shelf import Shelf, append, flush, index_entries, read_all, 
 
 # (records, leader epoch, producer id) of each batch of the leader: epochs change, segments roll, producers return.
 BATCHES = [
-    (1, 0, -1), (3, 0, 7), (2, 0, 7), (5, 33, -1), (1, 33, 8), (1, 33, 7), (4, 34, 8), (2, 34, 8), (1, 65, -1),
+    (1, 0, -1), (3, 0, 7), (2, 0, 7), (5, 33, -1), (1, 33, 0), (1, 33, 7), (4, 34, 0), (2, 34, 0), (1, 65, -1),
     (6, 65, 7), (1, 65, 7), (2, 66, 9),
 ]  # fmt: skip
 SEGMENT = 420

@@ -394,3 +394,21 @@ def test_of_a_closed_log_segments_count_and_indexes_do_not(tmp_path: Path) -> No
     task = SizeTask([(here, str(tmp_path)), (nowhere, str(tmp_path / "none"))])
     task.run()
     assert task.sizes == {here: 123, nowhere: 0}
+
+
+def test_the_size_of_a_closed_log_is_kept_unless_its_topic_is_deleted_meanwhile(home: Home) -> None:
+    manager = home.start()
+    for tp in (TP, OTHER):
+        home.create(manager, tp)
+        append(manager.get(tp), records("a"))
+    size = manager.get(TP).size
+    manager.close()
+    manager = home.start()
+    task = manager.begin_sizes()
+    assert task is not None
+    manager.delete(OTHER.topic)
+    task.run()
+    manager.finish_sizes(task)
+    assert manager.known(TP) == (0, 1, size)
+    assert manager.known(OTHER) is None
+    assert manager.begin_sizes() is None

@@ -16,7 +16,7 @@ from core.log import files
 from core.log.log import Log
 from core.records.batch import batches, check_crc
 from core.records.header import HEADER_SIZE, BatchHeader
-from tests.core.log.shelf import Shelf, append, index_entries, read_all, records, values
+from tests.core.log.shelf import Shelf, append, flush, index_entries, read_all, records, values
 
 BIG = os.environ.get("SLUICE_LONG_TESTS") == "1"
 
@@ -159,13 +159,17 @@ def test_the_lost_bytes_are_counted(shelf: Shelf, caplog: pytest.LogCaptureFixtu
     assert f"ends at offset {header.base_offset}; the {lost} bytes after it" in caplog.text
 
 
-def test_segments_after_a_bad_batch_are_removed(shelf: Shelf, tmp_path: Path) -> None:
+@pytest.mark.parametrize("segment", [0, 1])
+def test_segments_after_a_bad_batch_are_removed(shelf: Shelf, tmp_path: Path, segment: int) -> None:
     places = layout(shelf)
-    first = places[0][0]
-    path, position, header = [place for place in places if place[0] == first][-1]
+    paths = sorted({path for path, _, _ in places})
+    path, position, header = [place for place in places if place[0] == paths[segment]][-1]
     flip(shelf.directory / path.name, position * 8 + 300)
+    opened = shelf.copy(tmp_path / "copy").open()
+    # Those up to the bad one, which was sealed, and a new active one.
+    assert len(opened.segments.all) == segment + 2
+    assert (opened.segments.active.base_offset, opened.segments.active.size) == (header.base_offset, 0)
     check(shelf, tmp_path, header.base_offset)
-    assert len(list(shelf.directory.glob("*.log"))) == 2  # it, and a new active one
 
 
 # --- from the recovery point on ----------------------------------------------------------------------------
@@ -317,6 +321,18 @@ def test_leftovers_of_a_crash_are_removed(shelf: Shelf) -> None:
         (shelf.directory / name).write_bytes(b"anything")
     assert state(shelf.open()) == expected
     assert not {path.name for path in shelf.directory.iterdir()} & set(leftovers)
+
+
+def test_a_compacted_segment_without_records_replaces_its_own_segment_alone(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, segment_bytes=100)
+    log = shelf.open()
+    for value in ("a", "b", "c"):
+        append(log, records(value))
+    flush(log)
+    assert [segment.base_offset for segment in log.segments.all] == [0, 1, 2]
+    log.release()
+    (shelf.directory / f"{0:020}.log.swap").touch()
+    assert values(shelf.open(recovery_point=3)) == [b"b", b"c"]
 
 
 def test_a_clean_start_reads_the_end_of_the_last_segment_only(

@@ -130,6 +130,14 @@ def test_the_next_check_of_a_compacted_log_is_when_its_records_are_overdue(tmp_p
     assert next_check_ms(log, 10) == NEVER
 
 
+def test_the_next_check_of_records_without_a_time_counts_from_the_last_write(tmp_path: Path) -> None:
+    policy = frozenset({"compact"})
+    log = Shelf(tmp_path, cleanup_policy=policy, max_compaction_lag_ms=7000).open()
+    append(log, records("a", time=-1))
+    written = Path(log.segments.active.log.path).stat().st_mtime
+    assert next_check_ms(log, 0) == int(written * 1000) + 7000
+
+
 # --- the clock ---------------------------------------------------------------------------------------------
 
 
