@@ -1,18 +1,22 @@
-# Build: wheels of the project and all it needs, with whatever compilers that takes.
+# Build: a wheel of the project and all it needs, in an environment of its own. The image has no C compiler, so the
+# optional extension for Spark is left out; the broker does not use it.
 FROM python:3.12-slim AS build
 WORKDIR /src
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md pyspark_sluice.py pytest_sluice.py ./
 COPY app app
 COPY core core
 COPY migrations migrations
+COPY pipeline pipeline
 RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --no-cache-dir .
 
-# Run: the environment alone, as nobody in particular.
+# Run: this environment alone, as a user without rights.
 FROM python:3.12-slim
-RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin sluice \
+RUN groupadd --system --gid 10001 sluice \
+    && useradd --system --uid 10001 --gid sluice --no-create-home --shell /usr/sbin/nologin sluice \
     && install --directory --owner=sluice --group=sluice --mode=0700 /data
 COPY --from=build /opt/sluice /opt/sluice
-USER sluice
+# By number, so that Kubernetes can see that it is not root.
+USER 10001:10001
 ENV PATH=/opt/sluice/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     SLUICE_DATA_DIR=/data

@@ -63,7 +63,8 @@ def start_sluice(options: Sequence[str] = (), env: Mapping[str, str] | None = No
 
     `options` are those of `sluice serve`, `env` is its whole environment. Raises RuntimeError if it does not start.
     """
-    command = [sys.executable, "-m", "app", "serve", "--ephemeral", *options]
+    # -P: a package `app` or `core` in the working directory of the tests must not hide the broker's.
+    command = [sys.executable, "-P", "-m", "app", "serve", "--ephemeral", *options]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=dict(env) if env else None
     ) as process:

@@ -36,8 +36,12 @@ def main(context: click.Context) -> None:
 @click.option("--data-dir", metavar="DIR", help="Where logs and metadata are kept [./sluice-data].")
 @click.option(
     "--listener", "listeners", metavar="URL", multiple=True,
-    help="http://HOST:PORT, or kafka://, kafka07:// or text://; repeat it for more. Port 0 lets the system choose.",
+    help="http://HOST:PORT, or https://, kafka://, kafka07:// or text://; ?tls at the end adds TLS; repeat it for "
+    "more. Port 0 lets the system choose.",
 )  # fmt: skip
+@click.option(
+    "--tls", metavar="CERT,KEY", help="The certificate of listeners with TLS and its key; or: auto."
+)
 @click.option(
     "--advertised",
     metavar="URL",
@@ -60,6 +64,10 @@ def main(context: click.Context) -> None:
     "--allowed-origin", "allowed_origins", metavar="ORIGIN", multiple=True,
     help="The origin of a foreign web page that may read and write.",
 )  # fmt: skip
+@click.option(
+    "--super-user", "super_users", metavar="User:NAME", multiple=True,
+    help="A principal that may do everything; with it access rules hold for all others.",
+)  # fmt: skip
 @click.option("--broker-id", type=int, metavar="N", help="This broker's number in its cluster [1].")
 @click.option(
     "--peer", "peers", metavar="N=HOST:PORT", multiple=True,
@@ -78,11 +86,13 @@ def serve(
     config_file: Path | None = None,
     data_dir: str | None = None,
     listeners: tuple[str, ...] = (),
+    tls: str | None = None,
     advertised: str | None = None,
     insecure: bool = False,
     insecure_passwords: bool = False,
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
+    super_users: tuple[str, ...] = (),
     broker_id: int | None = None,
     peers: tuple[str, ...] = (),
     v2_dialect: str | None = None,
@@ -105,11 +115,13 @@ def serve(
             config_file,
             data_dir=data_dir,
             listeners=listeners,
+            tls=tls,
             advertised=advertised,
             insecure=insecure,
             insecure_passwords=insecure_passwords,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
+            super_users=super_users,
             broker_id=broker_id,
             peers=peers,
             v2_dialect=v2_dialect,

@@ -18,8 +18,9 @@ from starlette.routing import BaseRoute
 from app.console import routes as console
 from app.docs import routes as docs
 from app.errors import Problem
+from app.http.metrics import CLIENT_GONE
 from app.http.refusals import Refusals
-from app.http.request import Answer
+from app.http.request import Answer, ClientGoneError
 from app.native.dependencies import known_parameters_only
 from app.native.fastapi_routes import add_routes
 from app.native.routes import PREFIX, control_routes, problem_routes
@@ -71,12 +72,17 @@ def _exception_handlers(refusals: Refusals) -> dict[Any, Any]:
     async def http_error(request: Request, error: HTTPException) -> Response:
         return answer(request, problem_of_http_error(error, request))
 
+    async def gone(request: Request, error: ClientGoneError) -> Response:
+        # No client receives it; the metrics and the access log have the status.
+        return Response(status_code=CLIENT_GONE)
+
     async def failure(request: Request, error: Exception) -> Response:
         # Starlette raises the error again once this answer is sent; `HttpApplication` logs it.
         return answer(request, Problem("internal-error", "The server failed; its log says more."))
 
     return {
         Exception: failure,
+        ClientGoneError: gone,
         Problem: refuse,
         BrokerError: refuse,
         RequestValidationError: invalid,

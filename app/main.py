@@ -65,7 +65,9 @@ class Application:
         self.fastapi = LazyApp(self._load_fastapi)
         find = shared.current_broker
         operations = Operations(find, server.zookeeper_state, self.metrics.scrape)
-        lean = RouteTable((PREFIX, lean_routes(config, find)), ("", operation_routes(operations)))
+        lean = RouteTable(
+            (PREFIX, lean_routes(config, find, shared.acting)), ("", operation_routes(operations))
+        )
         router = Router(lean, [ProxySurface(shared)], self.fastapi)
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
             resolver = Authenticator(config, http_endpoints, server.broker.passwords, self.setup)

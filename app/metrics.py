@@ -78,6 +78,7 @@ class Metrics:
             *self._storage(),
             *self._state(),
             *self._zookeeper(),
+            *self._tls(),
         ]
         if self._broker.ready:
             held = await self._broker.holdings(config.metrics_max_topics, config.metrics_max_group_topics)
@@ -105,6 +106,48 @@ class Metrics:
             yield Family(
                 kind, f"sluice_tcp_{name}", meaning, ("door",), [((s,), v) for s, v in by_scheme.items()]
             )
+
+    def _tls(self) -> Iterator[Family | Timing]:
+        states = [one.state for one in self._server.certificates.by_name().values()]
+        if not states:
+            return
+        not_after: Samples = [((one.name,), one.not_after_ms / 1000) for one in states]
+        yield Family(
+            "gauge",
+            "sluice_tls_certificate_not_after_seconds",
+            "When the certificate expires, in seconds since the epoch.",
+            ("certificate",),
+            not_after,
+        )
+        loads: Samples = [
+            ((one.name, result), count)
+            for one in states
+            for result, count in (("loaded", one.loaded), ("refused", one.refused))
+        ]
+        yield Family(
+            "counter",
+            "sluice_tls_certificate_loads",
+            "Certificates loaded, and changed files that cannot be used.",
+            ("certificate", "result"),
+            loads,
+        )
+        listeners = [*(("http", one) for one in self._traffic.handshakes), *self._server.handshakes()]
+        done: dict[tuple[str, str], int] = {}
+        under_way: dict[str, int] = {}
+        for scheme, one in listeners:
+            under_way[scheme] = under_way.get(scheme, 0) + one.under_way
+            for result, count in (("completed", one.completed), ("failed", one.failed)):
+                done[scheme, result] = done.get((scheme, result), 0) + count
+        yield Family(
+            "counter", "sluice_tls_handshakes", "TLS handshakes.", ("listener", "result"), [*done.items()]
+        )
+        yield Family(
+            "gauge",
+            "sluice_tls_handshakes_in_progress",
+            "TLS handshakes under way.",
+            ("listener",),
+            [((scheme,), count) for scheme, count in under_way.items()],
+        )
 
     def _line_commands(self) -> Iterator[Family | Timing]:
         counters = self._broker.counters

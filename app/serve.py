@@ -3,7 +3,7 @@
 The order of a stop. The first SIGTERM, Ctrl-C or SIGHUP (the terminal was closed) drains the broker, which answers
 every waiting poll; then the HTTP server finishes the requests under way and closes; then the broker flushes and
 writes its clean-shutdown marker. A second signal ends the process at once, as a crash would: no acknowledged record
-is lost by that.
+is lost by that. SIGUSR1 loads the certificates again.
 
 `sluice serve --ephemeral` is a broker for tests. It keeps nothing and ends with the process that started it: its
 data are in a temporary directory, in memory where the system has one, and the system chooses the ports. The first
@@ -22,7 +22,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -35,6 +35,7 @@ from app.version import VERSION
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.errors import StartupError
+from core.security.tls import ServerCertificate
 
 log = logging.getLogger(__name__)
 
@@ -85,17 +86,23 @@ def say(text: str, stream: TextIO | None = None) -> None:
         os.close(null)
 
 
-def announcement(config: Config, endpoints: Sequence[Endpoint]) -> str:
-    """Return the lines that a start prints: the listeners, and a command to try."""
+def announcement(
+    config: Config, endpoints: Sequence[Endpoint], certificates: Iterable[ServerCertificate] = ()
+) -> str:
+    """Return the lines that a start prints: the listeners, their certificates, and a command to try."""
     lines = [f"Sluice {VERSION}, data in {config.data_dir}"]
     width = max([len("Kafka "), *(len(_name(endpoint)) for endpoint in endpoints)])
     lines += [f"  {_name(endpoint):{width}} {endpoint}" for endpoint in endpoints]
+    own = [one for one in certificates if one.own]
+    for one in own:
+        lines.append(f"  Self-signed certificate {one.file}, SHA-256 {one.fingerprint}")
     http = next((e for e in endpoints if e.scheme == "http"), None)
     if http is not None:
+        file = next((f"--cacert {one.file} " for one in own if one.name == http.tls), "")
         lines.append(
-            f"Open {reachable(http)}/console in a browser; {reachable(http)}/docs describes the API."
+            f"Open {reachable(http).url}/console in a browser; {reachable(http).url}/docs describes the API."
         )
-        lines.append(f"Try: curl -d 'Hello' {reachable(http)}/api/v1/topics/hello/records")
+        lines.append(f"Try: curl {file}-d 'Hello' {reachable(http).url}/api/v1/topics/hello/records")
     lines.append("Ctrl-C stops it.")
     return "\n".join(lines)
 
@@ -107,7 +114,7 @@ def _name(endpoint: Endpoint) -> str:
 def reachable(endpoint: Endpoint) -> Endpoint:
     """Return an address to connect to: loopback in the place of a wildcard."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
-    return Endpoint(endpoint.scheme, host, endpoint.port)
+    return replace(endpoint, host=host)
 
 
 def addresses(endpoints: Sequence[Endpoint]) -> str:
@@ -115,9 +122,9 @@ def addresses(endpoints: Sequence[Endpoint]) -> str:
     by_scheme = {endpoint.scheme: endpoint for endpoint in reversed(endpoints)}
     line: dict[str, object] = {"pid": os.getpid(), "listeners": [str(endpoint) for endpoint in endpoints]}
     if http := by_scheme.get("http"):
-        line["http_url"] = str(replace(http, options=()))
+        line["http_url"] = http.url
     if kafka := by_scheme.get("kafka"):
-        line["kafka_bootstrap_servers"] = str(replace(kafka, options=())).removeprefix("kafka://")
+        line["kafka_bootstrap_servers"] = kafka.address
     return json.dumps(line)
 
 
@@ -137,17 +144,22 @@ async def serve(config: Config, parent: int | None = None) -> None:
         bound = [replace(e, port=s.getsockname()[1]) for e, s in zip(http, sockets, strict=True)]
         with access_log(config) as visits, _signals(stopping):
             app = create_app(config, clock, http_endpoints=bound, visits=visits, when_loaded=gc.freeze)
-            server = HttpServer(app.http, sockets, config, clock, app.traffic)
             async with app.lifespan():
                 await first_user.prepare(config, app.server.broker.users)
+                served = app.server.certificates.by_name()
+                certificates = [served[e.tls] if e.tls else None for e in http]
+                server = HttpServer(app.http, sockets, config, clock, app.traffic, certificates)
                 await server.start()
                 endpoints = [*bound, *app.server.endpoints]
                 write_listeners(Path(config.data_dir), endpoints)
-                say(announcement(config, endpoints) if parent is None else addresses(endpoints))
+                said = announcement(config, endpoints, served.values())
+                say(said if parent is None else addresses(endpoints))
                 first_user.announce(
                     config, endpoints, app.server.broker.users, app.setup,
                     terminal=sys.stdout is not None and sys.stdout.isatty(), say=say if parent is None else _nothing,
                 )  # fmt: skip
+                # Without a handler the signal would end the process.
+                asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, app.server.certificates.reload)
                 _settle_garbage()
                 async with _watched(parent, stopping.set):
                     await stopping.wait()

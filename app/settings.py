@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import json
 import re
 import socket
 import tomllib
@@ -22,7 +23,19 @@ from urllib.parse import urlsplit
 
 from app.logs import FORMATS, LEVELS
 from app.rest_v2.dialect import DIALECTS
-from core.config import AUTH, LISTENER_OPTIONS, MAX_BROKERS, Config, Endpoint, Peer
+from app.tls_settings import authenticates, listeners_with_tls, parse_tls
+from core.config import (
+    ADVERTISED,
+    AUTH,
+    DEFAULT_CERTIFICATE,
+    LISTENER_OPTIONS,
+    MAX_BROKERS,
+    TLS,
+    Config,
+    Endpoint,
+    Peer,
+    TlsSettings,
+)
 from core.errors import BrokerError, StartupError
 from core.topic_config import parse_topic_config
 
@@ -31,6 +44,8 @@ CONFIG_VARIABLE = "SLUICE_CONFIG"
 _MAX_FILE_BYTES = 1024 * 1024
 # Schemes of `--listener`: `http` is served here, the others by `core.server`, which knows its own.
 HTTP_SCHEME = "http"
+HTTPS_SCHEME = "https"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})
 # Numbers that may be 0. Every other limit of 0 would stop the broker from doing anything.
@@ -51,7 +66,7 @@ _API_KEYS = range(1_000, 2**15)
 # What Kubernetes puts into the environment for a service that is called "sluice".
 _KUBERNETES = ("SLUICE_SERVICE_", "SLUICE_PORT")
 # Variables that are no settings: the path of the configuration file, and what commands other than `serve` read.
-_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_TOKEN", "SLUICE_URL", "SLUICE_BOOTSTRAP"})
+_OTHERS = frozenset({CONFIG_VARIABLE, "SLUICE_TOKEN", "SLUICE_URL", "SLUICE_CA", "SLUICE_BOOTSTRAP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +88,18 @@ SETTINGS: tuple[Setting, ...] = (
         "The addresses to listen on; repeat the flag, or separate by commas. Port 0 lets the system choose.",
     ),
     Setting(
+        "SLUICE_TLS",
+        "--tls",
+        "none",
+        "The certificate of `https://…` and `kafka://…?tls`: `CERTIFICATE.pem,KEY.pem`, or `auto` for a self-signed "
+        "one that the broker makes. In the file also as tables `[tls.NAME]`.",
+    ),
+    Setting(
         "SLUICE_ADVERTISED",
         "--advertised",
         "the listener's own address",
-        "The address that the broker gives to Kafka clients, as `kafka://host:port`.",
+        "The address that the broker gives to Kafka clients, as `kafka://host:port`. One listener has its own "
+        "address by the option `kafka://…?advertised=host:port`.",
     ),
     Setting(
         "SLUICE_INSECURE",
@@ -107,6 +130,13 @@ SETTINGS: tuple[Setting, ...] = (
         "--allowed-origin",
         "none",
         "Origins of other web pages that may read and write, such as `https://app.example.org`.",
+    ),
+    Setting(
+        "SLUICE_SUPER_USERS",
+        "--super-user",
+        "none",
+        "Principals that may do everything; if there is none, `User:admin` may. With it access rules (ACLs) hold for "
+        "all others, as they do from the first user on. Repeat the flag, or separate by semicolons.",
     ),
     Setting(
         "SLUICE_PEERS",
@@ -147,11 +177,13 @@ def load(
     *,
     data_dir: str | None = None,
     listeners: Sequence[str] = (),
+    tls: str | None = None,
     advertised: str | None = None,
     insecure: bool = False,
     insecure_passwords: bool = False,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    super_users: Sequence[str] = (),
     broker_id: int | None = None,
     peers: Sequence[str] = (),
     v2_dialect: str | None = None,
@@ -168,13 +200,15 @@ def load(
     where = data_dir if data_dir is not None else environ.get("SLUICE_DATA_DIR", "")
     if where:
         values["data_dir"] = Path(where).expanduser()
+    certificates = parse_tls(tls if tls is not None else environ.get("SLUICE_TLS", ""))
     texts = listeners or split_listeners(environ.get("SLUICE_LISTENERS", ""))
-    if texts:
-        values["listeners"] = _distinct([parse_listener(text) for text in texts])
+    named = _distinct([parse_listener(text) for text in texts])
+    values |= {"tls": certificates, "listeners": listeners_with_tls(named, certificates)}
     address = advertised if advertised is not None else environ.get("SLUICE_ADVERTISED", "")
     if address:
         values["advertised"] = parse_advertised(address)
     values |= _of_browsers(environ, allowed_hosts, allowed_origins)
+    values["super_users"] = parse_super_users(super_users, environ.get("SLUICE_SUPER_USERS", ""))
     if broker_id is not None:
         values["broker_id"] = broker_id
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
@@ -195,11 +229,7 @@ def load(
     if file := environ.get("SLUICE_ADMIN_PASSWORD_FILE", ""):
         values["admin_password_file"] = Path(file).expanduser()
     config = Config(**values)  # type: ignore[arg-type]
-    _refuse_unsafe(
-        config,
-        insecure=insecure or _switch_of(environ, "SLUICE_INSECURE"),
-        insecure_passwords=insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS"),
-    )
+    _refuse_unsafe(config, environ, insecure=insecure, insecure_passwords=insecure_passwords)
     return config
 
 
@@ -214,10 +244,12 @@ def _of_browsers(
     }
 
 
-def _refuse_unsafe(config: Config, *, insecure: bool, insecure_passwords: bool) -> None:
-    if not insecure:
-        refuse_open_listeners(config.listeners)
-    if not insecure_passwords:
+def _refuse_unsafe(
+    config: Config, environ: Mapping[str, str], *, insecure: bool, insecure_passwords: bool
+) -> None:
+    if not (insecure or _switch_of(environ, "SLUICE_INSECURE")):
+        refuse_open_listeners(config.listeners, config.tls)
+    if not (insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS")):
         refuse_clear_passwords(config.listeners)
     refuse_authentication_with_peers(config)
 
@@ -231,9 +263,9 @@ def split_listeners(text: str) -> list[str]:
     return [part.strip() for part in re.split(r",(?=\s*(?:[a-z0-9]+://|$))", text.strip()) if part.strip()]
 
 
-def split_list(text: str) -> list[str]:
-    """The parts of a comma-separated list, without blanks and empty parts."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+def split_list(text: str, separator: str = ",") -> list[str]:
+    """The parts of a list, without blanks and empty parts."""
+    return [part.strip() for part in text.split(separator) if part.strip()]
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -302,22 +334,38 @@ def _parse_switch(variable: str, text: str) -> bool:
 
 
 def parse_listener(text: str) -> Endpoint:
-    """A listener from `scheme://host:port[?option=value]`; IPv6 in brackets, port 0 allowed. Raises StartupError."""
+    """A listener from `scheme://host:port[?option=value]`; IPv6 in brackets, port 0 allowed. Raises StartupError.
+
+    `https` is `http` with the option `tls`.
+    """
     address, _, query = text.partition("?")
     endpoint = _parse_endpoint(address, "listener", lowest_port=0)
-    return replace(endpoint, options=_parse_options(endpoint.scheme, query)) if "?" in text else endpoint
+    if endpoint.scheme == HTTPS_SCHEME:
+        options = dict(_parse_options(HTTP_SCHEME, query))
+        return replace(
+            endpoint, scheme=HTTP_SCHEME, options=tuple({TLS: DEFAULT_CERTIFICATE, **options}.items())
+        )
+    return replace(endpoint, options=_parse_options(endpoint.scheme, query))
 
 
 def _parse_options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
     known = LISTENER_OPTIONS.get(scheme, {})
     options: dict[str, str] = {}
     for part in filter(None, query.split("&")):
-        name, _, value = part.partition("=")
+        name, separator, value = part.partition("=")
         if name not in known:
             may = f"knows {', '.join(known)}" if known else "has no options"
             raise StartupError(f"A {scheme} listener {may}; {name!r} is not one of them.")
         if name == AUTH:
             _check_authentication(value, known[name])
+        elif name == TLS:
+            value = value if separator else DEFAULT_CERTIFICATE
+            if _NAME.fullmatch(value) is None:
+                raise StartupError(
+                    f"The option {name} of a listener is the name of a certificate, not {value!r}."
+                )
+        elif name == ADVERTISED:
+            value = _parse_endpoint(f"{scheme}://{value}", "advertised address", lowest_port=1).address
         elif value not in known[name]:
             raise StartupError(
                 f"The option {name} of a listener is {' or '.join(sorted(known[name]))}; not {value!r}."
@@ -390,6 +438,16 @@ def parse_peers(texts: Iterable[str], broker_id: int) -> tuple[Peer, ...]:
     return tuple(found)
 
 
+def parse_super_users(given: Iterable[str], text: str) -> tuple[str, ...]:
+    """Principals like `User:name`, those given or those of a text with semicolons. Raises StartupError."""
+    principals = tuple(given) or tuple(split_list(text, ";"))
+    for principal in principals:
+        kind, _, name = principal.partition(":")
+        if kind != "User" or name in ("", "*"):
+            raise StartupError(f"The super user {principal!r} is not like User:admin.")
+    return principals
+
+
 def parse_origin(text: str) -> str:
     """An origin as browsers write it, `scheme://host[:port]`, in lower case. Raises StartupError."""
     parts = urlsplit(text.strip().lower())
@@ -454,26 +512,26 @@ def is_loopback(host: str) -> bool:
     return bool(addresses) and all(ipaddress.ip_address(a).is_loopback for a in addresses)
 
 
-def refuse_open_listeners(listeners: Iterable[Endpoint]) -> None:
+def refuse_open_listeners(listeners: Iterable[Endpoint], tls: tuple[TlsSettings, ...] = ()) -> None:
     """Raise StartupError for a listener that other machines can reach and that has no authentication."""
     for endpoint in listeners:
-        if not endpoint.authentication and not is_loopback(endpoint.host):
+        proven = endpoint.authentication or authenticates(endpoint, tls)
+        if not proven and not is_loopback(endpoint.host):
             ways = [word for word in LISTENER_OPTIONS.get(endpoint.scheme, {}).get(AUTH, ()) if word]
             add = f"add ?{AUTH}={','.join(ways)} to it, " if ways else ""
             raise StartupError(
                 f"The listener {endpoint} can be reached from other machines, and its clients need not log in. "
-                f"Listen on 127.0.0.1, {add}or allow it with --insecure."
+                f"Listen on 127.0.0.1, {add}ask for certificates (client_ca), or allow it with --insecure."
             )
 
 
 def refuse_clear_passwords(listeners: Iterable[Endpoint]) -> None:
     """Raise StartupError for a listener that other machines can reach, on which users log in without TLS."""
     for endpoint in listeners:
-        secure = dict(endpoint.options).get("tls") or endpoint.scheme == "https"
-        if endpoint.authentication and not secure and not is_loopback(endpoint.host):
+        if endpoint.authentication and not endpoint.tls and not is_loopback(endpoint.host):
             raise StartupError(
                 f"The listener {endpoint} can be reached from other machines, and users log in to it without TLS: "
-                "others on the way can read along. Listen on 127.0.0.1, with a proxy for TLS, or allow it with "
+                "others on the way can read along. Listen on 127.0.0.1, add TLS (--tls), or allow it with "
                 "--insecure-passwords."
             )
 
@@ -578,10 +636,15 @@ def _text(path: Path, name: str, value: object) -> str:
     """A value of the file as the environment would have it."""
     if isinstance(value, str | bool | int | float):
         return _shown(value)
+    if name == "super_users" and isinstance(value, list):
+        # A name may have a comma in it: that of a certificate has several.
+        return ";".join(map(str, value))
     # A listener may have commas in its options.
     commas = name == "listeners"
     if isinstance(value, list) and all(isinstance(one, str) and (commas or "," not in one) for one in value):
         return ",".join(value)
+    if name == "tls" and isinstance(value, dict):
+        return json.dumps(value, default=str)
     if name == "topic_defaults" and isinstance(value, dict):
         return "; ".join(f"{key}={_shown(one)}" for key, one in _flat(value).items())
     raise StartupError(f"{path}: {name} must be a string, a number, true, false, or a list of strings.")

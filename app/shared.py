@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from app.http.principal import caller_of
 from app.http.refusals import Refusals
+from app.http.request import Scope
+from core.broker.broker import Broker
 from core.config import Config, Endpoint
 from core.facade import Facade
+from core.security.guarded import Guarded
 from core.security.setup import SetupToken
 from core.types import ApiSupport
 
@@ -23,7 +27,7 @@ class Shared:
     def __init__(
         self,
         config: Config,
-        broker: Facade,
+        broker: Broker,
         refusals: Refusals | None = None,
         *,
         protocol_versions: Callable[[], list[ApiSupport]] = list,
@@ -43,5 +47,9 @@ class Shared:
         self.topic_changes = asyncio.Lock()
 
     def current_broker(self) -> Facade:
-        """Return the broker, for the lean routes."""
+        """Return the broker without a check of rights, for what is no request and for what callers share."""
         return self.broker
+
+    def acting(self, scope: Scope) -> Guarded:
+        """Return the broker as the client of a request may use it."""
+        return self.broker.guards.of(caller_of(scope))

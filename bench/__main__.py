@@ -2,7 +2,8 @@
 
 With --kafka or --rest the same load runs against another server: see `bench.peer`. `python -m bench plot`
 draws the newest results, or those that --results names. `python -m bench compare` loads one of ours and a real Kafka
-in turn and prints ratios: see `bench.compare`.
+in turn and prints ratios: see `bench.compare`. `python -m bench for-tests` starts what a test may use in place of a
+Kafka: see `bench.for_tests`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import bench.replication
 import bench.size
 import bench.spark
 import bench.streams
+import bench.tls
 import bench.yardstick  # noqa: F401  (importing a module registers its cases)
 from bench import peer
 from bench.case import CASES, Figure
@@ -69,6 +71,10 @@ def main() -> int:
         from bench import compare  # it needs a JDK and the jars of Kafka, which no case needs
 
         return compare.main(sys.argv[2:])
+    if sys.argv[1:2] == ["for-tests"]:
+        from bench import for_tests  # the same
+
+        return for_tests.main(sys.argv[2:])
     arguments = _arguments()
     if arguments.names == ["plot"]:
         from bench.plot import draw

@@ -28,7 +28,7 @@ from bench.compare_loads import LOADS, RELEASE, SERVERS, SHORT, WHOLE, Line, Siz
 from tests.peers.fetch import SETS, is_fetched
 
 OURS, KAFKA = "sluice", "kafka"
-BEGIN, END = (
+MARKS = (
     "<!-- compare: python -m bench compare --markdown docs/proof/benchmarks.md -->\n",
     "<!-- /compare -->",
 )
@@ -198,13 +198,13 @@ def _origin(about: dict[str, Any]) -> str:
     )
 
 
-def insert(file: Path, text: str) -> None:
+def insert(file: Path, text: str, marks: tuple[str, str] = MARKS) -> None:
     """Write the table between the marks of a file. Raises ValueError if it has none."""
-    before, begin, rest = file.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = file.read_text().partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not begin or not end:
         raise ValueError(
-            f"{file} has no lines {BEGIN.strip()!r} and {END!r}: write them where the table belongs."
+            f"{file} has no lines {marks[0].strip()!r} and {marks[1]!r}: write them where the table belongs."
         )
     file.write_text(f"{before}{begin}{text}{end}{after}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Sequence
@@ -29,11 +30,15 @@ _SIZE = struct.Struct(">i")
 
 
 class Connection:
-    """One socket to the Kafka listener."""
+    """One socket to the Kafka listener, with TLS if there is a context for it."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(address, timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Under TLS every byte has to be decrypted; else the kernel may throw it away.
+        self._flags = socket.MSG_TRUNC if tls is None else 0
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self._buffer = bytearray(4 << 20)
 
     def close(self) -> None:
@@ -63,7 +68,7 @@ class Connection:
 
     def stream(self, requests: Sequence[bytes], answer_size: int, window: int = WINDOW) -> None:
         """Send framed requests, `window` of them on their way at a time; every answer (with its size) must
-        be `answer_size` bytes long. The kernel throws the answers away without copying them."""
+        be `answer_size` bytes long. Without TLS the kernel throws the answers away without copying them."""
         sent = received = 0
         total = len(requests) * answer_size
         while received < total:
@@ -71,7 +76,7 @@ class Connection:
                 self.socket.sendall(requests[sent])
                 sent += 1
             want = min(total - received, len(self._buffer))
-            received += self.socket.recv_into(self._buffer, want, socket.MSG_TRUNC)
+            received += self.socket.recv_into(self._buffer, want, self._flags)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic; settings with underscores for dots."""

@@ -1,8 +1,8 @@
 """What the machine can do at all: the same bytes through the same kind of loop without a broker.
 
-`python -m bench.yardstick echo|sink|append|send` is the child process: an echo; a server that reads frames and
+`python -m bench.yardstick echo|sink|append|send|read` is the child process: an echo; a server that reads frames and
 answers 100 bytes to each; one that also appends them to a file, as `dd` would; one that answers each with a piece
-of a file.
+of a file; one that reads the piece first, as a server with TLS has to. A certificate and a key after it give it TLS.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -111,9 +112,22 @@ class Send(Echo):
             self.transport.write(os.pread(self.file.fileno(), end - position, position))
 
 
+class Read(Send):
+    """Answers as `Send` does, by reading the file."""
+
+    CHUNK = 256 * 1024
+
+    def _send(self, position: int, end: int) -> None:
+        while position < end:
+            piece = os.pread(self.file.fileno(), min(self.CHUNK, end - position), position)
+            self.transport.write(piece)
+            position += len(piece)
+
+
 @contextmanager
-def _child(kind: str) -> Iterator[tuple[int, tuple[str, int]]]:
-    process = subprocess.Popen([sys.executable, "-m", "bench.yardstick", kind], stdout=subprocess.PIPE)
+def _child(kind: str, *pair: str) -> Iterator[tuple[int, tuple[str, int]]]:
+    command = [sys.executable, "-m", "bench.yardstick", kind, *pair]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         yield process.pid, ("127.0.0.1", int(process.stdout.readline()))
@@ -121,6 +135,13 @@ def _child(kind: str) -> Iterator[tuple[int, tuple[str, int]]]:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@contextmanager
+def tls_server(kind: str, certificate: str, key: str) -> Iterator[tuple[int, tuple[str, int]]]:
+    """A server of that kind with TLS; gives its pid and address."""
+    with _child(kind, certificate, key) as found:
+        yield found
 
 
 @contextmanager
@@ -176,15 +197,18 @@ def machine(repeats: int) -> list[Figure]:
     return [least_of("copy 1 MB", copies, "µs"), least_of("crc32c of 1 MB", checks, "µs")]
 
 
-async def _serve(kind: str) -> None:
+async def _serve(kind: str, *pair: str) -> None:
     loop = asyncio.get_running_loop()
     listener = socket.create_server(("127.0.0.1", 0))
-    await loop.create_server(
-        {"echo": Echo, "sink": Sink, "append": Append, "send": Send}[kind], sock=listener
-    )
+    context = None
+    if pair:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*pair)
+    kinds = {"echo": Echo, "sink": Sink, "append": Append, "send": Send, "read": Read}
+    await loop.create_server(kinds[kind], sock=listener, ssl=context)
     print(listener.getsockname()[1], flush=True)
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve(sys.argv[1]))
+    uvloop.run(_serve(*sys.argv[1:]))

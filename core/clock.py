@@ -11,6 +11,12 @@ import random
 import secrets
 import time
 import uuid
+from datetime import UTC, datetime
+
+
+def datetime_of(ms: int) -> datetime:
+    """Return the date and time in UTC of milliseconds since the Unix epoch."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 class Clock:

@@ -19,7 +19,8 @@ MAX_BROKERS = 32
 class Endpoint:
     """One address that a listener binds or advertises: `scheme://host:port`.
 
-    `options` are (name, value) pairs, as in the query of a URL. `LISTENER_OPTIONS` has those of each scheme.
+    `options` are (name, value) pairs, as in the query of a URL. `LISTENER_OPTIONS` has those of each scheme. HTTP
+    over TLS has the scheme `http` and the option `tls`; it is shown as `https`.
     """
 
     scheme: str
@@ -28,13 +29,35 @@ class Endpoint:
     options: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        options = "&".join(f"{name}={value}" for name, value in self.options)
-        return f"{self.scheme}://{host}:{self.port}{'?' if options else ''}{options}"
+        secure = self.scheme == "http" and bool(self.tls)
+        hidden = [(TLS, DEFAULT_CERTIFICATE)] if secure else []
+        options = "&".join(f"{name}={value}" for name, value in self.options if (name, value) not in hidden)
+        return f"{'https' if secure else self.scheme}://{self.address}{'?' if options else ''}{options}"
+
+    @property
+    def url(self) -> str:
+        """Return the address for a client: what `str` gives without the options."""
+        return f"{str(self).partition('://')[0]}://{self.address}"
+
+    @property
+    def address(self) -> str:
+        """Return `host:port`, with an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def tls(self) -> str:
+        """Return the name of the certificate of a listener with TLS; empty without TLS."""
+        return dict(self.options).get(TLS, "")
+
+    @property
+    def advertised(self) -> Endpoint | None:
+        """Return the address that clients of this listener are told; None if it has no such option."""
+        host, _, port = dict(self.options).get(ADVERTISED, "").rpartition(":")
+        return Endpoint(self.scheme, host.strip("[]"), int(port)) if host else None
 
     def option(self, name: str) -> str:
-        """Return the value of an option, or its default: the first of its choices."""
-        return dict(self.options).get(name) or LISTENER_OPTIONS[self.scheme][name][0]
+        """Return the value of an option, or its default: the first of its choices, empty if it has none."""
+        return dict(self.options).get(name) or next(iter(LISTENER_OPTIONS[self.scheme][name]), "")
 
     @property
     def authentication(self) -> tuple[str, ...]:
@@ -42,15 +65,40 @@ class Endpoint:
         return tuple(filter(None, dict(self.options).get(AUTH, "").split(",")))
 
 
+TLS = "tls"
+ADVERTISED = "advertised"
+# The name of a certificate if the listener or the setting gives none.
+DEFAULT_CERTIFICATE = "default"
 # The option of a listener whose value is a list, separated by commas: how its clients authenticate.
 AUTH = "auth"
-# Options after the address of a listener, by scheme: the name, and the allowed values, the default first.
+# Options after the address of a listener, by scheme: the name, and the allowed values, the default first. An option
+# without values here takes any text: `tls` the name of a certificate, `advertised` the `host:port` for clients.
 LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    "http": {AUTH: ("", "basic", "token")},
-    "kafka": {AUTH: ("", "scram-sha-256", "scram-sha-512", "plain")},
+    "http": {AUTH: ("", "basic", "token"), TLS: ()},
+    "kafka": {AUTH: ("", "scram-sha-256", "scram-sha-512", "plain"), TLS: (), ADVERTISED: ()},
     # The message format: 1 since Kafka 0.7, 0 before. Clients of one format cannot read the other.
-    "kafka07": {"magic": ("1", "0")},
+    "kafka07": {"magic": ("1", "0"), TLS: ()},
+    "text": {TLS: ()},
 }
+CLIENT_AUTH = ("none", "requested", "required")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """A certificate that listeners name by `?tls=NAME`, and what they ask of the certificates of clients.
+
+    `certificate` is a PEM file with the chain, the server's own certificate first, and `key` one with its private
+    key. Without `certificate` the broker makes a self-signed pair itself. `client_ca` is a PEM file of the
+    authorities of clients. `client_auth` is one of `CLIENT_AUTH`, with the meaning of Kafka's `ssl.client.auth`.
+    `principal_mapping_rules` are those of KIP-371.
+    """
+
+    name: str
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    client_auth: str = "none"
+    principal_mapping_rules: str = "DEFAULT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +120,8 @@ class Config:
         Endpoint("http", "127.0.0.1", 8082),
         Endpoint("kafka", "127.0.0.1", 9092),
     )
-    # The address in Metadata responses; None means the address of the listener itself. The default is never
-    # "localhost", because librdkafka resolves it to ::1 first.
+    # The address in Metadata responses of listeners that have none of their own; None means the address of the
+    # listener itself. The default is never "localhost", because librdkafka resolves it to ::1 first.
     advertised: Endpoint | None = None
     broker_id: int = 1
     # The ZooKeeper that the listener of Kafka 0.7 registers in: `host:port`, several separated by commas, then an
@@ -90,6 +138,17 @@ class Config:
     # The API key of ProtocolVersionRequest, which only the draft of KIP-35 has and which never got a key. 0 turns
     # it off. Kafka assigns keys from 0 upwards and has reached about 100.
     protocol_version_api_key: int = 32_035
+
+    # --- TLS -----------------------------------------------------------------------------------------------
+    # The certificates of listeners, by their names.
+    tls: tuple[TlsSettings, ...] = ()
+    # A client must complete the TLS handshake by then; asyncio's own limit is 60 s.
+    tls_handshake_timeout_ms: int = 10_000
+    # Handshakes under way on one listener (about 30 KB each); one more closes the oldest, which a client that
+    # answers has long left.
+    tls_max_handshakes: int = 1_024
+    # How often the files of certificates are checked for changes.
+    tls_check_interval_ms: int = 60_000
 
     # --- frames and connections ----------------------------------------------------------------------------
     # Kafka's socket.request.max.bytes. A larger frame closes the connection with one log line.
@@ -334,6 +393,16 @@ class Config:
     password_cache_ms: int = 60_000
     # A token whose creator names no time of expiry: 90 days.
     token_ttl_ms: int = 90 * 86_400_000
+
+    # --- access rules ----------------------------------------------------------------------------------------
+    # Whether access rules (ACLs) hold. They do as well when there are `super_users`, and when there is a user.
+    authorizer: bool = False
+    # Kafka's super.users: principals that may do everything. Without any, `User:admin` may.
+    super_users: tuple[str, ...] = ()
+    # Kafka's allow.everyone.if.no.acl.found: what no rule of any principal covers is open to all.
+    allow_everyone_if_no_acl_found: bool = False
+    # Rules at most: each takes a kilobyte of memory, and a start reads all of them.
+    max_acls: int = 10_000
 
     # --- operations ----------------------------------------------------------------------------------------
     # `console` or `json`; `debug`, `info`, `warning` or `error`.

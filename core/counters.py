@@ -71,6 +71,15 @@ class ListenerLoad(NamedTuple):
     refused: int
 
 
+class Handshakes:
+    """The TLS handshakes of one listener: those under way, and since the start those completed and failed."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.completed = 0
+        self.failed = 0
+
+
 class Counters:
     """All counters of one broker. They start at zero with the process and only rise."""
 

@@ -548,6 +548,9 @@ class Groups(Protocol):
     async def delete(self, group_id: str) -> None:
         """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
 
+    def before_sync(self, group_id: str) -> ErrorCode:
+        """Return REBALANCE_IN_PROGRESS while the members wait for the leader's assignment, else NONE."""
+
     def refusal(self, error: ErrorCode, group_id: str, member_id: str = NO_MEMBER) -> BrokerError:
         """Return the error of a member as a BrokerError with a sentence for people."""
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from core.broker.broker import DATABASE, Broker
 from core.clock import Clock
 from core.config import Config
-from core.counters import ListenerLoad
+from core.counters import Handshakes, ListenerLoad
 from core.errors import StartupError
 from core.kafka07.views import Kafka07Views
 from core.listeners.acceptor import Acceptor, Listener
@@ -32,6 +32,7 @@ from core.metadata.topics import load_settings
 from core.metadata.users import load_users
 from core.protocol.apis import APIS
 from core.replication.promises import ROLES
+from core.security.tls import Certificates
 from core.security.users import Users
 from core.types import ApiSupport
 
@@ -127,6 +128,7 @@ class Server:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
         self.broker = Broker(config, clock or Clock())
+        self.certificates = Certificates(config, self.broker.clock)
         # Subscribed also without a 0.7 listener: byte addresses that clients have stored must stay valid.
         self.kafka07_views = Kafka07Views(
             self.broker.logs.pool,
@@ -148,6 +150,7 @@ class Server:
         self._directory.acquire()
         opened = False
         try:
+            self.certificates.load()
             for endpoint in self.config.listeners:
                 if endpoint.scheme in HTTP_SCHEMES:
                     continue
@@ -157,17 +160,22 @@ class Server:
                         f"Unknown listener scheme in {endpoint}; known are: http, {', '.join(LISTENERS)}."
                     )
                 listener, connection = make_listener(self)
-                acceptor = Acceptor(endpoint, self.config, self.broker.clock, listener, connection)
+                certificate = self.certificates.by_name()[endpoint.tls] if endpoint.tls else None
+                acceptor = Acceptor(
+                    endpoint, self.config, self.broker.clock, listener, connection, certificate
+                )
                 acceptor.bind()
                 self._acceptors.append(acceptor)
             await self.broker.open()
             opened = True
+            self.certificates.start()
             for acceptor in self._acceptors:
                 await acceptor.start()
                 self.endpoints.append(acceptor.endpoint)
             if self.config.zookeeper:
                 self._zookeeper = await self._register()
         except BaseException:
+            self.certificates.stop()
             for acceptor in self._acceptors:
                 await acceptor.stop()
             if opened:
@@ -205,6 +213,12 @@ class Server:
         """Return the load of each TCP listener now."""
         return [acceptor.load for acceptor in self._acceptors]
 
+    def handshakes(self) -> list[tuple[str, Handshakes]]:
+        """Return the TLS handshakes of each TCP listener with TLS, with its scheme."""
+        return [
+            (one.endpoint.scheme, one.handshakes) for one in self._acceptors if one.handshakes is not None
+        ]
+
     def drain(self) -> None:
         """Answer all waiting requests and accept no new connections. Requests under way continue."""
         self.broker.drain()
@@ -214,6 +228,7 @@ class Server:
     async def stop(self) -> None:
         """Drain, close the connections, flush, write the clean-shutdown marker, unlock."""
         self.drain()
+        self.certificates.stop()
         if self._zookeeper is not None:
             # First, so that no client learns this address from ZooKeeper any more.
             await self._zookeeper.stop()

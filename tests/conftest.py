@@ -11,11 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.broker_process import ROOT, BrokerProcess
+from tests.halves import is_slow, is_slow_directory
+from tests.packaging.dockerfile import can_replay
 from tests.peers.fetch import is_fetched
 from tests.sharing_out import ByFile, begins_later
 from tests.zookeeper_process import zookeeper_path
+
+# How long one example takes depends on what else the machine does.
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")
 
 CACHE = ROOT / ".cache"
 OLD_KAFKA_PYTHONS = ("1.4.7", "2.0.2")
@@ -81,6 +88,11 @@ def openssl_path() -> str | None:
     return shutil.which("openssl")
 
 
+def sslscan_path() -> str | None:
+    """The scanner of what a TLS port offers."""
+    return shutil.which("sslscan")
+
+
 def chromium_path() -> str | None:
     """The Chromium browser, where it and the driver that belongs to it are installed."""
     return shutil.which("chromium") if shutil.which("chromedriver") else None
@@ -127,12 +139,18 @@ def strace_path() -> str | None:
     return path if tried.returncode == 0 else None
 
 
+def systemd_path() -> str | None:
+    """The program that checks systemd's units; it needs no systemd that runs."""
+    return shutil.which("systemd-analyze")
+
+
 CLIENTS = {
     "kcat": kcat_path, "kafkajs": node_path, "node": node_program, "curl": curl_path, "netcat": netcat_path,
     "chromium": chromium_path, "axe-core": axe_path, "typescript": typescript_path, "kafka-node": kafka_node_path,
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
     "zookeeper": zookeeper_path, "strace": strace_path, "kafka": kafka_path, "openssl": openssl_path,
-    "go clients": go_clients_path, "rust client": rust_client_path,
+    "sslscan": sslscan_path,
+    "go clients": go_clients_path, "rust client": rust_client_path, "systemd": systemd_path, "unshare": can_replay,
 }  # fmt: skip
 
 
@@ -142,8 +160,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     return ByFile(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest shares begin first."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest --fast`, which is what `tests/run.py --fast` calls."""
+    parser.addoption("--fast", action="store_true", help="only the tests of the fast half: tests/halves.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --fast whole directories are not read at all."""
+    return True if config.getoption("--fast") and is_slow_directory(collection_path) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --fast slow tests are left out. The longest shares begin first."""
+    if config.getoption("--fast"):
+        slow = [item for item in items if is_slow(item)]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not is_slow(item)]
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items.sort(key=lambda item: begins_later(item.nodeid))
 
@@ -160,7 +192,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(
+def broker(broker_process: BrokerProcess) -> BrokerProcess:
+    """A broker in a process of its own; in tests/core this name is a broker in the test's own process."""
+    return broker_process
+
+
+@pytest.fixture(scope="module")
+def broker_process(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[BrokerProcess]:
     """A broker of its own for this test file; a module may set `BROKER_OPTIONS`, `BROKER_ENVIRONMENT`, and
@@ -169,7 +207,9 @@ def broker(
     At the end its log must hold no traceback: whatever clients did, none of it may surprise the broker.
     """
     options = getattr(request.module, "BROKER_OPTIONS", ())
-    environment = getattr(request.module, "BROKER_ENVIRONMENT", {})
+    # Otherwise the first generation of each group takes three seconds.
+    environment = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
+    environment |= getattr(request.module, "BROKER_ENVIRONMENT", {})
     data_dir = tmp_path_factory.mktemp("broker") / "data"
     schemes = getattr(request.module, "BROKER_SCHEMES", ())
     process = BrokerProcess(data_dir, options=options, environment=environment, schemes=schemes)

@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""One command that tests everything: `python3 tests/run.py [--tests-only] [pytest arguments]`.
+"""Set up, check and test: `python3 tests/run.py [--fast] [--tests-only] [pytest arguments]`.
 
-It needs Python 3.11 or newer and nothing else: it makes `.venv`, installs the project with its test extra,
-fetches the clients that the tests drive (kcat, netcat, openssl, strace and Chromium from the system's packages when
-root, kafkajs and the tools of TypeScript through npm, Kafka and its Java clients through Maven), builds those in Go
-and Rust, runs every check that a machine can make, then pytest. With CI=true a missing client is a failure; where it
-cannot be installed its tests are skipped, and the summary says so.
+The command needs Python 3.11 or later. It makes `.venv`, installs the project with its test extra, installs the
+clients that the tests drive (kcat, netcat, openssl, sslscan, strace, systemd and Chromium from the system's packages
+when root; kafkajs and the tools of TypeScript through npm; Kafka and its Java clients through Maven), builds the
+clients in Go and Rust, runs the static checks, then pytest. With CI=true a missing client is a failure; elsewhere its
+tests are skipped, and the summary says so.
+
+With `--fast` it installs Python packages only, and runs the checks and the tests that need nothing else:
+tests/halves.py says which. The exit code is 0 if everything passed, pytest's own code if tests failed, 1 if only a
+check failed, and 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -47,6 +53,10 @@ INSTALL_TRIES = 2
 # Half of the time a test waits: for a broker to start, for Spark. One process took 45 minutes on two cores.
 # In the order of tests/sharing_out.py, not by the number of tests.
 SIDE_BY_SIDE = ("-n", "2", "--no-loadscope-reorder")
+# After Ctrl-C; Spark and Kafka take seconds to stop.
+SECONDS_TO_STOP = 60
+# What shells give for a command that SIGINT ended.
+INTERRUPTED = 130
 
 
 def say(text: str) -> None:
@@ -113,13 +123,30 @@ def install_compiler() -> None:
         say("no C compiler: tests of the compiled decoder will fail")
 
 
-def make_venv() -> None:
-    """Make `.venv` and install the project, unless both are as pyproject.toml wants them."""
+def make_venv(fast: bool) -> None:
+    """Make `.venv` and install the project with the extra `test`, or with `unit` alone if `fast`.
+
+    Nothing is done if `.venv` is of this pyproject.toml and has at least that extra.
+    """
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    only_unit = f"{wanted} unit"
     stamp = VENV / STAMP
-    if stamp.is_file() and stamp.read_text() == wanted:
+    found = stamp.read_text() if stamp.is_file() else None
+    if found == wanted or (fast and found == only_unit):
         say(".venv is up to date")
         return
+    if found != only_unit:
+        make_empty_venv()
+    extra = "unit" if fast else "test"
+    say(f"pip install -e .[{extra}]")
+    pip = (BIN / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check")
+    if not install(*pip, "-e", f".[{extra}]"):
+        sys.exit("pip could not install the project.")
+    stamp.write_text(only_unit if fast else wanted)
+
+
+def make_empty_venv() -> None:
+    """Make an empty `.venv` in place of the old one."""
     say("making .venv")
     make = (sys.executable, "-m", "venv", "--clear", VENV)
     # Debian ships Python without ensurepip; its python3-venv package brings it.
@@ -128,12 +155,6 @@ def make_venv() -> None:
         (apt_install(version) or apt_install("python3-venv")) and run(*make, quiet=True)
     ):
         sys.exit("python3 -m venv does not work here: install python3-venv (Debian) or a whole Python.")
-    say("pip install -e .[test]")
-    if not install(
-        BIN / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", ".[test]"
-    ):
-        sys.exit("pip could not install the project.")
-    stamp.write_text(wanted)
 
 
 def install_kcat() -> bool:
@@ -151,6 +172,11 @@ def install_openssl() -> bool:
     return shutil.which("openssl") is not None or apt_install("openssl")
 
 
+def install_sslscan() -> bool:
+    """A scanner of what a TLS port offers, from the system's packages."""
+    return shutil.which("sslscan") is not None or apt_install("sslscan")
+
+
 def install_netcat() -> bool:
     """netcat as OpenBSD has it, from the system's packages."""
     return shutil.which("nc.openbsd") is not None or apt_install("netcat-openbsd")
@@ -166,6 +192,11 @@ def install_chromium() -> bool:
 def install_strace() -> bool:
     """strace, by which system calls of a broker are made to fail, from the system's packages."""
     return shutil.which("strace") is not None or apt_install("strace")
+
+
+def install_systemd() -> bool:
+    """systemd-analyze, which checks units and needs no systemd that runs, from the system's packages."""
+    return shutil.which("systemd-analyze") is not None or apt_install("systemd")
 
 
 def install_java() -> bool:
@@ -361,10 +392,12 @@ def install_clients() -> None:
             ("curl", install_curl),
             ("netcat", install_netcat),
             ("openssl", install_openssl),
+            ("sslscan", install_sslscan),
             ("chromium", install_chromium),
             ("kafkajs", install_kafkajs),
             ("zookeeper", install_zookeeper),
             ("strace", install_strace),
+            ("systemd", install_systemd),
             ("old kafka-python", install_old_kafka_pythons),
             ("java", install_java),
             ("kafka", install_kafka),
@@ -399,25 +432,74 @@ def checks() -> list[str]:
     return failed
 
 
+def pytest(*arguments: str) -> int:
+    """Run pytest; return its exit code.
+
+    On Ctrl-C pytest gets the signal as well: it is given time to stop brokers, browsers and Spark, and to print what
+    failed until then. A second Ctrl-C ends it at once.
+    """
+    running = subprocess.Popen([BIN / "python", "-m", "pytest", *SIDE_BY_SIDE, *arguments], cwd=ROOT)
+    try:
+        return running.wait()
+    except KeyboardInterrupt:
+        try:
+            running.wait(SECONDS_TO_STOP)
+        except (KeyboardInterrupt, subprocess.TimeoutExpired):
+            running.kill()
+            running.wait()
+        raise
+
+
+def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Our own options, and what is left for pytest."""
+    parser = argparse.ArgumentParser(
+        prog="python3 tests/run.py",
+        description="Set up, check and test. All other arguments go to pytest: a directory, -k EXPRESSION, -x.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--fast",
+        action="store_true",
+        help="only what needs no foreign client, no browser, no Kafka and no Spark",
+    )
+    parser.add_argument("--tests-only", action="store_true", help="leave out the static checks")
+    return parser.parse_known_args(arguments)
+
+
 def main(arguments: list[str]) -> int:
-    """Install, check, test; the exit code is 0 only if all went well."""
+    """Install, check, test; return the exit code."""
     if sys.version_info < (3, 11):  # noqa: UP036 (the one file that an older Python may be handed)
         sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}.")
+    options, for_pytest = parse(arguments)
     # A shell starts what it puts into the background with Ctrl-C ignored, and children inherit that; some tests
     # press Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    tests_only = "--tests-only" in arguments
-    arguments = [argument for argument in arguments if argument != "--tests-only"]
+    times = [time.monotonic()]
     install_compiler()
-    make_venv()
-    install_clients()
-    failed = [] if tests_only else checks()
-    say("pytest")
-    passed = run(BIN / "python", "-m", "pytest", *SIDE_BY_SIDE, *arguments)
+    make_venv(options.fast)
+    if not options.fast:
+        install_clients()
+    times.append(time.monotonic())
+    failed = [] if options.tests_only else checks()
+    times.append(time.monotonic())
+    say("pytest --fast" if options.fast else "pytest")
+    code = pytest(*(["--fast"] if options.fast else []), *for_pytest)
+    times.append(time.monotonic())
+    setup, checking, testing = (end - start for start, end in itertools.pairwise(times))
+    say(f"{times[-1] - times[0]:.0f} s: set-up {setup:.0f}, checks {checking:.0f}, tests {testing:.0f}")
     if failed:
         say(f"failed before the tests: {', '.join(failed)}")
-    return 0 if passed and not failed else 1
+    return code or (1 if failed else 0)
+
+
+def command(arguments: list[str]) -> int:
+    """Run `main`; after Ctrl-C return what a shell expects."""
+    try:
+        return main(arguments)
+    except KeyboardInterrupt:
+        say("stopped by Ctrl-C")
+        return INTERRUPTED
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command(sys.argv[1:]))

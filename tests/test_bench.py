@@ -12,7 +12,10 @@ import bench.__main__ as command
 from bench.case import CASES, Figure
 from bench.compare import Comparison, insert, table
 from bench.compare_loads import LOADS
+from bench.for_tests import MARKS, Start
+from bench.for_tests import table as table_of_starts
 from bench.plot import _curves
+from tests.broker_process import ROOT
 
 
 def run(monkeypatch: pytest.MonkeyPatch, results: Path, *arguments: str) -> int:
@@ -104,3 +107,21 @@ def test_a_page_without_the_marks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="write them where the table belongs"):
         insert(page, "a table")
     assert page.read_text() == "no marks\n"
+
+
+def test_the_ways_to_have_a_kafka_in_a_test_become_a_table_in_their_page(tmp_path: Path) -> None:
+    starts = {
+        "one": [Start(0.5, 0.75, 0.5, 60.0), Start(0.25, 1.0, 0.5, 62.0)],
+        "a mock": [Start(0.001, 0.002, 0.001)] * 2,
+    }
+    text = table_of_starts(starts, 0.25)
+    assert "| one | 0.38 (0.25 to 0.5) | 0.88 (0.75 to 1) | 0.5 (0.5 to 0.5) | 61 |\n" in text
+    assert (
+        "| a mock | 0.001 (0.001 to 0.001) | 0.002 (0.002 to 0.002) | 0.001 (0.001 to 0.001) | – |\n" in text
+    )
+    assert "2 runs in turn" in text and "other processes used 25%" in text
+    page = tmp_path / "page.md"
+    page.write_text((ROOT / "docs" / "guides" / "your-tests.md").read_text())
+    insert(page, text, MARKS)
+    insert(page, text, MARKS)
+    assert page.read_text().count(text) == 1

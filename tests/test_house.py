@@ -277,9 +277,11 @@ def test_no_registry_and_no_machine_is_named() -> None:
 def test_the_map_of_promises_names_tests_and_commands_that_are_there() -> None:
     text = (ROOT / "tests" / "README.md").read_text()
     paths = re.findall(r"\btests/[\w/]+\.py", text)
+    long_forms = re.findall(r"python -m tests\.torture (\w+)", text)
     modules = [name.replace(".", "/") for name in re.findall(r"python -m (tests[\w.]*)", text)]
     files = [
         *paths,
+        *(f"tests/torture/{name}.py" for name in long_forms),
         *(f"{m}.py" if (ROOT / m).with_suffix(".py").exists() else f"{m}/__main__.py" for m in modules),
     ]
     assert len(files) > 40

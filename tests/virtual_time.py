@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from core.broker.flusher import FlushThreads, Work
@@ -83,16 +84,15 @@ class LoopClock(Clock):
         return START_MS + self.wall_shift_ms + int(self._time() * 1000)
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in virtual time."""
-    original = Store._put
+@contextmanager
+def threads_stop_time() -> Iterator[None]:
+    """Let the virtual time stand still while the threads of a metadata store or a flusher work."""
+    original_put, original_flush = Store._put, FlushThreads.run
 
     def put(store: Store, effects: Any, read: Any, local: bool = False) -> Any:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        return loop.standing_still(original(store, effects, read, local))
-
-    original_flush = FlushThreads.run
+        return loop.standing_still(original_put(store, effects, read, local))
 
     def flush(threads: FlushThreads, steps: Any, workers: int, done: Callable[[], None]) -> Work:
         loop = asyncio.get_running_loop()
@@ -101,11 +101,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         loop.standing_still(future).add_done_callback(lambda _: done())
         return original_flush(threads, steps, workers, lambda: future.set_result(None))
 
-    Store._put = put  # type: ignore[method-assign]
-    FlushThreads.run = flush  # type: ignore[method-assign]
+    Store._put, FlushThreads.run = put, flush  # type: ignore[method-assign]
     try:
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            return runner.run(work)
+        yield
     finally:
-        Store._put = original  # type: ignore[method-assign]
-        FlushThreads.run = original_flush  # type: ignore[method-assign]
+        Store._put, FlushThreads.run = original_put, original_flush  # type: ignore[method-assign]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in virtual time."""
+    with threads_stop_time(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)

@@ -20,6 +20,8 @@ from app.commands.errors import RefusedError, UnreachableError
 from app.version import VERSION
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 # A token for gateways that ask their clients to log in.
@@ -60,10 +62,14 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """Calls one gateway. Every method raises RefusedError and UnreachableError."""
+    """Calls one gateway. Every method raises RefusedError and UnreachableError.
 
-    def __init__(self, url: str) -> None:
+    `ca` is a PEM file of the authorities that an https gateway is checked by, in place of the system's.
+    """
+
+    def __init__(self, url: str, ca: str | None = None) -> None:
         self.url = base_url(url)
+        self._ca = ca
         # As it is shown to people: without the password that it may hold.
         self.shown = _without_user(self.url)
         self._http: httpx.Client | None = None
@@ -169,9 +175,22 @@ class Client:
             self._http = httpx.Client(
                 headers=headers,
                 trust_env=not is_local(self.url),
-                verify=self.url.startswith("https:"),
+                verify=self._trust(),
             )
         return self._http
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        """Return what the gateway's certificate is checked by."""
+        secure = self.url.startswith("https:")
+        if not secure or not self._ca:
+            return secure
+        import ssl
+
+        try:
+            return ssl.create_default_context(cafile=self._ca)
+        except OSError as error:
+            reason = "it is not PEM" if isinstance(error, ssl.SSLError) else error.strerror
+            raise click.BadParameter(f"Cannot read {self._ca!r}: {reason}.", param_hint="--ca") from None
 
     @contextlib.contextmanager
     def _errors(self, *, streaming: bool = False) -> Iterator[None]:
@@ -198,6 +217,12 @@ class Client:
     def unreachable(self, error: Exception, *, sent: bool) -> UnreachableError:
         """The error for a gateway that cannot be reached, with what to do about it."""
         reason = _reason(error)
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return UnreachableError(
+                f"The certificate of {self.shown} is not trusted: {reason}.",
+                "--ca or SLUICE_CA names the file of its authority; of a self-signed one, the certificate itself.",
+                sent=sent,
+            )
         return UnreachableError(
             f"No gateway can be reached at {self.shown}: {reason}.",
             "Is it running? `sluice serve` starts one; --url or SLUICE_URL names another.",

@@ -51,19 +51,22 @@ class Session(NamedTuple):
 
 
 def gateway(function: Callable[Concatenate[Session, P], None]) -> Callable[P, None]:
-    """A command that calls a gateway: adds `--url` and `--json`, hands it a Session, and ends it properly.
+    """A command that calls a gateway: adds `--url`, `--ca` and `--json`, hands it a Session, and ends it properly.
 
     A reader that has seen enough (`| head`) is no failure. Ctrl-C before the end is one, without a word.
     """
 
     @click.option("--url", envvar="SLUICE_URL", default=DEFAULT_URL, show_default=True, metavar="URL",
                   help="The gateway; SLUICE_URL in the environment says the same.")  # fmt: skip
+    @click.option("--ca", envvar="SLUICE_CA", metavar="FILE",
+                  help="The authority of an https gateway, in PEM; SLUICE_CA says the same.")  # fmt: skip
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         url, as_json = str(kwargs.pop("url")), bool(kwargs.pop("as_json"))
+        ca = kwargs.pop("ca")
         out = Output(as_json)
-        client = Client(url)
+        client = Client(url, ca if isinstance(ca, str) else None)
         try:
             function(Session(client, out), *args, **kwargs)
             out.flush()
@@ -115,7 +118,7 @@ class TopicName(click.ParamType):  # type: ignore[type-arg]
     ) -> list[CompletionItem]:
         """The names that begin so. Silent where no gateway answers: a shell waits for this."""
         try:
-            client = Client(os.environ.get("SLUICE_URL") or DEFAULT_URL)
+            client = Client(os.environ.get("SLUICE_URL") or DEFAULT_URL, os.environ.get("SLUICE_CA"))
         except click.ClickException:
             return []
         try:

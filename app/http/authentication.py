@@ -3,6 +3,7 @@
 `Authenticator` is the `Resolver` of `app.http.principal`. A listener with the option `auth` refuses a request without
 valid credentials with 401, before any route is looked for; but not the probes of supervisors, and the files of the
 console and of the documentation, which hold nothing of the broker. The credentials are those of the Kafka listener.
+A client with a certificate need not send any; if it does, they count.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import binascii
 from collections.abc import Sequence
 
 from app.errors import Problem
+from app.http.principal import CERTIFICATE
 from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
 from core.security.passwords import Identity, Passwords
@@ -53,10 +55,14 @@ class Authenticator:
         if ways is None:
             ways = frozenset().union(*self._ways.values())
         path = decode_path(request.scope)
+        shown = request.scope.get(CERTIFICATE)
+        own = ANONYMOUS if shown is None else str(shown)
         if not ways or path in _OPEN or _is_below(path, _OPEN_PREFIXES):
-            return ANONYMOUS
+            return own
         header = request.headers.get(b"authorization")
         if header is None:
+            if shown is not None:
+                return own
             raise self._refusal(ways, request, "This server asks its clients to log in.")
         scheme, _, value = header[:_MAX_HEADER].partition(b" ")
         kind, value = scheme.lower(), value.strip()

@@ -14,7 +14,7 @@ from app.http.waiting import Waiting
 from app.logs import Visit
 from core.clock import Clock
 from core.config import Config
-from core.counters import Meter, Meters
+from core.counters import Handshakes, Meter, Meters
 
 # The route of a request that no route matches, and the method of one that is not in `METHODS`.
 NO_ROUTE = "none"
@@ -44,6 +44,8 @@ class Traffic:
         self.in_progress = 0
         # Open connections; the server counts them.
         self.connections = 0
+        # The TLS handshakes of each socket with TLS.
+        self.handshakes: list[Handshakes] = []
         self.in_flight = InFlight(config.max_inflight_bytes)
         self.waiting = Waiting(config.http_max_waiting_per_client)
         self.visits = visits

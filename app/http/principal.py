@@ -18,19 +18,32 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from app.http.request import Request, Scope, invalid_parameter
+from core.security.principal import ANONYMOUS as NOBODY
+from core.security.principal import Caller, Principal
 from core.vocabulary.idempotency import ANONYMOUS
 
 Resolver = Callable[[Request, str | None], Awaitable[str]]
 """Returns the name of the client of a request, from its header lines, or from the ticket in its query."""
 
 PRINCIPAL = "sluice.principal"
+# In the scope of a request over TLS whose client has shown a certificate: its core.security.principal.Principal.
+CERTIFICATE = "sluice.certificate"
 _TICKET = b"ticket="
 
 
 def principal_of(scope: Scope) -> str:
     """Return the name of the client of a request."""
-    name: str = scope.get(PRINCIPAL, ANONYMOUS)
-    return name
+    name: str | None = scope.get(PRINCIPAL)
+    if name is not None:
+        return name
+    return str(scope[CERTIFICATE]) if CERTIFICATE in scope else ANONYMOUS
+
+
+def caller_of(scope: Scope) -> Caller:
+    """Return the caller of a request, for the rules on what it may do."""
+    name = principal_of(scope)
+    principal = NOBODY if name == ANONYMOUS else Principal("User", name.removeprefix("User:"))
+    return Caller(principal, (scope.get("client") or ("",))[0])
 
 
 async def resolve(resolver: Resolver, request: Request) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import urllib.parse
 from collections import deque
 from collections.abc import Coroutine
@@ -25,14 +26,21 @@ import httptools
 from app.errors import Problem, render_problem
 from app.http.exchange import ASGIApp, Exchange, begin
 from app.http.metrics import Traffic
+from app.http.principal import CERTIFICATE
 from app.http.request import DIRECT, Scope
 from app.http.request_head import HeadRefusedError, check_head, head_without_upgrade, split_target
 from core.clock import Clock
 from core.config import Config
+from core.security.principal import ANONYMOUS
+from core.security.tls import ServerCertificate, UnmappedPrincipalError
+
+log = logging.getLogger("sluice.http")
 
 # Bytes of a body that the application has not received before reading is paused.
 _BODY_HELD = 65_536
 _NO_DEADLINE = float("inf")
+# The first bytes of a TLS handshake (RFC 8446, section 5.1).
+_TLS = b"\x16\x03"
 # A chunk of one byte takes six bytes on the wire; more overhead than that is refused.
 _BYTES_PER_BODY_BYTE = 8
 
@@ -78,7 +86,7 @@ class Shared:
 class HttpProtocol(asyncio.Protocol):
     """One HTTP connection."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, certificate: ServerCertificate | None = None) -> None:
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.write_paused = False
         # Bound here, because each answer calls it.
@@ -90,6 +98,9 @@ class HttpProtocol(asyncio.Protocol):
         self._client: tuple[str, int] | None = None
         self._server: tuple[str, int] | None = None
         self._scheme = "http"
+        self._certificate = certificate
+        # What every scope has besides its request: the principal of a client's certificate.
+        self._principal: Scope = {}
         # The request that is arriving.
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -124,10 +135,24 @@ class HttpProtocol(asyncio.Protocol):
         self._server = _address(transport.get_extra_info("sockname"))
         self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         self._shared.add(self)
+        if self._certificate is not None and not self._take_principal(self._certificate):
+            self.transport.abort()
+            return
         if len(self._shared.connections) > self._limits.http_max_connections:
             self.refuse(Problem("not-ready", "There are too many connections; try again in a moment."))
             return
         self._expect_within(self._limits.first_request_timeout_ms)
+
+    def _take_principal(self, certificate: ServerCertificate) -> bool:
+        """Take the principal of the client's certificate; False if it has one that gives none."""
+        try:
+            principal = certificate.principal(self.transport)
+        except UnmappedPrincipalError as error:
+            log.warning("%s: closed: %s", self._client, error)
+            return False
+        if principal is not ANONYMOUS:
+            self._principal = {CERTIFICATE: principal}
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wake the exchange under way, and forget the connection."""
@@ -248,6 +273,10 @@ class HttpProtocol(asyncio.Protocol):
             self._feed(data)
         except httptools.HttpParserError as error:
             cause = error.__context__
+            if data[:2] == _TLS:
+                log.warning(
+                    "%s: the client speaks TLS, and this listener does not: use http://", self._client
+                )
             self._refuse_arriving(cause.problem if isinstance(cause, HeadRefusedError) else _malformed())
         else:
             if arriving is not None and self._arriving is arriving:
@@ -330,6 +359,7 @@ class HttpProtocol(asyncio.Protocol):
             "client": self._client,
             "server": self._server,
             "extensions": {DIRECT: exchange},
+            **self._principal,
         }
         self._arriving = exchange
         if self._current is None or self._current.complete:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Sequence
+from functools import partial
 
+from app.errors import Problem, render_problem
 from app.http.exchange import ASGIApp
 from app.http.metrics import Traffic
 from app.http.protocol import HttpProtocol, Shared
@@ -23,6 +24,8 @@ from core.clock import Clock
 from core.config import Config, Endpoint
 from core.errors import StartupError
 from core.listeners.sockets import bind_socket
+from core.listeners.tls import TlsServer
+from core.security.tls import ServerCertificate
 
 log = logging.getLogger("sluice.http")
 
@@ -51,7 +54,10 @@ def bind(endpoints: Sequence[Endpoint]) -> list[socket.socket]:
 
 
 class HttpServer:
-    """Runs an ASGI application on bound sockets; `http_max_connections` counts over all of them."""
+    """Runs an ASGI application on bound sockets; `http_max_connections` counts over all of them.
+
+    `certificates` has one for each socket with TLS, and None for one without; empty means that none has TLS.
+    """
 
     def __init__(
         self,
@@ -60,26 +66,32 @@ class HttpServer:
         config: Config,
         clock: Clock,
         traffic: Traffic,
-        tls: ssl.SSLContext | None = None,
+        certificates: Sequence[ServerCertificate | None] = (),
     ) -> None:
         self._app = app
         self._sockets = sockets
         self._config = config
         self._clock = clock
         self._traffic = traffic
-        self._tls = tls
-        self._servers: list[asyncio.Server] = []
+        self._certificates = certificates or [None] * len(sockets)
+        self._servers: list[asyncio.Server | TlsServer] = []
         self._shared: Shared | None = None
 
     async def start(self) -> None:
         """Accept connections."""
         loop = asyncio.get_running_loop()
         shared = self._shared = Shared(self._app, self._config, self._clock, self._traffic, loop)
-        for one in self._sockets:
-            server = await loop.create_server(
-                lambda: HttpProtocol(shared), sock=one, backlog=BACKLOG, ssl=self._tls
+        for one, certificate in zip(self._sockets, self._certificates, strict=True):
+            factory = partial(HttpProtocol, shared, certificate)
+            if certificate is None:
+                self._servers.append(await loop.create_server(factory, sock=one, backlog=BACKLOG))
+                continue
+            secure = TlsServer(
+                one, certificate, factory, self._config, http=True, plain_answer=_plain_answer()
             )
-            self._servers.append(server)
+            secure.start()
+            self._servers.append(secure)
+            self._traffic.handshakes.append(secure.handshakes)
 
     def drain(self) -> None:
         """Accept no more; each connection closes when the request under way is answered."""
@@ -111,3 +123,10 @@ class HttpServer:
             for connection in list(shared.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)
+
+
+def _plain_answer() -> bytes:
+    """Return the answer to a client that speaks HTTP without TLS."""
+    body = render_problem(Problem("malformed-request", "This listener speaks TLS: use https://."), "/").body
+    head = "HTTP/1.1 400 \r\ncontent-type: application/problem+json\r\nconnection: close\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body

@@ -85,7 +85,7 @@ def _brokers(shared: Shared, broker: Facade, request: Request) -> list[BrokerDet
     peers = [
         BrokerDetail(
             broker_id=peer,
-            kafka=str(endpoint).partition("://")[2],
+            kafka=endpoint.address,
             listeners=[str(endpoint)],
         )
         for peer, endpoint in broker.roles.peers()
@@ -95,12 +95,13 @@ def _brokers(shared: Shared, broker: Facade, request: Request) -> list[BrokerDet
 
 def _this_broker(shared: Shared, request: Request) -> BrokerDetail:
     config = shared.config
-    kafka = config.advertised or next((e for e in shared.endpoints if e.scheme == "kafka"), None)
+    first = next((e for e in shared.endpoints if e.scheme == "kafka"), None)
+    kafka = (first.advertised if first is not None else None) or config.advertised or first
     if kafka is not None and kafka.host in WILDCARDS:
         # No client can connect to a wildcard. The address of this request is one of the same machine.
         kafka = Endpoint(kafka.scheme, request.scope["server"][0], kafka.port)
     return BrokerDetail(
         broker_id=config.broker_id,
-        kafka=None if kafka is None else str(kafka).partition("://")[2],
+        kafka=None if kafka is None else kafka.address,
         listeners=[str(endpoint) for endpoint in (*shared.http_endpoints, *shared.endpoints)],
     )

@@ -19,8 +19,8 @@ async def shared(request: Request) -> Shared:
 
 
 async def broker(request: Request) -> Facade:
-    """Return the broker of this application."""
-    return (await shared(request)).broker
+    """Return the broker as the client of the request may use it."""
+    return (await shared(request)).acting(request.scope)
 
 
 async def known_parameters_only(request: Request) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from app.errors import Problem
 from app.http.principal import principal_of
-from app.http.request import Answer, Request, invalid_parameter
+from app.http.request import Answer, Request, Scope, invalid_parameter
 from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
 from core.records.record import NewRecord
@@ -43,9 +43,9 @@ class KeyedWrites:
     """Writes of records under a key. `written` makes the answer of a write, or raises its refusal."""
 
     def __init__(
-        self, broker: Callable[[], Facade], written: Callable[[str, Sequence[ProduceResult]], Answer]
+        self, acting: Callable[[Scope], Facade], written: Callable[[str, Sequence[ProduceResult]], Answer]
     ) -> None:
-        self._broker = broker
+        self._acting = acting
         self._written = written
 
     async def produce(
@@ -64,7 +64,8 @@ class KeyedWrites:
             return _encode(_Stored(answer.status, answer.body, answer.media_type))
 
         try:
-            done = await self._broker().idempotency.produce(named, topic, records, acks=acks, render=render)
+            keys = self._acting(request.scope).idempotency
+            done = await keys.produce(named, topic, records, acks=acks, render=render)
         except BrokerError as error:
             raise _refusal(error) from None
         headers = (REPLAYED,) if done.replayed else ()

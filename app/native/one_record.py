@@ -25,7 +25,7 @@ from urllib.parse import quote_from_bytes
 from app.errors import Problem, from_broker, slug_of
 from app.formats import Reader
 from app.http.parameters import MAX_OFFSET, MAX_PARTITION
-from app.http.request import Answer, Request, invalid_parameter, whole_number
+from app.http.request import Answer, Request, Scope, invalid_parameter, whole_number
 from app.native.accept import choose
 from app.native.record_json import one_record
 from app.native.record_schemas import RecordQuery
@@ -47,8 +47,8 @@ _NOT_CACHED = {"cache-control": "no-store"}
 class OneRecord:
     """The handler, over one broker."""
 
-    def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
-        self._broker = broker
+    def __init__(self, config: Config, acting: Callable[[Scope], Facade]) -> None:
+        self._acting = acting
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
     async def read(self, request: Request, segments: list[str]) -> Answer:
@@ -65,7 +65,7 @@ class OneRecord:
         if encoding not in self._readers:
             names = ", ".join(Reader.NAMES)
             raise invalid_parameter("encoding", f"encoding must be one of {names}, not {encoding[:40]!r}.")
-        record = self._find(tp, offset)
+        record = self._find(self._acting(request.scope), tp, offset)
         lines: tuple[tuple[bytes, bytes], ...] = ()
         if media_type == BYTES:
             body = record.value or b""
@@ -80,10 +80,10 @@ class OneRecord:
         status = 204 if media_type == BYTES and record.value is None else 200
         return Answer(status, body, media_type, headers + lines)
 
-    def _find(self, tp: TopicPartition, offset: int) -> Record:
+    def _find(self, broker: Facade, tp: TopicPartition, offset: int) -> Record:
         """The record at an offset. Raises Problem: 404 not yet, 410 no more."""
         try:
-            result = self._broker().records.read_now(tp, offset, max_bytes=1, max_records=1)
+            result = broker.records.read_now(tp, offset, max_bytes=1, max_records=1)
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from app.errors import Problem, from_broker
-from app.http.request import ClientGoneError, Request, Streamed, Write, invalid_parameter
+from app.http.request import ClientGoneError, Request, Scope, Streamed, Write, invalid_parameter
 from app.http.waiting import check_share, counted
 from app.native.accept import choose
 from app.native.produce_body import ProduceBody
@@ -51,9 +51,9 @@ def wants_lines(request: Request) -> bytes | None:
 class ProduceLines:
     """Streams of records that are written."""
 
-    def __init__(self, config: Config, broker: Callable[[], Facade], body: ProduceBody) -> None:
+    def __init__(self, config: Config, acting: Callable[[Scope], Facade], body: ProduceBody) -> None:
         self._config = config
-        self._broker = broker
+        self._acting = acting
         self._body = body
         self.open = 0
 
@@ -71,7 +71,7 @@ class ProduceLines:
             raise BrokerError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{limit} streams are open already.", limit=limit
             )
-        await self._broker().topics.get_or_create(topic)
+        await self.acting(request).topics.get_or_create(topic)
         stream = _Lines(self, request, topic, acks)
         if b"expect" in request.headers:
             # Once the answer has begun, it is too late for "100 Continue"; reading sends it.
@@ -98,9 +98,9 @@ class ProduceLines:
         """The settings."""
         return self._config
 
-    def broker(self) -> Facade:
-        """The broker."""
-        return self._broker()
+    def acting(self, request: Request) -> Facade:
+        """The broker as the client of the request may use it."""
+        return self._acting(request.scope)
 
 
 class _Lines:
@@ -108,7 +108,7 @@ class _Lines:
 
     def __init__(self, owner: ProduceLines, request: Request, topic: str, acks: int) -> None:
         self._owner = owner
-        self._broker = owner.broker()
+        self._broker = owner.acting(request)
         self._config = owner.config
         self._request = request
         self._topic = topic

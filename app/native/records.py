@@ -14,7 +14,7 @@ from app.errors import Problem, field_error, from_broker
 from app.formats import ENCODING_NAMES, FormatError, Reader, to_bytes
 from app.http.json_body import check_charset
 from app.http.parameters import MAX_OFFSET, MAX_PARTITION, parse_moment
-from app.http.request import Answer, Request, Streamed, invalid_parameter, whole_number
+from app.http.request import Answer, Request, Scope, Streamed, invalid_parameter, whole_number
 from app.http.waiting import check_share, while_connected
 from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
 from app.native.idempotency import KeyedWrites
@@ -40,12 +40,12 @@ _encode = msgspec.json.Encoder().encode
 class RecordRoutes:
     """The handlers, over one broker."""
 
-    def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
+    def __init__(self, config: Config, acting: Callable[[Scope], Facade]) -> None:
         self._config = config
-        self._broker = broker
+        self._acting = acting
         self._body = ProduceBody(max_depth=config.http_max_json_depth, max_records=config.http_max_records)
-        self._keyed = KeyedWrites(broker, _written)
-        self._lines = ProduceLines(config, broker, self._body)
+        self._keyed = KeyedWrites(acting, _written)
+        self._lines = ProduceLines(config, acting, self._body)
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
     # --- write ---------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class RecordRoutes:
             records = [self._raw_record(request, query, body)]
         if IDEMPOTENCY_KEY in request.headers:
             return await self._keyed.produce(request, topic, records, acks, body)
-        results = await self._broker().records.produce(topic, records, acks=acks)
+        results = await self._acting(request.scope).records.produce(topic, records, acks=acks)
         return _written(topic, results)
 
     def _raw_record(self, request: Request, query: Mapping[str, str], body: bytes) -> NewRecord:
@@ -127,7 +127,7 @@ class RecordRoutes:
             max_bytes = whole_number("max_bytes", query["max_bytes"], 1, config.http_max_read_bytes)
         if "wait_ms" in query:
             wait_ms = whole_number("wait_ms", query["wait_ms"], 0, config.max_wait_ms)
-        offset = self._start(tp, query)
+        offset = self._start(self._acting(request.scope), tp, query)
         result = await self._read(request, tp, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms)
         return Answer(200, record_page(tp, result, reader))
 
@@ -140,9 +140,8 @@ class RecordRoutes:
             )
         return reader
 
-    def _start(self, tp: TopicPartition, query: Mapping[str, str]) -> int:
+    def _start(self, broker: Facade, tp: TopicPartition, query: Mapping[str, str]) -> int:
         """The offset to read from: `offset` (a number, earliest, latest), `timestamp`, or the earliest."""
-        broker = self._broker()
         text = query.get("offset", "earliest")
         if "timestamp" in query:
             if "offset" in query:
@@ -172,7 +171,7 @@ class RecordRoutes:
         wait_ms: int,
     ) -> ReadResult:
         """Return the records; if there are none, wait for up to `wait_ms`, or until the client disconnects."""
-        broker = self._broker()
+        broker = self._acting(request.scope)
         try:
             result = broker.records.read_now(tp, offset, max_bytes=max_bytes, max_records=limit)
             if result.records or not wait_ms:

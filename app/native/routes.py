@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from app.http.request import Scope
 from app.http.route import Body, Handle, Lines, Reply, Route
 from app.native.one_record import OneRecord
 from app.native.operations import Health, MetricsText, Operations
@@ -41,6 +42,7 @@ from app.native.records import RecordRoutes
 from app.native.streams.merged import MergedRoutes
 from core.config import Config
 from core.facade import Facade
+from core.security.guarded import Guarded
 
 PREFIX = "/api/v1"
 # Statuses of refusals that any route below the prefix may have, and any route that writes; and any other route.
@@ -51,12 +53,15 @@ ANYWHERE_ELSE = (400, 421, 431, 500)
 LeanRoute = Route[Handle]
 ControlRoute = Route[Callable[..., Any]]
 
+# Returns the broker as the client of a request may use it.
+Acting = Callable[[Scope], Guarded]
 
-def lean_routes(config: Config, broker: Callable[[], Facade]) -> tuple[LeanRoute, ...]:
+
+def lean_routes(config: Config, broker: Callable[[], Facade], acting: Acting) -> tuple[LeanRoute, ...]:
     """Return the routes of records, over one broker."""
-    records = RecordRoutes(config, broker)
-    merged = MergedRoutes(config, broker)
-    one = OneRecord(config, broker)
+    records = RecordRoutes(config, acting)
+    merged = MergedRoutes(config, broker, acting)
+    one = OneRecord(config, acting)
     return (
         Route(
             "POST", "/topics/{topic}/records", records.produce,

@@ -33,6 +33,7 @@ from app.native.schemas import (
 )
 from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
+from core.security.authorizer import is_denial
 from core.types import TopicPartition
 from core.vocabulary.topic import TopicInfo
 
@@ -290,6 +291,12 @@ def _detail(broker: Facade, info: TopicInfo, response: Response) -> TopicDetail:
                 size_bytes=found.size,
             )
         )
+    try:
+        entries = broker.topics.describe_configs(info.name)
+    except BrokerError as error:
+        if not is_denial(error):
+            raise
+        entries = []  # the topic may be described, its settings may not
     configs = {
         one.name: ConfigDetail(
             value=one.value or "",
@@ -297,7 +304,7 @@ def _detail(broker: Facade, info: TopicInfo, response: Response) -> TopicDetail:
             type=one.type,
             doc=one.doc,
         )
-        for one in broker.topics.describe_configs(info.name)
+        for one in entries
     }
     return TopicDetail(**_summary_members(info), partition_details=partitions, effective_configs=configs)
 

@@ -144,8 +144,11 @@ async def create_user(
 ) -> UserDetail:
     """Create a user. The setup token of a broker without users allows this once."""
     password = wanted.password.get_secret_value() if wanted.password is not None else None
+    users = broker.users
     with ExitStack() as stack:
         if principal_of(request.scope) == SETUP:
+            # The setup token is the right: no user exists yet that could have one.
+            users = shared.broker.users
             if shared.setup is None or not stack.enter_context(shared.setup.claimed()):
                 raise Problem("unauthenticated", "The setup token has been used.")
             if password is None:
@@ -153,7 +156,7 @@ async def create_user(
                     "invalid-request",
                     "The first user needs a password: no other user could make a token for it.",
                 )
-        made = await broker.users.create(wanted.name, password)
+        made = await users.create(wanted.name, password)
     response.headers["location"] = f"/api/v1/users/{quote(made.name, safe='')}"
     return _user(made)
 

@@ -17,6 +17,7 @@ from fastapi.openapi.utils import get_openapi
 
 from app.errors import KINDS, PROBLEM_MEDIA_TYPE
 from app.http.parameters import AnsweredRequestId
+from app.http.request import Scope
 from app.http.route import Route
 from app.native import routes as native
 from app.native.fastapi_routes import add_routes
@@ -33,6 +34,7 @@ from app.version import VERSION
 from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
+from core.security.guarded import Guarded
 
 DESCRIPTION = (
     "Sluice: a Kafka that you can curl. The native HTTP API of a broker that Kafka clients reach on its binary "
@@ -66,13 +68,13 @@ def document() -> dict[str, Any]:
 
     surface = Style(native.PREFIX, schemas, native.ANYWHERE, lambda status: _problem(schemas, status))
     elsewhere = surface._replace(prefix="", anywhere=native.ANYWHERE_ELSE)
-    found.add(surface, native.lean_routes(config, _no_broker))
+    found.add(surface, native.lean_routes(config, _no_broker, _no_caller))
     found.add(surface, control, parameters)
     found.add(elsewhere, native.operation_routes(Operations(_no_broker, lambda: None, _no_metrics)))
     found.add(elsewhere, pages, parameters)
     found.add(
         Style("", v2_schemas, v2.ANYWHERE, _v2_reference, (v2.V2,), (v2.V2, "application/json")),
-        v2.v2_routes(config, Clock(), DIALECTS[config.v2_dialect], _no_broker),
+        v2.v2_routes(config, Clock(), DIALECTS[config.v2_dialect], _no_caller),
     )
     components = declared["components"]["schemas"] | _problem_schemas()
     responses = {_V2_REFUSAL.format(status): _v2_refusal(v2_schemas, status) for status in MEANINGS}
@@ -102,6 +104,10 @@ def is_current(path: Path) -> bool:
 
 
 def _no_broker() -> Broker:
+    raise AssertionError("The document is made without a broker.")
+
+
+def _no_caller(scope: Scope) -> Guarded:
     raise AssertionError("The document is made without a broker.")
 
 

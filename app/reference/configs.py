@@ -12,6 +12,11 @@ _TOPICS = """\
 
 Written by `sluice docs` from the code. [Configuration](../operations/configuration.md) says how to change them.
 
+`sluice topics alter orders --config retention.ms=3600000` changes a setting of one topic while the broker runs, and
+`--delete-config retention.ms` removes it. Over HTTP it is a [PATCH](../guides/http.md#topics) of the topic.
+`sluice topics describe orders --all` shows each value and its source: `topic`, `broker` (`SLUICE_TOPIC_DEFAULTS`,
+`topic_defaults` in the configuration file, or a setting of the broker) or `default`.
+
 ## Settings of topics
 "Stored only" settings are checked, stored and described, and have no effect. "Older" settings were removed in
 Kafka 4; clients of older releases still send them.

@@ -15,7 +15,7 @@ import httpx
 
 from app.main import Application, create_app
 from app.reference.markdown import table
-from core.config import Config, Endpoint
+from core.config import DEFAULT_CERTIFICATE, TLS, Config, Endpoint, TlsSettings
 
 _INTRODUCTION = """\
 # Metrics
@@ -60,18 +60,23 @@ def _labels(text: str, name: str) -> Sequence[str]:
 async def _scrape() -> str:
     with tempfile.TemporaryDirectory() as directory:
         kinds = ("kafka", "text", "kafka07")
-        listeners = (Endpoint("http", "127.0.0.1", 0), *(Endpoint(kind, "127.0.0.1", 0) for kind in kinds))
+        listeners = (
+            Endpoint("http", "127.0.0.1", 0),
+            Endpoint("kafka", "127.0.0.1", 0, ((TLS, DEFAULT_CERTIFICATE),)),
+            *(Endpoint(kind, "127.0.0.1", 0) for kind in kinds),
+        )
         config = replace(
             Config(),
             data_dir=Path(directory) / "data",
             listeners=listeners,
+            tls=(TlsSettings(DEFAULT_CERTIFICATE),),
             zookeeper="127.0.0.1:9",
             log_level="error",
         )
         application = create_app(config)
         async with application.lifespan():
             for endpoint in application.server.endpoints:
-                if endpoint.scheme in _ASKED:
+                if endpoint.scheme in _ASKED and not endpoint.tls:
                     await _ask(endpoint, _ASKED[endpoint.scheme])
             await _call(application)
             body, _ = await application.metrics.scrape("")

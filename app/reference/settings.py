@@ -14,7 +14,8 @@ _INTRODUCTION = """\
 
 Written by `sluice docs` from the code. [Configuration](../operations/configuration.md) says how to set them: a flag
 wins over the environment, and the environment wins over the configuration file. In the file a name is in lower case
-and without `SLUICE_`.
+and without `SLUICE_`. A setting without a flag is set by the environment or the file alone. `sluice config show`
+prints the values of these two and their source.
 
 ## Documented settings
 """
@@ -27,11 +28,13 @@ are in bytes and times are in milliseconds unless the sentence says otherwise.
 
 # Numbers and switches that people set; their names are kept.
 DOCUMENTED: dict[str, str] = {
-    "broker_id": "The number of this broker in its cluster (`--broker-id`).",
-    "access_log": "Log a line for each HTTP request (`--access-log`).",
+    "broker_id": "The number of this broker in its cluster.",
+    "access_log": "Log a line for each HTTP request.",
     "auto_create_topics": "Create a topic when a client writes to it or asks for it.",
     "default_partitions": "Partitions of a topic if its creator gives no number.",
     "default_replication_factor": "Replicas of a topic if its creator gives no number.",
+    "authorizer": "Whether access rules (ACLs) hold. They also hold if there is a user, or `SLUICE_SUPER_USERS`.",
+    "allow_everyone_if_no_acl_found": "Whether all users may use a resource that no access rule covers.",
     "checkpoint_interval_ms": "How often the broker fsyncs logs in the background. This bounds what a power loss can "
     "take from `acks=0` and `acks=1`.",
     "offsets_retention_ms": "How long an empty group keeps its committed offsets.",
@@ -54,12 +57,19 @@ DOCUMENTED: dict[str, str] = {
     "drain_timeout_ms": "How long a stop waits for requests in progress.",
 }
 
+# Those of the above that have a flag of `sluice serve`.
+FLAGS = {"broker_id": "`--broker-id`", "access_log": "`--access-log`"}
+
 OTHER: dict[str, str] = {
     "zookeeper_session_timeout_ms": "How long ZooKeeper still lists a broker that was killed.",
     "zookeeper_call_timeout_ms": "How long the broker waits for an answer of ZooKeeper.",
     "zookeeper_refresh_interval_ms": "How often the broker checks its registration and reads the consumers.",
     "zookeeper_max_nodes": "Nodes of consumers that one such check reads.",
     "protocol_version_api_key": "The API key of the ProtocolVersionRequest of KIP-35's draft. 0 turns it off.",
+    "tls_handshake_timeout_ms": "A client must complete the TLS handshake within this time.",
+    "tls_max_handshakes": "TLS handshakes on one listener at the same time. One more closes the oldest.",
+    "tls_check_interval_ms": "How often the broker checks the files of certificates for changes.",
+    "max_acls": "Access rules at most.",
     "max_inflight_bytes": "Bytes of requests that are partly received, over all connections.",
     "first_request_timeout_ms": "A connection must send its first request within this time.",
     "frame_timeout_ms": "A request that has begun must be complete within this time.",
@@ -164,7 +174,10 @@ def page() -> str:
     named = [
         (f"`{s.variable}`", f"`{s.flag}`" if s.flag else "", _code(s.default), s.meaning) for s in SETTINGS
     ]
-    numbers = [(_variable(name), "", _shown(defaults[name]), text) for name, text in DOCUMENTED.items()]
+    numbers = [
+        (_variable(name), FLAGS.get(name, ""), _shown(defaults[name]), text)
+        for name, text in DOCUMENTED.items()
+    ]
     rest = [
         (_variable(name), _shown(default), OTHER[name])
         for name, default in defaults.items()

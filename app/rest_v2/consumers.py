@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from app.errors import Problem
-from app.http.request import Answer, Request
+from app.http.request import Answer, Request, Scope
 from app.http.waiting import check_share, while_connected
 from app.rest_v2.bodies import (
     decoder_of,
@@ -77,15 +77,15 @@ _encode = msgspec.json.Encoder().encode
 class Instances:
     """What all consumer routes share: the broker, the dialect, and the broker's refusals in v2's words."""
 
-    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Facade]) -> None:
+    def __init__(self, config: Config, dialect: Dialect, acting: Callable[[Scope], Facade]) -> None:
         self.config = config
         self.dialect = dialect
-        self.broker = broker
+        self.acting = acting
 
-    def get(self, segments: list[str]) -> ConsumerInfo:
+    def get(self, request: Request, segments: list[str]) -> ConsumerInfo:
         """The instance that a path names. Raises ProxyError 404/40403."""
         with self.refusals():
-            return self.broker().consumers.get(segments[1], segments[3])
+            return self.acting(request.scope).consumers.get(segments[1], segments[3])
 
     def wait_ms(self, info: ConsumerInfo) -> int:
         """How long a poll of this instance waits when the request does not say."""
@@ -154,7 +154,9 @@ class ConsumerRoutes:
         options = self._options(wanted)
         with self._instances.refusals():
             try:
-                made = await self._instances.broker().consumers.create(group, name, options=options)
+                made = await self._instances.acting(request.scope).consumers.create(
+                    group, name, options=options
+                )
             except BrokerError as error:
                 if error.code is ErrorCode.INVALID_REQUEST:
                     raise bad_config(error.message) from None
@@ -191,18 +193,18 @@ class ConsumerRoutes:
     async def delete(self, request: Request, segments: list[str]) -> Answer:
         """Delete an instance."""
         with self._instances.refusals():
-            await self._instances.broker().consumers.delete(segments[1], segments[3])
+            await self._instances.acting(request.scope).consumers.delete(segments[1], segments[3])
         return no_content()
 
     # --- subscription --------------------------------------------------------------------------------------
 
     async def subscribe(self, request: Request, segments: list[str]) -> Answer:
         """Subscribe to topics, or to a pattern."""
-        self._instances.get(segments)
+        self._instances.get(request, segments)
         wanted = await read_json(request, _subscribe)
         if wanted.topics is not None and wanted.topic_pattern is not None:
             raise self._instances.mixed_subscription()
-        consumers = self._instances.broker().consumers
+        consumers = self._instances.acting(request.scope).consumers
         with self._instances.refusals():
             if wanted.topics:
                 await consumers.subscribe(segments[1], segments[3], topics=wanted.topics)
@@ -218,27 +220,29 @@ class ConsumerRoutes:
     async def subscription(self, request: Request, segments: list[str]) -> Answer:
         """Return the topics of the subscription; for a pattern, the topics that match now."""
         with self._instances.refusals():
-            topics = self._instances.broker().consumers.subscribed_topics(segments[1], segments[3])
+            topics = self._instances.acting(request.scope).consumers.subscribed_topics(
+                segments[1], segments[3]
+            )
         return json_answer(request, Topics(list(topics)))
 
     async def unsubscribe(self, request: Request, segments: list[str]) -> Answer:
         """Unsubscribe."""
         with self._instances.refusals():
-            await self._instances.broker().consumers.unsubscribe(segments[1], segments[3])
+            await self._instances.acting(request.scope).consumers.unsubscribe(segments[1], segments[3])
         return no_content()
 
     async def assign(self, request: Request, segments: list[str]) -> Answer:
         """Read these partitions, without the group."""
-        self._instances.get(segments)
+        self._instances.get(request, segments)
         wanted = await read_json(request, _partitions)
         partitions = [TopicPartition(one.topic, one.partition) for one in wanted.partitions]
         with self._instances.refusals():
-            await self._instances.broker().consumers.assign(segments[1], segments[3], partitions)
+            await self._instances.acting(request.scope).consumers.assign(segments[1], segments[3], partitions)
         return no_content()
 
     async def assignments(self, request: Request, segments: list[str]) -> Answer:
         """Return the partitions that are assigned."""
-        info = self._instances.get(segments)
+        info = self._instances.get(request, segments)
         return json_answer(
             request, Partitions([Partition(one.topic, one.partition) for one in info.partitions])
         )
@@ -250,12 +254,13 @@ class ConsumerRoutes:
 
         Answered on first data, at the latest after `timeout`; the first call waits for the group as well.
         """
-        info = self._instances.get(segments)
+        info = self._instances.get(request, segments)
         format_name = info.options.settings.get(FORMAT, DEFAULT_FORMAT)
         media_type = accept_of(request.headers.get(b"accept", b"")).records(format_name)
         config, query = self._instances.config, query_of(request)
         poll = _Poll(
             self._instances,
+            request,
             info,
             max_bytes=number_in(
                 query, "max_bytes", config.http_default_read_bytes, config.http_max_read_bytes
@@ -283,8 +288,10 @@ class ConsumerRoutes:
 class _Poll:
     """The polls of one request."""
 
-    def __init__(self, instances: Instances, info: ConsumerInfo, *, max_bytes: int, wait_ms: int) -> None:
-        self._consumers = instances.broker().consumers
+    def __init__(
+        self, instances: Instances, request: Request, info: ConsumerInfo, *, max_bytes: int, wait_ms: int
+    ) -> None:
+        self._consumers = instances.acting(request.scope).consumers
         self._address = (info.group_id, info.name)
         self._min_bytes = _setting(info, MIN_BYTES, 1)
         self._max_bytes = max_bytes

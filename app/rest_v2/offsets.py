@@ -41,7 +41,7 @@ class OffsetRoutes:
         The body has the offset of the last record that was processed: the next one is stored. Without a body,
         everything that was delivered is committed.
         """
-        self._instances.get(segments)
+        self._instances.get(request, segments)
         body = await read_optional_json(request, _commit)
         given = None
         if body is not None:
@@ -57,7 +57,9 @@ class OffsetRoutes:
             ]
         if offsets is None or offsets:
             with self._instances.refusals():
-                await self._instances.broker().consumers.commit(segments[1], segments[3], offsets)
+                await self._instances.acting(request.scope).consumers.commit(
+                    segments[1], segments[3], offsets
+                )
         if not dialect.commit_body:
             return no_content()
         answer = json_answer(request, None)
@@ -68,10 +70,12 @@ class OffsetRoutes:
 
         The query names one partition; a body `{partitions: [{topic, partition}]}` names several.
         """
-        self._instances.get(segments)
+        self._instances.get(request, segments)
         wanted = await self._wanted(request)
         with self._instances.refusals():
-            found = self._instances.broker().consumers.committed(segments[1], segments[3], wanted)
+            found = self._instances.acting(request.scope).consumers.committed(
+                segments[1], segments[3], wanted
+            )
         offsets = [
             Committed(tp.topic, tp.partition, one.offset, one.metadata or "")
             for tp, one in zip(wanted, found, strict=True)
@@ -96,13 +100,13 @@ class OffsetRoutes:
 
     async def seek(self, request: Request, segments: list[str]) -> Answer:
         """Continue at offsets, or at times."""
-        info = self._instances.get(segments)
+        info = self._instances.get(request, segments)
         body = await read_json(request, _seek)
         if body.offsets is None and body.timestamps is None:
             raise unprocessable("The body needs offsets or timestamps.")
         seeks = [Seek(one.topic, one.partition, one.offset) for one in body.offsets or ()]
         seeks += [_to_moment(one) for one in body.timestamps or ()]
-        return await self._seek(info, seeks)
+        return await self._seek(request, info, seeks)
 
     async def to_beginning(self, request: Request, segments: list[str]) -> Answer:
         """Continue at the beginning of partitions."""
@@ -113,36 +117,40 @@ class OffsetRoutes:
         return await self._to_an_end(request, segments, LATEST)
 
     async def _to_an_end(self, request: Request, segments: list[str], to: str) -> Answer:
-        info = self._instances.get(segments)
+        info = self._instances.get(request, segments)
         body = await read_json(request, _partitions)
         # As the Kafka consumer has it: none named, all meant.
         wanted = body.partitions or info.partitions
-        return await self._seek(info, [Seek(one.topic, one.partition, to) for one in wanted])
+        return await self._seek(request, info, [Seek(one.topic, one.partition, to) for one in wanted])
 
-    async def _seek(self, info: ConsumerInfo, seeks: list[Seek]) -> Answer:
+    async def _seek(self, request: Request, info: ConsumerInfo, seeks: list[Seek]) -> Answer:
         """Seek. A missing offset is replaced as `auto.offset.reset` says.
 
         A Kafka consumer finds that out at its next fetch, and does the same then.
         """
         try:
-            await self._seek_now(info, seeks)
+            await self._seek_now(request, info, seeks)
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or info.options.start not in (
                 EARLIEST,
                 LATEST,
             ):
                 raise
-            await self._seek_now(info, [self._within(one, info.options.start) for one in seeks])
+            await self._seek_now(
+                request, info, [self._within(request, one, info.options.start) for one in seeks]
+            )
         return no_content()
 
-    async def _seek_now(self, info: ConsumerInfo, seeks: list[Seek]) -> None:
+    async def _seek_now(self, request: Request, info: ConsumerInfo, seeks: list[Seek]) -> None:
         wait_ms = self._instances.wait_ms(info)
         with self._instances.refusals():
-            await self._instances.broker().consumers.seek(info.group_id, info.name, seeks, wait_ms=wait_ms)
+            await self._instances.acting(request.scope).consumers.seek(
+                info.group_id, info.name, seeks, wait_ms=wait_ms
+            )
 
-    def _within(self, seek: Seek, reset: int | str) -> Seek:
+    def _within(self, request: Request, seek: Seek, reset: int | str) -> Seek:
         tp = TopicPartition(seek.topic, seek.partition)
-        start, high_watermark, _ = self._instances.broker().partitions.info(tp).offsets
+        start, high_watermark, _ = self._instances.acting(request.scope).partitions.info(tp).offsets
         if isinstance(seek.to, str) or seek.time_ms is not None or start <= seek.to <= high_watermark:
             return seek
         return seek._replace(to=reset)

@@ -21,7 +21,7 @@ from app.errors import Problem
 from app.formats import FormatError, check_depth, to_bytes
 from app.http.json_body import check_charset
 from app.http.record_limit import RecordLimit
-from app.http.request import Answer, Request
+from app.http.request import Answer, Request, Scope
 from app.rest_v2.bodies import decode, decoder_of
 from app.rest_v2.dialect import Dialect
 from app.rest_v2.errors import (
@@ -49,7 +49,7 @@ _MAX_TIMESTAMP = 2**63 - 1
 class ProduceRoutes:
     """The handlers, over one broker."""
 
-    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Facade]) -> None:
+    def __init__(self, config: Config, dialect: Dialect, acting: Callable[[Scope], Facade]) -> None:
         max_depth = config.http_max_json_depth
         self._ways: dict[str, Callable[[bytes], bytes | None]] = {
             name: partial(_string_to_bytes, name, max_depth) for name in FORMATS
@@ -57,7 +57,7 @@ class ProduceRoutes:
         self._ways["json"] = partial(_json_to_bytes, max_depth)
         self._limit = RecordLimit(config.http_max_records)
         self._dialect = dialect
-        self._broker = broker
+        self._acting = acting
         self._creates_topics = config.auto_create_topics
 
     async def to_topic(self, request: Request, segments: list[str]) -> Answer:
@@ -69,7 +69,9 @@ class ProduceRoutes:
         refused has an `error_code`.
         """
         media_type, records = await self._read(request, segments[1])
-        return self._answer(await self._broker().records.produce(segments[1], records), media_type)
+        return self._answer(
+            await self._acting(request.scope).records.produce(segments[1], records), media_type
+        )
 
     async def to_partition(self, request: Request, segments: list[str]) -> Answer:
         """Write records to one partition.
@@ -83,7 +85,7 @@ class ProduceRoutes:
         media_type, records = await self._read(request, segments[1], partition)
         if any(r.partition is not None and r.partition != partition for r in records):
             raise unprocessable("A record names another partition than the path.")
-        broker = self._broker()
+        broker = self._acting(request.scope)
         await broker.topics.get_or_create(segments[1])
         broker.partitions.info(TopicPartition(segments[1], partition))
         return self._answer(
@@ -97,15 +99,15 @@ class ProduceRoutes:
     ) -> tuple[bytes, list[NewRecord]]:
         """The media type to answer with, and the records."""
         if not self._creates_topics:
-            self._require(topic, partition)
+            self._require(request, topic, partition)
         try:
             media_type, embedded = self._media_types(request)
         except Problem:
-            self._require(topic, partition)
+            self._require(request, topic, partition)
             raise
         if embedded not in FORMATS:
             # Such a request is refused in the end: it creates no topic.
-            self._require(topic, partition)
+            self._require(request, topic, partition)
         body = await request.body()
         self._limit.check(body)
         shape = decode(_decoder, body, self._dialect.wrong_type_status)
@@ -115,12 +117,12 @@ class ProduceRoutes:
             raise unprocessable("The list of records is empty.")
         return media_type, self._convert(shape, embedded)
 
-    def _require(self, topic: str, partition: int | None) -> None:
+    def _require(self, request: Request, topic: str, partition: int | None) -> None:
         """Raise UNKNOWN_TOPIC_OR_PARTITION unless the topic, and the partition if one is given, exists."""
         if partition is None:
-            self._broker().topics.get(topic)
+            self._acting(request.scope).topics.get(topic)
         else:
-            self._broker().partitions.info(TopicPartition(topic, partition))
+            self._acting(request.scope).partitions.info(TopicPartition(topic, partition))
 
     def _media_types(self, request: Request) -> tuple[bytes, str]:
         """The media type to answer with, and the embedded format of the records. Raises Problem (406, 415)."""

@@ -15,7 +15,7 @@ import msgspec
 
 from app.errors import from_broker
 from app.formats import depth_exceeds
-from app.http.request import Answer, Request
+from app.http.request import Answer, Request, Scope
 from app.http.waiting import check_share, while_connected
 from app.rest_v2.bodies import number_in, query_of
 from app.rest_v2.dialect import Dialect
@@ -135,16 +135,16 @@ def _refuse_without_registry(data: bytes) -> NoReturn:
 class PartitionReadRoutes:
     """The stateless read."""
 
-    def __init__(self, config: Config, dialect: Dialect, broker: Callable[[], Facade]) -> None:
+    def __init__(self, config: Config, dialect: Dialect, acting: Callable[[Scope], Facade]) -> None:
         self._config = config
         self._dialect = dialect
-        self._broker = broker
+        self._acting = acting
         self._embedder = Embedder(config, dialect)
 
     async def read(self, request: Request, segments: list[str]) -> Answer:
         """Read records of one partition. Stateless: nothing is remembered between two reads."""
         tp = TopicPartition(segments[1], partition_number(segments[3]))
-        broker = self._broker()
+        broker = self._acting(request.scope)
         # An unknown topic is reported before an error of the media type.
         start = broker.partitions.info(tp).offsets.log_start_offset
         accept = accept_of(request.headers.get(b"accept", b""))

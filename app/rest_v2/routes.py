@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.http.parameters import RequestIdHeader
+from app.http.request import Scope
 from app.http.route import Body, Handle, Reply, Route
 from app.rest_v2.consumers import ConsumerRoutes, Instances
 from app.rest_v2.dialect import Dialect
@@ -62,11 +63,11 @@ _READ = Reply("Done.", media=dict.fromkeys(
 
 
 def v2_routes(
-    config: Config, clock: Clock, dialect: Dialect, broker: Callable[[], Facade]
+    config: Config, clock: Clock, dialect: Dialect, acting: Callable[[Scope], Facade]
 ) -> tuple[V2Route, ...]:
     """Return all routes, over one broker. `/_health` is a route of some dialects only."""
-    topics = TopicRoutes(config, clock, broker)
-    instances = Instances(config, dialect, broker)
+    topics = TopicRoutes(config, clock, acting)
+    instances = Instances(config, dialect, acting)
     health: tuple[V2Route, ...] = ()
     if dialect.health:
         health = (
@@ -83,7 +84,7 @@ def v2_routes(
     return (
         *_metadata(topics),
         *health,
-        *_records(ProduceRoutes(config, dialect, broker), PartitionReadRoutes(config, dialect, broker)),
+        *_records(ProduceRoutes(config, dialect, acting), PartitionReadRoutes(config, dialect, acting)),
         *_instances(ConsumerRoutes(instances)),
         *_offsets(OffsetRoutes(instances)),
     )

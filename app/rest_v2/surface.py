@@ -32,7 +32,7 @@ class ProxySurface:
         config, clock = shared.config, shared.broker.clock
         self._dialect = DIALECTS[config.v2_dialect]
         self._counts = shared.refusals.counts
-        routes = v2_routes(config, clock, self._dialect, shared.current_broker)
+        routes = v2_routes(config, clock, self._dialect, shared.acting)
         self._table = RouteTable(("", routes))
         self._roots = {route.path[1:].partition("/")[0] for route in routes}
 

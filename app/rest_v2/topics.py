@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.http.request import Answer, Request
+from app.http.request import Answer, Request, Scope
 from app.rest_v2.bodies import json_answer
 from app.rest_v2.errors import INSTANCE_NOT_FOUND, ProxyError, topic_not_found
 from app.rest_v2.schemas import (
@@ -23,6 +23,7 @@ from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError
 from core.facade import Facade
+from core.security.authorizer import is_denial
 from core.types import TopicPartition
 from core.vocabulary.partition import PartitionInfo
 
@@ -40,10 +41,10 @@ def partition_number(text: str) -> int:
 class TopicRoutes:
     """The handlers, over one broker."""
 
-    def __init__(self, config: Config, clock: Clock, broker: Callable[[], Facade]) -> None:
+    def __init__(self, config: Config, clock: Clock, acting: Callable[[Scope], Facade]) -> None:
         self._config = config
         self._clock = clock
-        self._broker = broker
+        self._acting = acting
         self._started = clock.monotonic()
 
     async def root(self, request: Request, segments: list[str]) -> Answer:
@@ -52,7 +53,7 @@ class TopicRoutes:
 
     async def health(self, request: Request, segments: list[str]) -> Answer:
         """Return the uptime in seconds and the version, under Karapace's names; 503 while the broker is not ready."""
-        broker = self._broker()
+        broker = self._acting(request.scope)
         uptime = int(self._clock.monotonic() - self._started)
         body = _encode(Health(process_uptime_sec=uptime, karapace_version=VERSION))
         return Answer(200 if broker.ready else 503, body)
@@ -63,35 +64,39 @@ class TopicRoutes:
 
     async def topics(self, request: Request, segments: list[str]) -> Answer:
         """Return the names of the topics."""
-        return json_answer(request, [topic.name for topic in self._broker().topics.list()])
+        return json_answer(request, [topic.name for topic in self._acting(request.scope).topics.list()])
 
     async def topic(self, request: Request, segments: list[str]) -> Answer:
         """Return the settings and the partitions of a topic. An unknown topic is 40403 here."""
-        broker = self._broker()
+        broker = self._acting(request.scope)
         try:
             info = broker.topics.get(segments[1])
-        except BrokerError:
+        except BrokerError as error:
+            if is_denial(error):
+                raise
             raise topic_not_found(segments[1], INSTANCE_NOT_FOUND) from None
         configs = {one.name: one.value or "" for one in broker.topics.effective_configs(info)}
         return json_answer(request, TopicMetadata(info.name, configs, self._partitions(info.partitions)))
 
     async def partitions(self, request: Request, segments: list[str]) -> Answer:
         """Return the partitions of a topic."""
-        return json_answer(request, self._partitions(self._broker().topics.get(segments[1]).partitions))
+        return json_answer(
+            request, self._partitions(self._acting(request.scope).topics.get(segments[1]).partitions)
+        )
 
     async def partition(self, request: Request, segments: list[str]) -> Answer:
         """Return one partition."""
-        number = self._existing(segments).tp.partition
+        number = self._existing(request, segments).tp.partition
         return json_answer(request, self._partition(number))
 
     async def offsets(self, request: Request, segments: list[str]) -> Answer:
         """Return the first offset and the next offset of a partition."""
-        start, high_watermark, _ = self._existing(segments).offsets
+        start, high_watermark, _ = self._existing(request, segments).offsets
         return json_answer(request, PartitionOffsets(start, high_watermark))
 
-    def _existing(self, segments: list[str]) -> PartitionInfo:
+    def _existing(self, request: Request, segments: list[str]) -> PartitionInfo:
         tp = TopicPartition(segments[1], partition_number(segments[3]))
-        return self._broker().partitions.info(tp)
+        return self._acting(request.scope).partitions.info(tp)
 
     def _partitions(self, count: int) -> list[PartitionMetadata]:
         return [self._partition(number) for number in range(count)]

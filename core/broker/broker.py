@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.broker.acls import Acls
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
 from core.broker.open_batches import OpenBatches
@@ -39,6 +40,7 @@ from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log
 from core.log.manager import LogManager
+from core.metadata.acls import load_acls
 from core.metadata.broker_configs import load_broker_configs
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
@@ -48,6 +50,8 @@ from core.records.partitioner import StickyPartitions
 from core.replication.controller import Controller
 from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
 from core.replication.replicas import Replicas
+from core.security.authorizer import Authorizer
+from core.security.guarded import Guards
 from core.security.passwords import Passwords
 from core.security.tokens import Tokens
 from core.security.users import Users
@@ -65,6 +69,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DATABASE = "metadata.db"
+# The administrator of a broker whose settings name none.
+DEFAULT_SUPER_USERS = ("User:admin",)
 # The history of metadata is kept until it begins again with the whole database (`MetadataLog.shorten`).
 _METADATA_CONFIG = {"retention.ms": "-1", "segment.bytes": "67108864"}
 
@@ -102,6 +108,13 @@ class Broker:
         self.users = Users(config, clock, self.store, self._password_threads)
         self.tokens = Tokens(config, clock, self.store, self.users)
         self.passwords = Passwords(config, clock, self.users, self.tokens, self._password_threads)
+        self.authorizer = Authorizer(
+            enabled=config.authorizer or bool(config.super_users),
+            super_users=config.super_users or DEFAULT_SUPER_USERS,
+            allow_if_no_acl=config.allow_everyone_if_no_acl_found,
+        )
+        self.users.when_changed(self._switch_authorizer)
+        self.guards = Guards(self, self.authorizer)
         self._build_replication()
         self._build_parts()
         self._background: list[asyncio.Task[None]] = []
@@ -146,6 +159,7 @@ class Broker:
         table = TopicTable(self.changes)
         sticky = StickyPartitions()
         self.broker_configs = BrokerConfigs(config, self.store, logs, table, self.controller)
+        self.acls = Acls(config, self.store, self.controller, self.authorizer)
         self.topics = Topics(
             config, clock, self.store, logs, table, self.broker_configs, self.controller, self.replicas, self.cluster,
             purgatory, sticky, deleted=self._topic_deleted,
@@ -174,6 +188,7 @@ class Broker:
         self.leader_epochs.load(settings)
         self._reserved_ids.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
+        self.acls.load(await self.store.read(load_acls))
         await self._load_users(settings)
         deleted = deleted_topics(settings)
         self.topics.load(await self.store.read(load_topics), deleted)
@@ -299,13 +314,19 @@ class Broker:
         self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
 
     async def _topics_changed(self) -> None:
-        """Take over the settings, users and topics that the store has got from another broker."""
+        """Take over the settings, users, access rules and topics that the store has got from another broker."""
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
         self.broker_configs.load(await self.store.read(load_broker_configs))
+        self.acls.load(await self.store.read(load_acls))
         await self._load_users(settings)
         await self.topics.adopt(await self.store.read(load_topics))
         self.changes.answers_changed()
+
+    def _switch_authorizer(self) -> None:
+        """Let all callers do everything until there is a user, unless a setting asks for an authorizer."""
+        config = self.config
+        self.authorizer.switch(config.authorizer or bool(config.super_users) or bool(self.users))
 
     async def _load_users(self, settings: Mapping[str, str]) -> None:
         users, credentials, tokens = await self.store.read(load_users)

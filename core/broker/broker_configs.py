@@ -224,12 +224,17 @@ class BrokerConfigs:
             log.warning("topic %s: the broker's defaults do not hold for it: %s", name, error.message)
             return parse_topic_config(overrides)
 
-    def of_broker(self, endpoints: Sequence[Endpoint], advertised: Endpoint) -> list[ConfigEntry]:
-        """Return all settings of this broker, by name. `endpoints` are those of its Kafka listeners."""
+    def of_broker(
+        self, endpoints: Sequence[Endpoint], advertised: Endpoint, asked: Endpoint
+    ) -> list[ConfigEntry]:
+        """Return all settings of this broker, by name. `endpoints` are those of its Kafka listeners.
+
+        `advertised` is the address for the client that asks, and `asked` its listener.
+        """
         config = self._config
         addresses = {
-            "listeners": ",".join(f"PLAINTEXT://{_address(one)}" for one in endpoints),
-            "advertised.listeners": f"PLAINTEXT://{_address(advertised)}",
+            "listeners": ",".join(f"{_protocol(one)}://{_address(one)}" for one in endpoints),
+            "advertised.listeners": f"{_protocol(asked)}://{_address(advertised)}",
         }
         entries = [self._entry(one, None, whole_units=False) for one in DYNAMIC.values()]
         for one in FIXED:
@@ -392,6 +397,11 @@ def _static_values(config: Config) -> dict[str, str]:
     for name, text in config.topic_defaults.items():
         values[DEFINITIONS[name].broker or name] = text
     return values
+
+
+def _protocol(endpoint: Endpoint) -> str:
+    """Return Kafka's name of what a listener speaks."""
+    return ("SASL_" if endpoint.authentication else "") + ("SSL" if endpoint.tls else "PLAINTEXT")
 
 
 def _address(endpoint: Endpoint) -> str:

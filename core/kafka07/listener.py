@@ -31,6 +31,8 @@ from core.kafka07.views import Kafka07Views
 from core.listeners.connection import Answer, RefusedError
 from core.protocol.primitives import ProtocolError
 from core.records.message_set import MessageGroup
+from core.security.acl import Operation, ResourceType
+from core.security.principal import ANONYMOUS, Caller, Principal
 from core.types import FileSlice
 
 _CODES = {
@@ -65,12 +67,15 @@ class Kafka07Session:
 
     def __init__(self, listener: Kafka07Listener) -> None:
         self._topics = listener.topics
+        self._guards = listener.broker.guards
+        self._acting = self._guards.of(Caller(ANONYMOUS))
         self._fetch_limit = listener.broker.config.legacy_fetch_max_bytes
         self._counters = listener.broker.counters
         self._now = listener.broker.clock.monotonic
 
-    def connected(self, peer_host: str, local_host: str) -> None:
-        """See `Session.connected`."""
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
+        """See `Session.connected`. Clients of 0.7 know no login; the principal is that of a certificate."""
+        self._acting = self._guards.of(Caller(principal, peer_host))
 
     def close(self) -> None:
         """See `Session.close`."""
@@ -113,6 +118,8 @@ class Kafka07Session:
         """Append every part, if all of them are whole. Return a coroutine if something must be waited for."""
         topics = self._topics
         try:
+            for part in parts:
+                self._acting.require_write(part.topic)
             targets = [topics.target(part.topic, part.partition) for part in parts]
             groups = [topics.parse(part.messages) for part in parts]
             if None in targets or None in groups:
@@ -169,12 +176,14 @@ class Kafka07Session:
 
     async def _part(self, kind: RequestType, part: FetchPart, limit: int) -> FetchAnswer:
         try:
+            self._acting.rights.require(Operation.READ, ResourceType.TOPIC, part.topic)
             return FetchAnswer(Kafka07Error.NONE, await self._topics.fetch(*part, limit))
         except BrokerError as error:
             return FetchAnswer(self._code(error, kind))
 
     async def _offsets(self, question: OffsetsQuestion) -> Answer:
         try:
+            self._acting.rights.require(Operation.DESCRIBE, ResourceType.TOPIC, question.topic)
             return list(encode_offsets_answer(Kafka07Error.NONE, await self._topics.offsets(*question)))
         except BrokerError as error:
             return list(encode_offsets_answer(self._code(error, RequestType.OFFSETS), ()))

@@ -6,6 +6,7 @@ A line does not announce its length, so it is refused when it has passed the lim
 discarded as it arrives, and the next line is handled as usual.
 
 The end of the input is not the end of the connection: `printf … | nc` shuts down its side and waits for the answers.
+(Under TLS it is: what is not answered by then is lost.)
 The lines before the end are answered, then the connection is closed. A last line without LF is refused and never
 executed, because it may have been cut.
 
@@ -18,7 +19,14 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, cast
 
-from core.listeners.connection import Answer, Connection, Session, Shared
+from core.listeners.connection import (
+    SPEAKS_TLS,
+    Answer,
+    Connection,
+    Session,
+    Shared,
+    begins_with_tls,
+)
 
 # Lines handled in one turn of the event loop: a few milliseconds.
 _LINES_AT_ONCE = 50
@@ -51,7 +59,8 @@ class LineConnection(Connection):
             self._drop_frame()
             self._unfinished()
         self.drain()
-        return True
+        # Under TLS one side cannot be shut down alone: the transport closes whatever is returned.
+        return self._transport is not None and self._transport.get_extra_info("sslcontext") is None
 
     def expire(self) -> None:
         """Close the connection: its deadline has passed."""
@@ -70,7 +79,11 @@ class LineConnection(Connection):
     def buffer_updated(self, nbytes: int) -> None:
         """asyncio: `nbytes` have arrived."""
         if self._frame is None:
-            self._consume(self._shared.view[:nbytes])
+            if begins_with_tls(self._shared.view[:nbytes]):
+                # No command begins so, and there may never be an end of a line.
+                self.refuse(SPEAKS_TLS)
+            else:
+                self._consume(self._shared.view[:nbytes])
             return
         start, self._filled = self._filled, self._filled + nbytes
         if self._frame.find(b"\n", start, self._filled) >= 0:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
 from typing import Any
 
+from core.broker.broker import Broker
 from core.config import Endpoint
 from core.errors import BrokerError
-from core.facade import Facade
 from core.line_protocol import codec
 from core.line_protocol.answer_errors import code_of, refusal
 from core.listeners.connection import Answer, RefusedError
+from core.security.principal import ANONYMOUS, Caller, Principal
 
 # A web page can make a browser send a request to any port, with a body of its choice; no line of it may be executed.
 _HTTP = re.compile(rb"[A-Z]+ [^ ]+ HTTP/[0-9]|host:", re.IGNORECASE)
@@ -28,7 +29,7 @@ UNREADABLE = "unreadable"
 class LineListener:
     """Keep what all connections of one listener share. `handlers` are the commands served, by name."""
 
-    def __init__(self, broker: Facade, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, broker: Broker, handlers: Mapping[str, Handler]) -> None:
         self.broker = broker
         self.handlers = handlers
         self.lines = broker.counters.lines
@@ -48,15 +49,16 @@ class LineSession:
 
     def __init__(self, listener: LineListener) -> None:
         self.listener = listener
-        self.broker = listener.broker
         self.peer_host = ""
+        self.broker = listener.broker.guards.of(Caller(ANONYMOUS))
         # Of the line under way: when it arrived, and its size in bytes.
         self._started = 0.0
         self._received = 0
 
-    def connected(self, peer_host: str, local_host: str) -> None:
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
         """See `Session.connected`."""
         self.peer_host = peer_host
+        self.broker = self.listener.broker.guards.of(Caller(principal, peer_host))
 
     def close(self) -> None:
         """See `Session.close`."""

@@ -10,9 +10,11 @@ from typing import Protocol
 
 from core.clock import Clock
 from core.config import Config, Endpoint
-from core.counters import ListenerLoad
+from core.counters import Handshakes, ListenerLoad
 from core.listeners.connection import Connection, Session, Shared
 from core.listeners.sockets import bind_socket
+from core.listeners.tls import TlsServer
+from core.security.tls import ServerCertificate
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ class Acceptor:
     """The socket of one TCP listener. `endpoint` is the real address after `bind`.
 
     `connection` is the class that splits the bytes of a connection into requests. The default splits by length
-    prefixes.
+    prefixes. With `certificate` the listener has TLS.
     """
 
     def __init__(
@@ -47,14 +49,16 @@ class Acceptor:
         clock: Clock,
         listener: Listener,
         connection: type[Connection] = Connection,
+        certificate: ServerCertificate | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._config = config
         self._clock = clock
         self._listener = listener
         self._connection = connection
+        self._certificate = certificate
         self._socket: socket.socket | None = None
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsServer | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._shared: Shared | None = None
 
@@ -69,11 +73,25 @@ class Acceptor:
         """Accept connections."""
         assert self._socket is not None
         loop = asyncio.get_running_loop()
-        shared = self._shared = Shared(self._config, self._clock, loop)
-        self._server = await loop.create_server(
-            lambda: self._connection(shared, self._listener.session()), sock=self._socket, backlog=_BACKLOG
-        )
+        self._shared = Shared(self._config, self._clock, loop, self._certificate)
+        if self._certificate is None:
+            self._server = await loop.create_server(
+                self._make_connection, sock=self._socket, backlog=_BACKLOG
+            )
+        else:
+            self._socket.listen(_BACKLOG)
+            self._server = TlsServer(self._socket, self._certificate, self._make_connection, self._config)
+            self._server.start()
         self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _make_connection(self) -> Connection:
+        assert self._shared is not None
+        return self._connection(self._shared, self._listener.session())
+
+    @property
+    def handshakes(self) -> Handshakes | None:
+        """Return the TLS handshakes of this listener; None without TLS."""
+        return self._server.handshakes if isinstance(self._server, TlsServer) else None
 
     @property
     def load(self) -> ListenerLoad:

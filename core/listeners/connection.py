@@ -26,6 +26,8 @@ from typing import Any, Protocol, cast
 
 from core.clock import Clock
 from core.config import Config
+from core.security.principal import ANONYMOUS, Principal
+from core.security.tls import ServerCertificate, UnmappedPrincipalError
 from core.types import FileSlice
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,14 @@ _DIRECT_BYTES = 64 * 1024
 _MAX_CORKED_PIECES = 64
 # Answers that wait for earlier answers. The next request is handled when there are fewer.
 _MAX_DEFERRED = 128
+
+
+SPEAKS_TLS = "it speaks TLS, and this listener does not: give the listener the option tls"
+
+
+def begins_with_tls(data: bytes | memoryview) -> bool:
+    """Return whether these are the first bytes of a TLS handshake (RFC 8446, section 5.1)."""
+    return bytes(data[:2]) == b"\x16\x03"
 
 
 class RefusedError(Exception):
@@ -104,8 +114,12 @@ class Deferred:
 class Session(Protocol):
     """What a listener keeps for one connection."""
 
-    def connected(self, peer_host: str, local_host: str) -> Limits | None:
-        """Take the client's address and the address of ours that it connected to; return its own limits, if any."""
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
+        """Take the client's address, the address of ours that it connected to, and its principal.
+
+        The principal is that of the client's certificate, and ANONYMOUS without one. Return limits of the
+        connection's own, if any.
+        """
         ...
 
     def handle(self, frame: memoryview) -> Answer | Deferred | Coroutine[Any, Any, Answer]:
@@ -123,13 +137,23 @@ class Session(Protocol):
 
 
 class Shared:
-    """What the connections of one acceptor share: the receive buffer, the budget of bytes, the list of all."""
+    """What the connections of one acceptor share: the receive buffer, the budget of bytes, the list of all.
 
-    def __init__(self, config: Config, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    `certificate` is that of a listener with TLS.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        certificate: ServerCertificate | None = None,
+    ) -> None:
         # Kept, because asyncio.get_running_loop makes a system call each time.
         self.loop = loop
         self.config = config
         self.clock = clock
+        self.certificate = certificate
         self.buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.connections: set[Connection] = set()
@@ -198,7 +222,12 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("?", 0)
         local = transport.get_extra_info("sockname") or ("?", 0)
         self._peer = f"{peer[0]}:{peer[1]}"
-        self._limits = self._session.connected(peer[0], local[0])
+        try:
+            principal = ANONYMOUS if shared.certificate is None else shared.certificate.principal(transport)
+        except UnmappedPrincipalError as error:
+            self.refuse(str(error))
+            return
+        self._limits = self._session.connected(peer[0], local[0], principal)
         if len(shared.connections) >= shared.config.max_connections:
             log.warning("%s: refused, %d connections are open", self._peer, len(shared.connections))
             shared.refused += 1
@@ -318,7 +347,8 @@ class Connection(asyncio.BufferedProtocol):
             limit = self._shared.config.max_frame_bytes if limits is None else limits.max_frame_bytes
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= limit:
-                self.refuse(f"a frame of {size} bytes; 0 to {limit} are allowed")
+                plain = f"a frame of {size} bytes; 0 to {limit} are allowed"
+                self.refuse(SPEAKS_TLS if begins_with_tls(data[position:]) else plain)
                 break
             if end - position - 4 < size:
                 break

@@ -27,7 +27,9 @@ APPLIED = "local.metadata.applied"
 LOCAL_PREFIX = "local."
 WHOLE = ""
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
-_OF_TOPICS = re.compile(r"\b(topics|settings|broker_configs|users|scram_credentials|tokens)\b", re.IGNORECASE)
+_OF_TOPICS = re.compile(
+    r"\b(topics|settings|broker_configs|users|scram_credentials|tokens|acls)\b", re.IGNORECASE
+)
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[tuple[str, list[list[Any]]]])
 
@@ -85,7 +87,7 @@ def decode_changes(data: bytes) -> list[tuple[str, list[list[Any]]]]:
 
 
 def touch_topics(changes: Sequence[Change | tuple[str, list[list[Any]]]]) -> bool:
-    """Whether any of the changes is about topics, settings or users, which each broker has in memory."""
+    """Whether any of the changes is about topics, settings, users or access rules: each broker has all of these."""
     return any(statement == WHOLE or _OF_TOPICS.search(statement) for statement, _ in changes)
 
 

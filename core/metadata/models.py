@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_REVISION = "0007"
+SCHEMA_REVISION = "0008"
 
 metadata = MetaData()
 
@@ -42,6 +42,20 @@ broker_configs = Table(
     Column("broker", String(16), primary_key=True),
     Column("name", String(249), primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+# One row an access rule, under the numbers of the protocol (`core.security.acl`).
+acls = Table(
+    "acls",
+    metadata,
+    Column("resource_type", Integer, primary_key=True),
+    Column("resource_name", String, primary_key=True),
+    Column("pattern_type", Integer, primary_key=True),
+    Column("principal", String, primary_key=True),
+    Column("host", String, primary_key=True),
+    Column("operation", Integer, primary_key=True),
+    Column("permission", Integer, primary_key=True),
+    sqlite_with_rowid=False,
 )
 
 # One row a user. The next two tables have its credentials.

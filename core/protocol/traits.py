@@ -106,6 +106,11 @@ def offsets_of_zookeeper(version: int) -> bool:
     return version == 0
 
 
+def offset_fetch_has_one_error(version: int) -> bool:
+    """Whether OffsetFetch has an error of its own; before, each partition says it (KIP-98)."""
+    return version >= 2
+
+
 def describe_knows_missing_groups(version: int) -> bool:
     """Whether DescribeGroups says GROUP_ID_NOT_FOUND; before, a missing group was a dead one (KIP-1043)."""
     return version >= 6

@@ -1,1 +1,1 @@
-"""Principals, users, passwords, tokens and SASL mechanisms: what a client is, and how it proves that."""
+"""Principals, and how clients prove them: certificates, users, passwords, tokens, SASL mechanisms."""

@@ -58,10 +58,19 @@ class Users:
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
         self._when_deleted: list[Callable[[str], None]] = []
+        self._when_changed: list[Callable[[], None]] = []
 
     def when_deleted(self, call: Callable[[str], None]) -> None:
         """Have `call` called with the name of each user that is deleted from now on."""
         self._when_deleted.append(call)
+
+    def when_changed(self, call: Callable[[], None]) -> None:
+        """Have `call` called when a user was created or deleted, and when users were loaded."""
+        self._when_changed.append(call)
+
+    def _tell(self) -> None:
+        for call in self._when_changed:
+            call()
 
     def load(self, settings: Mapping[str, str], users: Sequence[Row], credentials: Sequence[Row]) -> None:
         """Take over what the store has."""
@@ -72,6 +81,7 @@ class Users:
         found = {(name, Mechanism(number)): ScramCredential(*rest) for name, number, *rest in credentials}
         # What has not changed stays the same object: by that remembered passwords are known to be valid.
         self._credentials = {k: known[k] if known.get(k) == new else new for k, new in found.items()}
+        self._tell()
 
     def __bool__(self) -> bool:
         return bool(self._created)
@@ -161,6 +171,7 @@ class Users:
         now = self._clock.wall_ms()
         await self._put(name, made, now)
         self._created[name] = now
+        self._tell()
         return self._info(name)
 
     async def _set_password(self, name: str, password: str) -> UserInfo:
@@ -184,6 +195,7 @@ class Users:
         self._created.pop(name, None)
         for mechanism in Mechanism:
             self._credentials.pop((name, mechanism), None)
+        self._tell()
 
     async def _alter(self, changes: Sequence[CredentialChange]) -> None:
         self._check_count(
@@ -217,6 +229,7 @@ class Users:
         for change in changes:
             if change.name in left:
                 self._created.setdefault(change.name, now)
+        self._tell()
         for name in gone:
             self._forget(name)
 

@@ -10,16 +10,11 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from hypothesis import HealthCheck, settings
 
 from app.main import Application, create_app
 from core.config import Config, Endpoint
 
 HOST = "127.0.0.1:8082"
-
-# How long one example takes depends on what else the machine does.
-settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("shared machine")
 
 
 def config_for(data_dir: Path, **changes: Any) -> Config:

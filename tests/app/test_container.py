@@ -15,21 +15,15 @@ import pytest
 
 from app.settings import load
 from core.errors import StartupError
+from tests.packaging.dockerfile import stages
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 30.0
 
 
-def final_stage() -> dict[str, str]:
-    """The instructions of the image's last stage, joined over their lines; the last of each name."""
-    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
-    last = text.rpartition("\nFROM ")[2].replace("\\\n", " ")
-    return dict(line.split(maxsplit=1) for line in last.splitlines()[1:] if line.strip())
-
-
-IMAGE = final_stage()
-ENVIRONMENT = dict(part.split("=", 1) for part in IMAGE["ENV"].split())
-COMMAND: list[str] = json.loads(IMAGE.get("CMD", "[]"))
+IMAGE = stages()[-1]
+ENVIRONMENT = IMAGE.environment
+COMMAND = IMAGE.words("CMD")
 
 
 def test_the_environment_of_the_image_opens_nothing() -> None:
@@ -46,8 +40,11 @@ def test_listeners_that_a_user_of_the_image_names_are_refused_without_insecure()
 
 def test_the_command_of_the_image_serves_on_what_it_exposes(tmp_path: Path) -> None:
     """Run as the image runs it, but for the ports, which other tests may have taken."""
-    assert IMAGE["EXPOSE"].split() == [port for one in COMMAND for port in re.findall(r":(\d+)$", one)]
-    program, *arguments = json.loads(IMAGE["ENTRYPOINT"]) + [re.sub(r":\d+$", ":0", one) for one in COMMAND]
+    assert IMAGE.last["EXPOSE"].split() == [port for one in COMMAND for port in re.findall(r":(\d+)$", one)]
+    program, *arguments = [
+        *IMAGE.words("ENTRYPOINT"),
+        *(re.sub(r":\d+$", ":0", one) for one in COMMAND),
+    ]
     assert program == "sluice" and "--insecure" in arguments
     data = tmp_path / "data"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")}

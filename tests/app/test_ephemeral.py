@@ -17,6 +17,8 @@ import pytest
 from pytest_sluice import Sluice, start_sluice
 from tests.broker_process import ROOT
 
+pytestmark = pytest.mark.slow
+
 SERVE = (sys.executable, "-m", "app", "serve", "--ephemeral")
 # Ample for a machine that is shared.
 PATIENCE = 30.0
@@ -134,6 +136,18 @@ def test_the_fixtures_serve_other_peoples_tests(tmp_path: Path) -> None:
     )
     assert "2 passed" in done.stdout, done.stdout + done.stderr
     assert ended(int(done.stdout.rpartition("broker ")[2].partition(".")[0]))
+
+
+def test_packages_of_the_project_under_test_do_not_hide_the_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("app", "core"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('the package of the project')")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    with start_sluice() as broker:
+        assert broker.create_topic("t") == "t"
 
 
 def test_a_broker_that_does_not_start_is_told() -> None:

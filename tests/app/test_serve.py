@@ -25,6 +25,8 @@ from app.version import VERSION
 from core.config import Config, Endpoint
 from tests.broker_process import ROOT, BrokerProcess
 
+pytestmark = pytest.mark.slow
+
 PORTS = ("http://127.0.0.1:0", "kafka://127.0.0.1:0")
 
 

@@ -10,6 +10,7 @@ import pytest
 from app.settings import (
     is_loopback,
     load,
+    load_with_file,
     parse_listener,
     plain_fields,
     unknown_variables,
@@ -179,9 +180,22 @@ def test_a_variable_that_means_nothing_is_pointed_out() -> None:
 def test_every_field_of_config_can_be_set() -> None:
     set_by_hand = {
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
-        "v2_dialect", "log_format", "log_level", "zookeeper", "peers", "admin_password_file",
+        "v2_dialect", "log_format", "log_level", "zookeeper", "peers", "tls", "admin_password_file",
+        "super_users",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
+
+
+def test_super_users_are_principals_with_semicolons_between(tmp_path: Path) -> None:
+    wanted = ("User:admin", "User:CN=a,O=b")
+    assert load({"SLUICE_SUPER_USERS": "User:admin; User:CN=a,O=b"}).super_users == wanted
+    assert load({}, super_users=wanted).super_users == wanted
+    file = tmp_path / "sluice.toml"
+    file.write_text('super_users = ["User:admin", "User:CN=a,O=b"]')
+    assert load_with_file({}, file).super_users == wanted
+    for text in ("admin", "Group:a", "User:", "User:*"):
+        with pytest.raises(StartupError, match="super user"):
+            load({"SLUICE_SUPER_USERS": text})
 
 
 @pytest.mark.parametrize(
@@ -219,9 +233,16 @@ def test_a_0_7_listener_has_a_message_format() -> None:
         ("kafka07://127.0.0.1:0?magic=2", "0 or 1"),
         ("kafka07://127.0.0.1:0?magic", "0 or 1"),
         ("kafka07://127.0.0.1:0?magic=1&magic=1", "more than once"),
-        ("kafka07://127.0.0.1:0?format=1", "knows magic; 'format'"),
-        ("kafka://127.0.0.1:0?magic=1", "knows auth; 'magic'"),
-        ("text://127.0.0.1:0?a=b", "has no options"),
+        ("kafka07://127.0.0.1:0?format=1", "knows magic, tls; 'format'"),
+        ("kafka://127.0.0.1:0?magic=1", "knows auth, tls, advertised; 'magic'"),
+        ("http://127.0.0.1:0?a=b", "knows auth, tls; 'a'"),
+        ("text://127.0.0.1:0?a=b", "knows tls; 'a'"),
+        ("xyz://127.0.0.1:0?a=b", "has no options"),
+        ("kafka://127.0.0.1:0?tls=", "the name of a certificate"),
+        ("kafka://127.0.0.1:0?tls=a/b", "the name of a certificate"),
+        ("https://127.0.0.1:0?tls&tls", "more than once"),
+        ("kafka://127.0.0.1:0?advertised=host", "names no port"),
+        ("kafka://127.0.0.1:0?advertised=host:0", "a real port"),
         ("kafka://127.0.0.1:0?auth=", "scram-sha-256, scram-sha-512, plain, each once"),
         ("kafka://127.0.0.1:0?auth=gssapi", "each once"),
         ("kafka://127.0.0.1:0?auth=plain,plain", "each once"),
@@ -231,6 +252,36 @@ def test_a_0_7_listener_has_a_message_format() -> None:
 def test_an_option_that_a_listener_does_not_know_is_told(text: str, said: str) -> None:
     with pytest.raises(StartupError, match=said):
         parse_listener(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "tls", "shown"),
+    [
+        ("https://127.0.0.1:1", "http", "default", "https://127.0.0.1:1"),
+        ("http://127.0.0.1:1?tls", "http", "default", "https://127.0.0.1:1"),
+        ("https://127.0.0.1:1?tls=web", "http", "web", "https://127.0.0.1:1?tls=web"),
+        ("http://127.0.0.1:1", "http", "", "http://127.0.0.1:1"),
+        ("kafka://[::1]:1?tls", "kafka", "default", "kafka://[::1]:1?tls=default"),
+        ("text://127.0.0.1:1?tls=a", "text", "a", "text://127.0.0.1:1?tls=a"),
+        (
+            "kafka07://127.0.0.1:1?magic=0&tls",
+            "kafka07",
+            "default",
+            "kafka07://127.0.0.1:1?magic=0&tls=default",
+        ),
+    ],
+)
+def test_a_listener_says_whether_it_has_tls(text: str, scheme: str, tls: str, shown: str) -> None:
+    endpoint = parse_listener(text)
+    assert (endpoint.scheme, endpoint.tls, str(endpoint)) == (scheme, tls, shown)
+    assert parse_listener(shown) == endpoint
+    assert endpoint.url == shown.partition("?")[0]
+
+
+def test_a_listener_may_advertise_another_address() -> None:
+    endpoint = parse_listener("kafka://0.0.0.0:9093?tls&advertised=[::1]:9094")
+    assert endpoint.advertised == Endpoint("kafka", "::1", 9094)
+    assert parse_listener("kafka://127.0.0.1:9092").advertised is None
 
 
 def test_a_listener_lists_how_its_clients_log_in() -> None:
@@ -256,6 +307,7 @@ def test_a_reachable_listener_with_authentication_needs_tls_or_a_switch() -> Non
     with pytest.raises(StartupError, match="without TLS"):
         load({"SLUICE_LISTENERS": listener, "SLUICE_INSECURE": "on"})
     for allowed in (
+        load({"SLUICE_LISTENERS": f"{listener}&tls", "SLUICE_TLS": "auto"}),
         load({"SLUICE_LISTENERS": listener, "SLUICE_INSECURE_PASSWORDS": "on"}),
         load({"SLUICE_LISTENERS": listener}, insecure_passwords=True),
         load({"SLUICE_LISTENERS": listener.replace("0.0.0.0", "127.0.0.1")}),

@@ -13,6 +13,7 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
@@ -93,7 +94,7 @@ class Page:
         return self.driver.execute_script(script, *arguments)
 
     def rows(self) -> list[list[str]]:
-        """The records in the tail, newest first: place, key, value, notes."""
+        """The records in the list from top to bottom: place, key, value, notes."""
         return self.run(
             "return [...document.querySelectorAll('ol.records button')].map(row =>"
             " ['place', 'key', 'text', 'notes'].map(name => row.querySelector('.' + name).textContent))"
@@ -110,14 +111,51 @@ class Page:
         self.driver.get("about:blank")
         self.driver.get(f"{self.base_url}/console{address}")
 
-    def tail(self, topic: str, start: str = "earliest") -> None:
-        """Open a topic, its tail at the beginning or live."""
+    def tail(self, topic: str) -> None:
+        """Open a topic: its newest records, then the live tail."""
         self.open(f"#/topics/{topic}")
-        if start != "latest":
-            self.at("filter").click()
-            self.choose("from", start)
-            self.one("#tail-filter .primary").click()
         self.says("state", "Live")
+
+    def browse(self, start: str, value: str = "", partitions: str = "") -> list[str]:
+        """Browse the records of the topic that is open, from a place on, and return the values of the first page."""
+        self.run("document.querySelector('[name=mode][value=browse]').click()")
+        self.choose("start", start)
+        if value:
+            self.fill(start, value)
+        self.fill("partitions", partitions)
+        return self.turn("show")
+
+    def page_of_records(self) -> list[str]:
+        """Wait for a page of the browser and return its values, oldest first."""
+        self.until(lambda: self.text("range") not in ("", "Reading"))
+        assert self.text("notice") == ""
+        return [row[2] for row in self.rows()]
+
+    def turn(self, button: str) -> list[str]:
+        """Press a button of the browser, wait for its page, and return the values, oldest first."""
+        # By script: a click of the driver may return before the page has noticed it.
+        self.run("arguments[0].click()", self.at(button))
+        return self.page_of_records()
+
+    def retype(self, selector: str, text: str) -> None:
+        """Replace what stands in a field, with the keyboard."""
+        field = self.one(selector)
+        # One call each: a key that is held is released at the end of a call.
+        field.send_keys(Keys.CONTROL + "a")
+        field.send_keys(text)
+
+    def fill(self, field: str, value: str) -> None:
+        """Set a field of a form to a value."""
+        self.run(
+            "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))",
+            self.one(f"[name={field}]"),
+            value,
+        )
+
+    def close_dialog(self) -> None:
+        """Close the dialog that is open."""
+        self.one("dialog[open] [data-at=close]").click()
+        self.until(lambda: not self.all("dialog[open]"))
 
     def choose(self, field: str, value: str) -> None:
         """Choose in a drop-down list."""

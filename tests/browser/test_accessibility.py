@@ -53,6 +53,11 @@ def test_on_a_desk_in_the_light(page: Page, topic: str, group: str, objections: 
     page.tail(topic)
     page.until(lambda: len(page.rows()) == 2)
     assert objections() == []
+    page.browse("earliest")
+    assert objections() == []
+    page.at("edit").click()
+    page.until(lambda: page.all(".setting"))
+    assert objections() == []
 
 
 def test_on_a_phone_in_the_dark(page: Page, topic: str, group: str, objections: Any) -> None:
@@ -60,8 +65,18 @@ def test_on_a_phone_in_the_dark(page: Page, topic: str, group: str, objections: 
     page.open(f"#/groups/{group}")
     page.says("positions", topic)
     assert objections() == []
+    page.at("reset").click()
+    page.one("dialog .primary").click()
+    page.says("outcome", "would change")
+    assert objections() == []
     page.tail(topic)
     page.until(lambda: len(page.rows()) == 2)
     page.one("ol.records button").click()
     page.until(lambda: page.one("#record [data-at=value]").text)
     assert objections() == []
+    page.close_dialog()
+    for button, part in (("grow", "now"), ("remove", "held")):
+        page.at(button).click()
+        page.until(lambda p=part: page.text(p))  # type: ignore[misc]
+        assert objections() == []
+        page.close_dialog()

@@ -44,7 +44,7 @@ def test_a_topic_is_made_and_one_that_cannot_be_made_is_told(
     page.press(topic, Keys.ENTER)
     page.says("outcome", "exists with another shape")
     page.press(Keys.CONTROL + "a", "made-here", Keys.TAB, Keys.CONTROL + "a", "5", Keys.ENTER)
-    page.says("outcome", "made-here is there")
+    page.says("outcome", "made-here exists")
     assert api.get("/topics/made-here").json()["partitions"] == 5
     page.one("[data-at=prefix]").send_keys("made-h")
     page.until(lambda: [r.text.split()[0] for r in page.all("table.topics tbody tr")] == ["made-here"])
@@ -53,7 +53,7 @@ def test_a_topic_is_made_and_one_that_cannot_be_made_is_told(
 def test_what_the_form_writes_arrives_whole_and_is_seen_in_the_tail(
     page: Page, topic: str, api: httpx.Client
 ) -> None:
-    page.tail(topic, "latest")
+    page.tail(topic)
     page.type("key", "ann")
     page.type("value", '{"n": 12345678901234567890}')
     page.choose("value_encoding", "json")
@@ -69,7 +69,7 @@ def test_what_the_form_writes_arrives_whole_and_is_seen_in_the_tail(
 
 
 def test_a_record_whose_answer_was_lost_is_written_once(page: Page, topic: str, api: httpx.Client) -> None:
-    page.tail(topic, "latest")
+    page.tail(topic)
     page.run("""
         const real = fetch;
         window.fetch = async (url, options) => {
@@ -136,6 +136,7 @@ def test_hostile_keys_values_and_headers_are_text(page: Page, topic: str, write:
     write(topic, {"key": evil, "value": evil, "headers": [{"name": evil, "value": evil}], "partition": 0})
     page.tail(topic)
     page.until(lambda: [row[1:3] for row in page.rows()] == [[evil, evil]])
+    assert page.browse("earliest") == [evil]
     page.one("ol.records button").click()
     for part in ("key", "headers", "value"):
         page.until(lambda p=part: evil in page.one(f"#record [data-at={p}]").text)  # type: ignore[misc]
@@ -198,6 +199,7 @@ def test_filters_are_applied_by_the_server_and_by_the_page(page: Page, topic: st
     )
     page.tail(topic)
     page.says("count", "20 read, 20 shown")
+    page.at("filter").click()
     page.type("key_text", "x-")
     page.type("header_name", "kind")
     page.type("header_value", "a")
@@ -222,8 +224,8 @@ def test_a_wrong_filter_is_told_and_can_be_set_right(page: Page, topic: str, wri
     page.press(Keys.ENTER)
     page.says("notice", "no partition 7")
     page.says("state", "Stopped")
-    page.one("#tail-filter [type=reset]").click()
-    page.one("[name=from]")
+    page.at("filter").click()
+    page.one("#records-filters [type=reset]").click()
     page.says("state", "Live")
 
 
@@ -300,16 +302,34 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(
 ) -> None:
     write(topic, {"key": "k" * 300, "value": "v" * 3000})
     api.post("/groups/phone/consumers", json={"name": "w", "topics": [topic]})
-    page.look(390, 844, "dark")
-    for address in ("#/topics", f"#/topics/{topic}", "#/groups", "#/groups/phone"):
+    page.look(360, 740, "dark")
+    dialogs = (("edit", "list"), ("grow", "now"), ("remove", "held"))
+    for address, *opened in (
+        ("#/topics",), (f"#/topics/{topic}", *dialogs), ("#/groups",), ("#/groups/phone", ("reset", "apply")),
+    ):  # fmt: skip
         page.open(address)
         page.until(lambda: page.one("#connection").get_attribute("data-state") == "ok")
-        assert page.run("return document.documentElement.scrollWidth <= innerWidth"), address
-        small = (
-            "return [...document.querySelectorAll('main button, main input, main select')]"
-            ".filter(one => one.offsetHeight && one.offsetHeight < 24).length"
-        )
-        assert page.run(small) == 0, address
+        fits(page, address)
+        for button, part in opened:
+            page.at(button).click()
+            page.until(lambda p=part: page.one(f"dialog [data-at={p}]").text)  # type: ignore[misc]
+            fits(page, f"{address} {button}")
+            page.close_dialog()
+    page.open(f"#/topics/{topic}")
+    assert page.browse("earliest") == ["v" * 600 + "…"]
+    fits(page, "browse")
+
+
+def fits(page: Page, where: str) -> None:
+    """Nothing is wider than the screen, and no control is too small for a finger."""
+    wide = "return [document.documentElement, ...document.querySelectorAll('dialog[open]')]"
+    assert page.run(f"{wide}.every(one => one.scrollWidth <= one.clientWidth)"), where
+    small = (
+        "return [...document.querySelectorAll(':is(main, dialog) :is(button, input, select)')]"
+        ".filter(one => !['radio', 'checkbox'].includes(one.type))"
+        ".filter(one => one.offsetHeight && one.offsetHeight < 24).length"
+    )
+    assert page.run(small) == 0, where
 
 
 def test_the_theme_is_the_systems_until_one_is_chosen(page: Page) -> None:

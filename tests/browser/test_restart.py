@@ -78,16 +78,15 @@ def test_an_event_source_over_many_partitions_resumes_without_loss_or_repeat(
 def test_a_tail_whose_gateway_refuses_for_a_while_comes_back(
     page: Page, broker: BrokerProcess, topic: str, write: Any
 ) -> None:
-    """An answer that is no stream makes a browser give up; the console does not."""
+    """A proxy that has lost its gateway answers 503: the console asks again."""
     write(topic, "before")
     page.tail(topic)
-    # Like a proxy whose gateway is down.
     page.run("""
-        const Real = EventSource;
+        const real = fetch;
         let left = 2;
-        window.EventSource = class extends Real {
-          static CLOSED = 2;
-          constructor(url) { super(left-- > 0 ? '/problems/not-there' : url) }
+        window.fetch = async (url, options) => {
+          const refused = String(url).includes('/records?') && left-- > 0;
+          return refused ? new Response('{"title": "Away"}', {status: 503}) : real(url, options);
         };
     """)
     page.at("pause").click()

@@ -41,6 +41,9 @@ from tests.clients.every_client import GetClient
 from tests.clients.wire import NOW, Wire
 from tests.core.listeners.kafka.test_configs import ALL_SETTINGS
 
+# A user switches the authorizer on; the client of these tests continues without rules.
+BROKER_ENVIRONMENT = {"SLUICE_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true"}
+
 
 @pytest.fixture
 def confluent(client: GetClient) -> Confluent:

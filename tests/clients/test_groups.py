@@ -23,7 +23,10 @@ BROKER_ENVIRONMENT = {
     "SLUICE_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
 }
 PARTITIONS = 6
-CHAOS_SECONDS = 60.0 if os.environ.get("CI") == "true" else 15.0
+if os.environ.get("SLUICE_LONG_TESTS") == "1":
+    CHAOS_SECONDS = 1800.0
+else:
+    CHAOS_SECONDS = 30.0 if os.environ.get("CI") == "true" else 15.0
 MAX_MEMBERS = 6
 
 
@@ -150,7 +153,9 @@ def test_a_member_alone_reads_everything_and_continues_where_it_left(world: Worl
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
-def test_a_member_of_any_client_shares_with_another(world: World, kind: str) -> None:
+def test_a_member_of_any_client_shares_with_another_which_gets_all_when_it_leaves_or_dies(
+    world: World, kind: str
+) -> None:
     one = world.join(_companion(kind))
     one.wait_for(lambda member: len(member.assigned or []) == PARTITIONS)
     other = world.join(kind)
@@ -163,14 +168,11 @@ def test_a_member_of_any_client_shares_with_another(world: World, kind: str) -> 
     assert other.reads
     world.end(other, "leave")
     one.wait_for(lambda member: len(member.assigned or []) == PARTITIONS)
-
-
-@pytest.mark.parametrize("kind", EVERY_KIND)
-def test_the_partitions_of_a_killed_member_move(world: World, kind: str) -> None:
-    one, other = world.join(_companion(kind)), world.join(kind)
-    for member in (one, other):
+    # Another one of its kind dies.
+    third = world.join(kind)
+    for member in (one, third):
         member.wait_for(lambda member: len(member.assigned or []) == PARTITIONS // 2)
-    world.end(other, "kill")
+    world.end(third, "kill")
     one.wait_for(lambda member: len(member.assigned or []) == PARTITIONS)
     world.write(30)
     world.wait_until_all_is_read()
@@ -257,7 +259,7 @@ class Watcher(threading.Thread):
 @pytest.mark.client("kafka")
 @pytest.mark.client("curl")
 @pytest.mark.client("go clients")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(CHAOS_SECONDS + 240)
 def test_members_of_all_clients_come_and_go_and_every_record_is_delivered(world: World) -> None:
     seed = random.randrange(2**32)
     chance = random.Random(seed)

@@ -35,6 +35,8 @@ USER, PASSWORD = "alice", "canary, a=password"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SCHEME = "kafka?auth=scram-sha-256,scram-sha-512,plain"
 BROKER_SCHEMES = (SCHEME,)
+# The user may do everything, and so may clients of the listener without authentication.
+BROKER_OPTIONS = ("--super-user", f"User:{USER}", "--super-user", "User:ANONYMOUS")
 
 each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
 

@@ -354,6 +354,7 @@ class RestV2Client:
         40402: "UNKNOWN_TOPIC_OR_PARTITION",
         40403: "UNKNOWN_TOPIC_OR_PARTITION",
         413: "MESSAGE_TOO_LARGE",
+        40301: "AUTHORIZATION_FAILED",
     }
     _SENTENCES: ClassVar[dict[str, str]] = {
         "out of range": "OFFSET_OUT_OF_RANGE",

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from pathlib import Path
+from collections.abc import Awaitable
 
 import pytest
 
 from core.broker.broker import Broker
-from core.clock import ManualClock
-from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.records.record import NewRecord
 from core.types import LogOffsets, TopicPartition
 
+SETTINGS = {"max_waiting": 3}
+
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    opened = Broker(Config(data_dir=tmp_path, max_waiting=3), ManualClock())
-    await opened.open()
-    await opened.topics.create("t", partitions=3)
-    yield opened
-    await opened.close()
+async def broker(broker: Broker) -> Broker:
+    await broker.topics.create("t", partitions=3)
+    return broker
 
 
 async def append(broker: Broker, partition: int, topic: str = "t") -> None:

@@ -1,4 +1,4 @@
-"""The kill loop over commits: `python -m tests.crash.commit_loop --rounds 200`.
+"""The kill loop over commits.
 
 Committers at both clients, by themselves and as members of groups, commit rising offsets as fast as they are
 answered. The broker is killed with SIGKILL at random moments and started again on the same directory. Promised:
@@ -10,9 +10,7 @@ answered. The broker is killed with SIGKILL at random moments and started again 
 
 from __future__ import annotations
 
-import argparse
 import random
-import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -129,21 +127,3 @@ def run(data_dir: Path, rounds: int, seed: int, longest: float = 1.5) -> int:
         return total
     finally:
         broker.kill()
-
-
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    arguments = parser.parse_args()
-    print(f"seed {arguments.seed}", flush=True)
-    with tempfile.TemporaryDirectory() as directory:
-        total = run(Path(directory) / "data", arguments.rounds, arguments.seed)
-    print(f"{arguments.rounds} kills, {total} commits: all that was answered is there")
-
-
-if __name__ == "__main__":
-    main()

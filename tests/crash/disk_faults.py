@@ -1,7 +1,5 @@
 """Real system calls of a real broker that fail, each in turn (R5, R6, R7), by `strace --inject`.
 
-    python -m tests.crash.disk_faults [--kind kill|enospc|eio] [--points 200] [--seed N]
-
 One life of a broker does what changes files: create a topic, write, roll, commit, delete records, compact, delete and
 create again, checkpoint, stop. It is lived once to count its system calls; then again and again, and each time
 another call fails, SQLite's among them:
@@ -16,15 +14,12 @@ or not at all, and after a clean stop no file is left that belongs to nothing.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -360,23 +355,3 @@ def run(root: Path, kind: str, points: int, seed: int, counted: Counted) -> str:
         refused += told.refused
         print(f"{kind} at {call} {number}: {told.refused} refusals", flush=True)
     return f"{kind}: {len(chosen)} of {len(places)} places, {refused} refusals; every promise held"
-
-
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kind", choices=KINDS, action="append")
-    parser.add_argument("--points", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    arguments = parser.parse_args()
-    print(f"seed {arguments.seed}")
-    if shutil.which("strace") is None:
-        sys.exit("strace is not installed.")
-    with tempfile.TemporaryDirectory() as directory:
-        counted = count(Path(directory))
-        for kind in arguments.kind or KINDS:
-            print(run(Path(directory), kind, arguments.points, arguments.seed, counted), flush=True)
-
-
-if __name__ == "__main__":
-    main()

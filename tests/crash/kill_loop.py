@@ -1,8 +1,5 @@
 """The kill loop: a broker under the load of clients of all protocols is killed with SIGKILL, again and again.
 
-    python -m tests.crash.kill_loop --rounds 200 [--seed N] [--keep DIR]
-    python -m tests.crash.kill_loop --rounds 66 --every 15 --fault kill --fault pause --fault restart
-
 Writers of every protocol write numbered values all the time (`writers`), groups of three kinds read and commit
 (`readers`), and all of it is recorded in one history (`history`). After every restart the newest part of the log is
 compared with what was acknowledged and read before; in the end everything is, and the history is checked for
@@ -14,10 +11,7 @@ over.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import random
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -188,25 +182,3 @@ class KillLoop:
             f"{len(self.history.sessions)} assignments, {len(self.history.confirmed)} committed positions, "
             f"slowest start {self.slowest:.2f} s of work; no anomaly"
         )
-
-
-def main() -> None:
-    """The loop by hand, with as many rounds as you like."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    parser.add_argument("--fault", action="append", choices=FAULTS, help="repeat it; only kills without it")
-    parser.add_argument("--every", type=float, help="seconds between two faults, instead of a random time")
-    parser.add_argument("--keep", type=Path, help="keep the data and the broker's log in this directory")
-    arguments = parser.parse_args()
-    print(f"seed {arguments.seed}")
-    between = (arguments.every, arguments.every) if arguments.every else BETWEEN
-    with contextlib.ExitStack() as stack:
-        directory = arguments.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        directory.mkdir(parents=True, exist_ok=True)
-        loop = KillLoop(directory, arguments.seed, arguments.fault or ("kill",), between)
-        print(loop.run(arguments.rounds))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""A broker that stands still, and a consumer that does (R8): `python -m tests.crash.pauses --seconds 30`.
+"""A broker that stands still, and a consumer that does (R8).
 
 A writer and a group of two real clients are at work. First the broker is stopped (SIGSTOP) for longer than the
 sessions of its members, then one of the members is. Promised: what was acknowledged is read by a member, each pause
@@ -7,8 +7,6 @@ costs one rebalance at most, positions never decrease, and a member that was awa
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -160,18 +158,3 @@ def _positions_rise(members: list[Member]) -> None:
             for partition, offset in event.get("committed", {}).items():
                 assert offset >= last.get(partition, 0), (member.kind, partition, offset, last)
                 last[partition] = offset
-
-
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--rounds", type=int, default=10)
-    arguments = parser.parse_args()
-    for _ in range(arguments.rounds):
-        with tempfile.TemporaryDirectory() as directory:
-            print(run(Path(directory), arguments.seconds), flush=True)
-
-
-if __name__ == "__main__":
-    main()

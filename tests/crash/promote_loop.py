@@ -1,7 +1,5 @@
 """Kill and promote: two brokers under load, one of them killed again and again, the other one told to lead.
 
-    python -m tests.crash.promote_loop --rounds 100 [--seed N] [--keep DIR]
-
 Idempotent producers write numbered values with acks=all all the time, and a committer commits offsets of a group.
 In each round one broker is killed with SIGKILL, the leader or the follower as it comes; or, without a kill, the other
 one is told to lead. Then the broker that is left is told to lead everything, and the dead one comes back. Checked:
@@ -15,10 +13,8 @@ one is told to lead. Then the broker that is left is told to lead everything, an
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -316,23 +312,3 @@ def promote_loop(directory: Path, rounds: int, seed: int) -> str:
         f"{rounds} rounds, {kills} kills, {promotions} promotions, {len(ledger.acknowledged)} acknowledged, "
         f"{ledger.committed} commits"
     )
-
-
-def main() -> None:
-    """The loop by hand, with as many rounds as you like."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    parser.add_argument("--keep", type=Path, help="keep the data and the brokers' logs in this directory")
-    arguments = parser.parse_args()
-    print(f"seed {arguments.seed}")
-    if arguments.keep:
-        arguments.keep.mkdir(parents=True, exist_ok=True)
-        print(promote_loop(arguments.keep, arguments.rounds, arguments.seed))
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        print(promote_loop(Path(directory), arguments.rounds, arguments.seed))
-
-
-if __name__ == "__main__":
-    main()

@@ -12,6 +12,8 @@ import pytest
 from tests.broker_process import ROOT
 from tests.docs.examples import BLOCKS, SCENARIOS, commands_of, needs, reader
 
+pytestmark = pytest.mark.slow
+
 HERE = sorted(name for name in SCENARIOS if not name.startswith("spark"))
 # Commands and Python blocks that run; the number may only rise.
 EXAMPLES_THAT_RUN = 157

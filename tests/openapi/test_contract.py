@@ -22,7 +22,6 @@ import pytest
 
 from tests.broker_process import ROOT, BrokerProcess
 
-BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
 HERE = Path(__file__).parent
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "3")
 SEED = os.environ.get("SCHEMATHESIS_SEED")

@@ -98,6 +98,8 @@ def directory(path: str) -> dict[str, Any]:
 
 ACL = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
 ANY = {"resource_name_filter": None, "principal_filter": None, "host_filter": None, "operation": 1}
+DESCRIBE_CREDENTIALS = 50
+READS = 100
 CASES = (
     *(Case(f"time {one}", 2, tuple(range(1, 11)), times(one)) for one in (-1, -2, -3, -4, -5, -6, -7)),
     Case("list rules", 29, (1, 2, 3), {**ANY, "resource_type_filter": 1, "permission_type": 1}),
@@ -238,9 +240,15 @@ def plain(value: Any, name: str = "") -> Any:
     "case", CASES, ids=lambda case: f"{APIS[case.key].name}-{re.sub(' ', '-', case.name)}"
 )
 def test_both_answer_the_same(clients: dict[str, tuple[Wire, str]], case: Case) -> None:
+    same = case.name not in DIFFERENCES
     for version in case.versions:
-        kafka, sluice = (told(*client, case.key, version, case.fields) for client in clients.values())
-        assert (kafka == sluice) is (case.name not in DIFFERENCES), (version, kafka, sluice)
+        # Kafka answers a change before its broker has applied it, so that a read may still show what was before.
+        for _ in range(READS if case.key == DESCRIBE_CREDENTIALS else 1):
+            kafka, sluice = (told(*client, case.key, version, case.fields) for client in clients.values())
+            if (kafka == sluice) is same:
+                break
+            time.sleep(0.1)
+        assert (kafka == sluice) is same, (version, kafka, sluice)
 
 
 def test_the_tool_for_reassignments_ends_well_on_both(

@@ -24,7 +24,9 @@ sasl.jaas.config=org.apache.kafka.common.security.{module}LoginModule required u
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("guarded") / "data", schemes=(SCHEME,)).start()
+    options = ("--super-user", "User:alice", "--super-user", "User:ANONYMOUS")
+    data_dir = tmp_path_factory.mktemp("guarded") / "data"
+    process = BrokerProcess(data_dir, schemes=(SCHEME,), options=options).start()
     yield process
     process.kill()
     assert "Traceback" not in process.read_log() and PASSWORD not in process.read_log()

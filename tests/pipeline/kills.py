@@ -1,7 +1,6 @@
 """A job that is killed with all its processes, again and again, and what is in its sink afterwards.
 
-`python -m tests.pipeline.kills --sink parquet|delta|iceberg|topic|replay|spark --rounds 12 --seed N`, from the
-repository's root. Each round starts the job over the same state, waits for a number of steps of its progress (offsets
+Each round starts the job over the same state, waits for a number of steps of its progress (offsets
 written, a file begun, a manifest, a commit; records, for a replay), then 0 to 0.9 s more, and kills: the process
 group alone, whose Python workers live in a group of their own and become orphans, or all of them. In the
 end the job runs through, and per partition count, distinct offsets, least and greatest are compared with the topic,
@@ -14,20 +13,15 @@ header `sluice.written`, and is its own control by what it holds twice without i
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from tests.broker_process import ROOT, BrokerProcess
+from tests.broker_process import ROOT
 from tests.pipeline.topics import Topics
-from tests.pipeline.victims import PARTITIONS, SINKS, Held, Victim
+from tests.pipeline.victims import PARTITIONS, Held, Victim
 
 # Micro-batches that a job has before it when a round begins: it must not be done before it is killed.
 AHEAD_BATCHES = 12
@@ -120,40 +114,7 @@ def kills(victim: Victim, topics: Topics, rounds: int, seed: int, say: bool = Fa
     return Outcome(victim.sink, seed, made, held, twice)
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit that is checked out, for the record."""
     command = ["git", "describe", "--always", "--dirty"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def by_hand(sink: str, rounds: int, seed: int, home: Path) -> int:
-    """One sink with a broker of its own; answers the exit code."""
-    broker = BrokerProcess(home / "broker").start()
-    try:
-        with Topics(broker) as topics:
-            victim = SINKS[sink](home, topics)
-            outcome = kills(victim, topics, rounds, seed, say=True)
-            victim.verify()
-    finally:
-        broker.kill()
-    print(f"commit {_commit()}: {outcome.line()}")
-    if sink == "spark" and not outcome.twice:
-        print("the control holds nothing twice: the kills prove nothing")
-        return 1
-    return 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--sink", choices=sorted(SINKS), required=True)
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    given = parser.parse_args(arguments)
-    print(f"sink {given.sink}, seed {given.seed}", flush=True)
-    with tempfile.TemporaryDirectory() as directory:
-        return by_hand(given.sink, given.rounds, given.seed, Path(directory))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

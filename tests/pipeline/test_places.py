@@ -28,7 +28,7 @@ from tests.pipeline.standalone import JAVA, SPARK_HOME, Standalone
 from tests.pipeline.topics import Topics
 
 JOB_SECONDS = 400
-pytestmark = pytest.mark.timeout(2 * JOB_SECONDS)
+pytestmark = [pytest.mark.timeout(2 * JOB_SECONDS), pytest.mark.slow]
 SMALL = {
     "spark.driver.defaultJavaOptions": JAVA,
     "spark.executor.defaultJavaOptions": JAVA,

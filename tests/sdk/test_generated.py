@@ -21,7 +21,6 @@ import pytest
 from tests.broker_process import ROOT, BrokerProcess
 from tests.conftest import NODE_MODULES, node_program
 
-BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
 HERE = Path(__file__).parent
 SECONDS = 120
 # What the Python generator does not make of the document, and why it need not.

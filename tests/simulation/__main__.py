@@ -40,7 +40,7 @@ def many(seeds: range, jobs: int, seconds: float) -> list[Outcome]:
     started, failed = time.monotonic(), []
     answers: Counter[str] = Counter()
     faults: Counter[str] = Counter()
-    with ProcessPoolExecutor(jobs, initializer=_collect_less) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_prepare) as pool:
         for outcome in pool.map(_one, seeds, [seconds] * len(seeds), chunksize=5):
             answers.update(outcome.answers)
             faults.update(outcome.faults)
@@ -53,8 +53,9 @@ def many(seeds: range, jobs: int, seconds: float) -> list[Outcome]:
     return failed
 
 
-def _collect_less() -> None:
-    """Objects of a run live as long as the run; to look for dead ones all the time takes 7 % of it."""
+def _prepare() -> None:
+    """Leave Ctrl-C to the parent. Collect less: a run's objects live as long as it, and looking takes 7 % of it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(200_000, 50, 1000)
 
 
@@ -97,7 +98,11 @@ def main() -> int:
         print(outcome.failure or "all promises were kept", outcome.answers, outcome.faults, outcome.digest)
         return 1 if outcome.failure else 0
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    return 1 if many(seeds, arguments.jobs, arguments.seconds) else 0
+    try:
+        return 1 if many(seeds, arguments.jobs, arguments.seconds) else 0
+    except KeyboardInterrupt:
+        print("stopped by Ctrl-C", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def test_an_answer_before_its_fsync_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_retry_that_is_stored_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerStates, "check", lambda *_: None)
-    assert "twice" in str(first_failure().failure)
+    assert "is a duplicate" in str(first_failure().failure)
 
 
 def test_a_commit_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,16 @@
-// The public HTTP API as the console calls it: requests, refusals, repeated requests, and whether anybody answers.
+// The public HTTP API as the console calls it: requests, streams, refusals, and whether the gateway answers.
+//
+// Every request of the console is sent by `request` below, streams included: what all of them need has one place.
+// No other module calls fetch, and none uses EventSource, which cannot send headers.
+
+import { EventParser } from "./events.js";
 
 export const API = "/api/v1";
 const POLL_MS = 2000;
+// The gateway sends a comment every 15 s. A stream that is silent for longer has lost its connection.
+const SILENCE_MS = 45_000;
 
-/** What the server refused, as its problem document says it. */
+/** What the gateway refused, as its problem document says it (RFC 9457). */
 export class Refusal extends Error {
   constructor(status, problem) {
     super(problem.detail ?? problem.title ?? `The gateway answered with status ${status}.`);
@@ -17,7 +24,7 @@ export class Refusal extends Error {
   }
 }
 
-/** "ok" or "down", by the last request; listeners hear of changes alone. */
+/** "ok" or "down", by the last request; listeners are called when it changes. */
 export const connection = {
   state: "unknown",
   listeners: new Set(),
@@ -33,29 +40,71 @@ export function path(...parts) {
   return [API, ...parts.map(encodeURIComponent)].join("/");
 }
 
-/** The JSON at a path. Throws Refusal, TypeError (nobody answers) or AbortError. */
-export async function get(url, { query, signal } = {}) {
+function address(url, query) {
   const text = query ? String(new URLSearchParams(query)) : "";
-  return answer(await request(text ? `${url}?${text}` : url, { signal, headers: { Accept: "application/json" } }));
+  return text ? `${url}?${text}` : url;
 }
 
-/** Send JSON and give the JSON that comes back. Throws as `get` does. */
-export async function send(method, url, body, more = {}) {
-  const headers = { "Content-Type": "application/json", Accept: "application/json", ...more };
-  return answer(await request(url, { method, headers, body: JSON.stringify(body) }));
+/** Send a request and return `{ body, etag }` of its answer. Throws Refusal, TypeError (no answer) or AbortError. */
+export async function exchange(method, url, { query, body, headers, signal } = {}) {
+  const sent = { Accept: "application/json", ...headers };
+  if (body !== undefined) sent["Content-Type"] = "application/json";
+  const options = { method, headers: sent, signal, body: body === undefined ? undefined : JSON.stringify(body) };
+  const response = await request(address(url, query), options);
+  return { body: await bodyOf(response), etag: response.headers.get("ETag") };
 }
 
-/** The bare bytes at a path. Throws as `get` does. */
+/** Return the JSON at a path. Throws as `exchange` does. */
+export async function get(url, options) {
+  return (await exchange("GET", url, options)).body;
+}
+
+/** Send JSON and return the JSON of the answer. Throws as `exchange` does. */
+export async function send(method, url, body, headers) {
+  return (await exchange(method, url, { body, headers })).body;
+}
+
+/** Return the bare bytes at a path. Throws as `exchange` does. */
 export async function getBytes(url) {
   const response = await request(url, { headers: { Accept: "application/octet-stream" } });
-  if (!response.ok) await answer(response);
+  if (!response.ok) await bodyOf(response);
   return response.blob();
+}
+
+/**
+ * Yield the server-sent events at a path, as lists of `{ event, data, id }`. Ends when the stream does, or when it
+ * has been silent for too long. With `lastEventId` the gateway continues after that event. Throws as `exchange`.
+ */
+export async function* stream(url, { query, signal, lastEventId }) {
+  const headers = { Accept: "text/event-stream" };
+  if (lastEventId) headers["Last-Event-ID"] = lastEventId;
+  const response = await request(address(url, query), { headers, signal, cache: "no-store" });
+  if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) {
+    await bodyOf(response);
+    throw new Refusal(502, { detail: "The answer is not a stream of events: is this the gateway?" });
+  }
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  const parser = new EventParser();
+  let watch = 0;
+  try {
+    for (;;) {
+      watch = setTimeout(() => reader.cancel(), SILENCE_MS);
+      const { done, value } = await reader.read();
+      clearTimeout(watch);
+      if (done) return;
+      yield parser.push(decoder.decode(value, { stream: true }));
+    }
+  } finally {
+    clearTimeout(watch);
+    reader.cancel().catch(() => {});
+  }
 }
 
 async function request(url, options) {
   let response;
   try {
-    // `no-cache`: what the browser keeps is asked for again, and comes as a 304 when it is still right.
+    // `no-cache`: the browser asks again for what it has stored, and gets a 304 when that is still right.
     response = await fetch(url, { cache: "no-cache", credentials: "same-origin", ...options });
   } catch (error) {
     if (error.name !== "AbortError") connection.set("down");
@@ -65,7 +114,7 @@ async function request(url, options) {
   return response;
 }
 
-async function answer(response) {
+async function bodyOf(response) {
   const text = await response.text();
   let body = null;
   try {
@@ -77,15 +126,15 @@ async function answer(response) {
   return body;
 }
 
-/** What to say about an error of the functions above. */
+/** What to say about an error of the functions above, in one sentence. */
 export function reasonOf(error) {
   return error instanceof Refusal ? error.message : "The gateway cannot be reached; trying again.";
 }
 
 /**
- * Call `work(signal)` now and again some time after it has ended, while the page is in sight. What takes long
- * comes less often: a large cluster shall not be kept busy by those who look at it. `failed(error)` hears of what
- * it throws. Gives `{ now, stop }`.
+ * Call `work(signal)` now, and again some time after it has ended, while the page is visible. Work that takes long
+ * is repeated less often: a console must not keep a large cluster busy. `failed(error)` is called with what it
+ * throws. Returns `{ now, stop }`.
  */
 export function repeat(work, failed) {
   const end = new AbortController();
@@ -123,7 +172,7 @@ export function repeat(work, failed) {
   return { now: round, stop: () => (clearTimeout(timer), end.abort()) };
 }
 
-/** Call `work(item)` for each item, a few at a time: a page of topics shall not be a burst of requests. */
+/** Call `work(item)` for each item, a few at a time: a page of topics must not be a burst of requests. */
 export async function each(items, work, atOnce = 3) {
   const left = [...items];
   const run = async () => {

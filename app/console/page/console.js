@@ -1,6 +1,7 @@
 // The console's frame: which view is shown, the theme, and whether the gateway answers.
 
 import { connection } from "./api.js";
+import { closeDialogs } from "./dialog.js";
 import { say } from "./dom.js";
 import { showGroup, showGroups } from "./groups.js";
 import { showTopic } from "./topic.js";
@@ -12,9 +13,9 @@ let leave = () => {};
 let first = true;
 
 function partsOfAddress() {
-  const [room = "topics", ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  const [area = "topics", ...rest] = location.hash.replace(/^#\/?/, "").split("/");
   try {
-    return [room, decodeURIComponent(rest.join("/"))];
+    return [area, decodeURIComponent(rest.join("/"))];
   } catch {
     return ["topics", ""];
   }
@@ -22,16 +23,17 @@ function partsOfAddress() {
 
 function show() {
   const [asked, name] = partsOfAddress();
-  const room = VIEWS[asked] ? asked : "topics";
+  const area = VIEWS[asked] ? asked : "topics";
   leave();
-  const [list, one] = VIEWS[room];
+  closeDialogs();
+  const [list, one] = VIEWS[area];
   leave = name ? one(main, name) : list(main);
-  document.title = `${name || (room === "topics" ? "Topics" : "Groups")} – Sluice`;
+  document.title = `${name || (area === "topics" ? "Topics" : "Groups")} – Sluice`;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#/${room}`) link.setAttribute("aria-current", name ? "true" : "page");
+    if (link.hash === `#/${area}`) link.setAttribute("aria-current", name ? "true" : "page");
     else link.removeAttribute("aria-current");
   }
-  // Who follows a link with the keyboard goes on at the new view's title.
+  // After a link was followed with the keyboard, the focus is at the title of the new view.
   if (!first) main.querySelector("h1")?.focus();
   first = false;
   scrollTo(0, 0);
@@ -51,7 +53,7 @@ function setTheme(chosen) {
   try {
     localStorage.setItem("sluice-theme", chosen);
   } catch {
-    // It holds until the page is left.
+    // The browser stores nothing for pages: the choice holds until the page is left.
   }
 }
 
@@ -60,13 +62,13 @@ theme.value = document.documentElement.dataset.theme ?? "system";
 theme.addEventListener("change", () => setTheme(theme.value));
 
 connection.listeners.add(showConnection);
-// The address after the # is the view's; so the skip link moves the focus by itself.
+// The part of the address after # names the view, so the skip link moves the focus by script.
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
 addEventListener("hashchange", show);
-// A browser keeps pages that were left, with their streams; and has but six connections for one gateway.
+// A browser keeps pages that were left, with their streams, and opens six connections to one gateway at most.
 addEventListener("pagehide", () => (leave(), (leave = () => {})));
 addEventListener("pageshow", (event) => event.persisted && show());
 show();

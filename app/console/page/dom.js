@@ -68,7 +68,7 @@ export function keyed(place, items, keyOf, make) {
   for (const row of known.values()) row.remove();
 }
 
-/** So many rows a table has at most: a topic may have thousands of partitions. */
+/** A table has this many rows at most: a topic may have thousands of partitions. */
 const MOST_ROWS = 500;
 
 /** The first rows of a table through `keyed`; `rest` says how many are left out. */

@@ -20,7 +20,7 @@ export function size(bytes) {
   return `${unit && left < 100 ? left.toFixed(1) : Math.round(left)} ${UNITS[unit]}`;
 }
 
-/** A rate: null → "–", small ones with a digit behind the point. */
+/** A rate: null → "–", small ones with one decimal. */
 export function rate(perSecond) {
   if (perSecond === null) return "–";
   if (perSecond === 0) return "0";
@@ -29,16 +29,32 @@ export function rate(perSecond) {
 
 const two = (number) => String(number).padStart(2, "0");
 
-/** The time of day with milliseconds, where the reader is. */
+const day = new Intl.DateTimeFormat("en", { month: "short", day: "numeric" });
+
+/** A time in the reader's zone, short: today with milliseconds, this year with the day, else the date. */
 export function clock(ms) {
   if (ms === null || ms === undefined || ms < 0) return "–";
   const at = new Date(ms);
-  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+  const now = new Date();
+  const minutes = `${two(at.getHours())}:${two(at.getMinutes())}`;
+  if (at.toDateString() === now.toDateString()) {
+    return `${minutes}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+  }
+  if (at.getFullYear() === now.getFullYear()) return `${day.format(at)} ${minutes}`;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+}
+
+const DURATIONS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000]];
+
+/** Milliseconds in their largest unit: 604800000 → "7 d", 5400000 → "1.5 h". */
+export function duration(ms) {
+  const [unit, length] = DURATIONS.find(([, length]) => ms >= length) ?? ["ms", 1];
+  return `${Number((ms / length).toFixed(1))} ${unit}`;
 }
 
 /**
- * A text on one line, with what governs lines and directions made visible: a value of line ends is no empty line,
- * and a text that is written backwards by a control character does not turn round what stands behind it.
+ * A text on one line, with control characters made visible: a value of line ends is no empty line, and a character
+ * that reverses the direction of writing does not reverse what follows on the page.
  */
 export function visible(text) {
   return text.replace(/\r?\n/g, "↵").replace(/\t/g, "⇥").replace(/[\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]/g, "·");
@@ -91,7 +107,7 @@ export function hexLines(base64, limit) {
   return lines.join("\n");
 }
 
-/** The number of bytes behind a base64 text. */
+/** The number of bytes that a base64 text encodes. */
 export function base64Size(text) {
   return (text.length / 4) * 3 - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0);
 }

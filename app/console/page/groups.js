@@ -1,18 +1,20 @@
 // Consumer groups: the list, and one group with members, positions and its lag over time.
 
-import { each, get, path, reasonOf, repeat } from "./api.js";
+import { each, get, path, repeat } from "./api.js";
 import { chart, sparkline } from "./chart.js";
-import { debounced, h, keyed, keyedFirst, row, say, sayOrHide, stamp } from "./dom.js";
+import { debounced, h, keyed, keyedFirst, row, say, stamp } from "./dom.js";
 import { count } from "./format.js";
+import { resetOffsets } from "./group_reset.js";
 import { Pages } from "./pages.js";
+import { showProblem } from "./problem.js";
 import { Series } from "./series.js";
 
 const PAGE = 25;
-// Lag over time outlives a view, so that one comes back to a chart and not to an empty one.
+// Lag over time is kept when the view is left, so that its chart is not empty when the reader comes back.
 const MOST_SERIES = 200;
 const lags = new Map();
 
-/** The lag of a group over time, with what is known now: nothing where it has committed nothing. */
+/** The lag of a group over time, and now; null where the group has no committed offset. */
 function lagOf(groupId, { total_lag, partitions }) {
   const known = partitions.some(({ lag }) => lag !== null);
   const series = lags.get(groupId) ?? new Series();
@@ -50,7 +52,7 @@ function groupRow() {
   return element;
 }
 
-/** Show the list in `place`; gives a function that ends it. */
+/** Show the list in `place`; returns a function that ends it. */
 export function showGroups(place) {
   const at = stamp("groups-view", place);
   const pages = new Pages(at, () => poll.now());
@@ -76,10 +78,10 @@ export function showGroups(place) {
     at.empty.hidden = found.length > 0 || filtered;
     at.none.hidden = found.length > 0 || !filtered;
     pages.update(list.next_page_token);
-    sayOrHide(at.trouble, null);
+    showProblem(at.trouble, null);
   }
 
-  const poll = repeat(round, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  const poll = repeat(round, (error) => showProblem(at.trouble, error));
   at.prefix.addEventListener("input", debounced(() => (pages.restart(), poll.now())));
   return poll.stop;
 }
@@ -88,7 +90,7 @@ export function showGroups(place) {
 
 const MEMBER_COLUMNS = [["strong", "Client"], ["", "Host"], ["", "Partitions"], ["code", "Member id"]];
 const POSITION_COLUMNS = [
-  ["", "Topic"], ["number", "Partition"], ["number strong", "Lag"], ["number", "Next to read"], ["number", "End"], ["", "Client"],
+  ["", "Topic"], ["number", "Partition"], ["number strong", "Lag"], ["number", "Committed offset"], ["number", "Log end offset"], ["", "Client"],
 ];
 
 /** Partitions of several topics, short: "orders 0–2, 5; users 0". */
@@ -124,18 +126,20 @@ function positionRow() {
     say(cells[0], position.topic);
     say(cells[1], count(position.partition));
     say(cells[2], count(position.lag));
-    say(cells[3], position.next_offset === null ? "nothing committed" : count(position.next_offset));
+    say(cells[3], position.next_offset === null ? "none" : count(position.next_offset));
     say(cells[4], count(position.high_watermark));
     say(cells[5], client ?? "–");
   });
 }
 
-/** Show one group in `place`; gives a function that ends it. */
+/** Show one group in `place`; returns a function that ends it. */
 export function showGroup(place, groupId) {
   const at = stamp("group-view", place);
   say(at.name, groupId);
   const drawing = chart("Lag");
   at.chart.append(drawing);
+  let topics = [];
+  at.reset.addEventListener("click", () => resetOffsets(groupId, topics, () => poll.now()));
 
   async function round(signal) {
     const [group, lag] = await Promise.all([
@@ -146,6 +150,7 @@ export function showGroup(place, groupId) {
     say(at["member-count"], count(group.members.length));
     say(at.generation, count(group.generation_id));
     say(at.protocol, group.protocol || "–");
+    topics = [...new Set(lag.partitions.map(({ topic }) => topic))];
     const { series, now } = lagOf(groupId, lag);
     say(at.lag, count(now));
     drawing.update(series);
@@ -157,9 +162,9 @@ export function showGroup(place, groupId) {
     keyedFirst(at.positions, at["positions-rest"], rows, ({ position }) => `${position.topic}/${position.partition}`, positionRow);
     at["no-positions"].hidden = rows.length > 0;
     at["positions-table"].hidden = !rows.length;
-    sayOrHide(at.trouble, null);
+    showProblem(at.trouble, null);
   }
 
-  const poll = repeat(round, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  const poll = repeat(round, (error) => showProblem(at.trouble, error));
   return poll.stop;
 }

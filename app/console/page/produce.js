@@ -1,15 +1,18 @@
 // The form that writes one record.
 
-import { path, Refusal, send } from "./api.js";
-import { h, say, stamp } from "./dom.js";
+import { path, send } from "./api.js";
+import { h, stamp } from "./dom.js";
 import { count } from "./format.js";
+import { showDone, showProblem } from "./problem.js";
+
+const UNSURE = "The gateway cannot be reached. Whether it has the record is not known; producing the same again writes it once.";
 
 /** Show the form for a topic; `written()` is called after each record. */
 export function showProduce(place, topic, written) {
   const at = stamp("produce-part", place);
   const fields = at.form.elements;
 
-  // Who types a key wants one; who wants none does not keep what was typed.
+  // A typed key means that the record has one; "no key" clears it.
   fields.key.addEventListener("input", () => {
     if (fields.key.value && fields.key_encoding.value === "none") fields.key_encoding.value = "text";
     showKinds();
@@ -48,12 +51,11 @@ export function showProduce(place, topic, written) {
       const answer = await send("POST", path("topics", topic, "records"), record, { "Idempotency-Key": unsure.key });
       const { partition, offset } = answer.records[0];
       unsure = { text: "", key: "" };
-      at.outcome.dataset.kind = "good";
-      say(at.outcome, `Written: partition ${partition}, offset ${count(offset)}.`);
+      showDone(at.outcome, `Written: partition ${partition}, offset ${count(offset)}.`);
       written();
     } catch (error) {
-      at.outcome.dataset.kind = "bad";
-      say(at.outcome, messageOf(error, fields));
+      blame(error, fields);
+      showProblem(at.outcome, error, error instanceof FormError ? error.message : UNSURE);
     }
     busy = false;
   });
@@ -73,7 +75,7 @@ function recordOf(fields, headers) {
   if (keyKind !== "none") Object.assign(record, { key: fields.key.value, key_encoding: keyKind });
   const kind = fields.value_encoding.value;
   if (kind === "json") checkJson(fields.value.value);
-  // JSON goes as its text, checked here: so its bytes are those in the form, blanks and all.
+  // JSON is sent as its text, checked here: so its bytes are those in the form, white space included.
   if (kind !== "none") Object.assign(record, { value: fields.value.value, value_encoding: kind === "base64" ? kind : "text" });
   if (fields.partition.value !== "") record.partition = Number(fields.partition.value);
   const named = [...headers.children].map((row) => row.read()).filter(({ name, value }) => name || value);
@@ -88,17 +90,15 @@ function checkJson(text) {
   } catch (error) {
     throw new FormError("value", `The value is not JSON: ${error.message}.`);
   }
-  if (value === null) throw new FormError("value", "JSON's null would be read like no value; choose “null (tombstone)” to write one.");
+  if (value === null) throw new FormError("value", "JSON's null would be read like no value. Choose “null (tombstone)” to write one.");
 }
 
-function messageOf(error, fields) {
+/** Mark the field that an error names. */
+function blame(error, fields) {
   const named = error instanceof FormError ? error.field : error.problem?.errors?.[0]?.field;
-  if (named === "key" || named === "value") {
-    fields[named].setAttribute("aria-invalid", "true");
-    fields[named].focus();
-  }
-  if (error instanceof FormError || error instanceof Refusal) return error.message;
-  return "The gateway cannot be reached. Whether it has the record is not known; producing the same again writes it once.";
+  if (named !== "key" && named !== "value") return;
+  fields[named].setAttribute("aria-invalid", "true");
+  fields[named].focus();
 }
 
 function randomKey() {

@@ -1,4 +1,4 @@
-// A record as the tail keeps it: short enough that any number of large ones fits into memory.
+// A record as the lists keep it: short, so that hundreds of large records fit into memory.
 
 import { base64Size, bytesOf, visible } from "./format.js";
 
@@ -18,9 +18,9 @@ function field(text, encoding) {
   return { kind: "text", text: visible(shortened(text)), bytes: cut ? bytesOf(text) : 0, cut };
 }
 
-/** What the tail keeps of an event's data; null when it does not contain the text that is searched for. */
-export function recordOf(data, search) {
-  const { partition, offset, timestamp_ms, key, key_encoding, value, value_encoding, headers } = JSON.parse(data);
+/** What is kept of a record of the API (`encoding=utf8`); null if it does not contain the text that is searched for. */
+export function recordOf(read, search = "") {
+  const { partition, offset, timestamp_ms, key, key_encoding, value, value_encoding, headers } = read;
   const told = headers.map(({ name, value: text }) => `${name}: ${text ?? "null"}`).join("\n");
   if (search && ![key, value, told].some((text) => text?.toLowerCase().includes(search))) return null;
   return {

@@ -1,12 +1,14 @@
 // One record, whole: asked for again as the resource that it is, because the tail keeps only its beginning.
 
-import { get, getBytes, path, reasonOf } from "./api.js";
+import { get, getBytes, path } from "./api.js";
 import { h, parts, say } from "./dom.js";
 import { base64Size, bytesOf, count, hexLines, pretty, size } from "./format.js";
+import { showDone, showProblem } from "./problem.js";
 
 // More text than this makes a browser slow; the rest comes when it is asked for.
 const SHOWN = 100_000;
 const HEX_BYTES = 4096;
+const UNREACHABLE = "The gateway cannot be reached. Try again.";
 
 const dialog = document.getElementById("record");
 const at = parts(dialog);
@@ -43,13 +45,8 @@ export async function openRecord(topic, partition, offset) {
     mine.record = record;
     show(record);
   } catch (error) {
-    if (mine === current) tell("bad", reasonOf(error));
+    if (mine === current) showProblem(at.outcome, error, UNREACHABLE);
   }
-}
-
-function tell(kind, text) {
-  at.outcome.dataset.kind = kind;
-  say(at.outcome, text);
 }
 
 function pair(name, ...value) {
@@ -107,9 +104,9 @@ function showValue(all) {
 async function copy() {
   try {
     await navigator.clipboard.writeText(current.record.value);
-    tell("good", "Copied.");
+    showDone(at.outcome, "Copied.");
   } catch {
-    tell("bad", "The browser does not let the page write to the clipboard.");
+    showDone(at.outcome, "The browser does not let the page write to the clipboard.", "bad");
   }
 }
 
@@ -121,6 +118,6 @@ async function download() {
     // The download has its own hold on the bytes once it has begun.
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   } catch (error) {
-    tell("bad", reasonOf(error));
+    showProblem(at.outcome, error, UNREACHABLE);
   }
 }

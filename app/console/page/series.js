@@ -22,7 +22,7 @@ export class Rate {
   #readings = [];
   history = new Series();
 
-  /** A reading. One that is smaller than the last (a topic made anew) begins from the start. */
+  /** A reading. One that is smaller than the last (of a topic that was created again) begins a new series. */
   add(value, at = performance.now()) {
     if (this.#readings.length && value < this.#readings.at(-1).value) this.#readings = [];
     this.#readings.push({ at, value });

@@ -1,29 +1,39 @@
-// One topic: its figures and partitions, the live tail, the form to produce.
+// One topic: its figures and partitions, its records, the form to produce, and what changes it.
 
-import { get, path, reasonOf, repeat } from "./api.js";
+import { get, path, repeat } from "./api.js";
 import { sparkline } from "./chart.js";
-import { h, keyed, keyedFirst, row, say, sayOrHide, stamp } from "./dom.js";
+import { h, keyed, keyedFirst, row, say, stamp } from "./dom.js";
 import { count, rate, size } from "./format.js";
+import { showProblem } from "./problem.js";
 import { showProduce } from "./produce.js";
+import { showRecords } from "./records_view.js";
 import { Rate } from "./series.js";
-import { showTail } from "./tail_view.js";
+import { addPartitions, deleteTopic, editSettings } from "./topic_admin.js";
 import { sums } from "./topics.js";
 
 const COLUMNS = [
-  ["number", "Number"], ["number", "First"], ["number", "Next"], ["number", "Size"], ["number", "Records/s"],
+  ["number", "Partition"], ["number", "Log start offset"], ["number", "Log end offset"], ["number", "Size"],
+  ["number", "Records/s"],
 ];
 
-function partitionRow() {
-  return row(COLUMNS, (cells, { detail, speed }) => {
-    say(cells[0], count(detail.partition));
+/** A row of the table of partitions; its number browses the partition. */
+function partitionRow(browse) {
+  let partition = 0;
+  const button = h("button", { type: "button", class: "plain", click: () => browse(partition) });
+  const element = row(COLUMNS, (cells, { detail, speed }) => {
+    partition = detail.partition;
+    say(button, count(partition));
+    button.setAttribute("aria-label", `Partition ${partition}: browse its records`);
     say(cells[1], count(detail.earliest));
     say(cells[2], count(detail.latest));
     say(cells[3], size(detail.size_bytes));
     say(cells[4], rate(speed.perSecond));
   });
+  element.firstChild.append(button);
+  return element;
 }
 
-/** Show a topic in `place`; gives a function that ends it. */
+/** Show a topic in `place`; returns a function that ends it. */
 export function showTopic(place, name) {
   const at = stamp("topic-view", place);
   say(at.name, name);
@@ -33,14 +43,17 @@ export function showTopic(place, name) {
   let speed = new Rate();
   let speeds = new Map();
 
-  const tail = showTail(at.tail, name);
+  const records = showRecords(at["records-card"], name);
   showProduce(at.produce, name, () => poll.now());
+  at.edit.addEventListener("click", () => editSettings(name, () => poll.now()));
+  at.grow.addEventListener("click", () => addPartitions(name, () => poll.now()));
+  at.remove.addEventListener("click", () => deleteTopic(name, () => (location.hash = "#/topics")));
 
   async function round(signal) {
     const detail = await get(path("topics", name), { signal });
     if (detail.topic_id !== topicId) {
       topicId = detail.topic_id;
-      tail.revive();
+      records.revive();
       speed = new Rate();
       speeds = new Map();
     }
@@ -57,15 +70,16 @@ export function showTopic(place, name) {
       its.add(one.latest);
       return { detail: one, speed: its };
     });
-    keyedFirst(at["partition-rows"], at["partitions-rest"], rows, (one) => one.detail.partition, partitionRow);
+    const newRow = () => partitionRow((partition) => records.browse(partition));
+    keyedFirst(at["partition-rows"], at["partitions-rest"], rows, (one) => one.detail.partition, newRow);
     showSettings(at, detail.configs);
-    sayOrHide(at.trouble, null);
+    showProblem(at.trouble, null);
   }
 
-  const poll = repeat(round, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  const poll = repeat(round, (error) => showProblem(at.trouble, error));
   return () => {
     poll.stop();
-    tail.stop();
+    records.stop();
   };
 }
 

@@ -1,10 +1,11 @@
 // The list of topics, with sizes, and rates between successive polls.
 
-import { each, get, path, reasonOf, repeat, send } from "./api.js";
+import { each, get, path, repeat, send } from "./api.js";
 import { sparkline } from "./chart.js";
-import { debounced, h, keyed, row, say, sayOrHide, stamp } from "./dom.js";
+import { debounced, h, keyed, row, say, stamp } from "./dom.js";
 import { count, rate, size } from "./format.js";
 import { Pages } from "./pages.js";
+import { showDone, showProblem } from "./problem.js";
 import { Rate } from "./series.js";
 
 const PAGE = 25;
@@ -43,10 +44,10 @@ function topicRow() {
   return element;
 }
 
-/** Show the list in `place`; gives a function that ends it. */
+/** Show the list in `place`; returns a function that ends it. */
 export function showTopics(place) {
   const at = stamp("topics-view", place);
-  // By topic id, so that a topic made anew begins anew.
+  // By topic id: a topic that was deleted and created again is another one.
   let speeds = new Map();
   const pages = new Pages(at, () => poll.now());
 
@@ -65,7 +66,7 @@ export function showTopics(place) {
         speed.add(sums(detail).written);
         found.push({ name, detail, speed });
       } catch (error) {
-        // Deleted between the two questions: then it is not in the list.
+        // It was deleted between the two requests: then it is not in the list.
         if (error.status !== 404) throw error;
       }
     });
@@ -78,10 +79,10 @@ export function showTopics(place) {
     at.none.hidden = found.length > 0 || !filtered;
     pages.update(list.next_page_token);
     say(at.facts, facts(cluster));
-    sayOrHide(at.trouble, null);
+    showProblem(at.trouble, null);
   }
 
-  const poll = repeat(round, (error) => sayOrHide(at.trouble, reasonOf(error)));
+  const poll = repeat(round, (error) => showProblem(at.trouble, error));
   say(at.curl, `curl -d 'hello' ${location.origin}${path("topics", "greetings", "records")}`);
   at.prefix.addEventListener("input", debounced(() => (pages.restart(), poll.now())));
   newTopic(at, poll);
@@ -105,13 +106,11 @@ function newTopic(at, poll) {
     const { name, partitions } = at.form.elements;
     try {
       await send("PUT", path("topics", name.value), { partitions: Number(partitions.value) || 1 });
-      at.outcome.dataset.kind = "good";
-      say(at.outcome, `${name.value} is there.`);
+      showDone(at.outcome, `Topic ${name.value} exists.`);
       name.value = "";
       poll.now();
     } catch (error) {
-      at.outcome.dataset.kind = "bad";
-      say(at.outcome, reasonOf(error));
+      showProblem(at.outcome, error, "The gateway cannot be reached. Create the topic again: if it exists already, nothing changes.");
     }
   });
 }

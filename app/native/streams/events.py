@@ -24,7 +24,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from app.errors import Problem, from_broker
-from app.http.request import ClientGoneError, Request, Write
+from app.http.request import ClientGoneError, Request, Scope, Write
 from app.http.waiting import ClientWatch, check_share, counted
 from app.native.streams.cursor import Position
 from app.native.streams.fanout import Fanout, Feed, Piece, ReadFaultError
@@ -32,14 +32,23 @@ from app.native.streams.forms import StreamForm
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
+from core.security.acl import Operation, ResourceType
+from core.security.guarded import Guarded
 
 
 class Streams:
     """The listeners of one application."""
 
-    def __init__(self, config: Config, broker: Callable[[], Facade], fanout: Fanout) -> None:
+    def __init__(
+        self,
+        config: Config,
+        broker: Callable[[], Facade],
+        acting: Callable[[Scope], Guarded],
+        fanout: Fanout,
+    ) -> None:
         self.config = config
         self.broker = broker
+        self.acting = acting
         self.fanout = fanout
         self.open = 0
 
@@ -76,6 +85,7 @@ class Listener:
     ) -> None:
         self._streams = streams
         self._broker = streams.broker()
+        self._rights = streams.acting(request.scope).rights
         self._fanout = streams.fanout
         self._config = streams.config
         self._request = request
@@ -134,6 +144,8 @@ class Listener:
 
     async def _step(self, write: Write, watch: ClientWatch) -> bool:
         """Send a piece, or wait for one; False at the end. Raises ReadFaultError and BrokerError."""
+        # For each piece: a right may be taken while the stream waits.
+        self._rights.require(Operation.READ, ResourceType.TOPIC, self._feed.topic)
         piece = self._next()
         if piece is None:
             return await self._wait(write, watch)

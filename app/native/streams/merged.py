@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 from app.errors import Problem, field_error, slug_of
 from app.formats import Reader
 from app.http.parameters import MAX_OFFSET, parse_moment
-from app.http.request import Answer, ClientGoneError, Request, Streamed, invalid_parameter, whole_number
+from app.http.request import (
+    Answer,
+    ClientGoneError,
+    Request,
+    Scope,
+    Streamed,
+    invalid_parameter,
+    whole_number,
+)
 from app.http.waiting import ClientWatch, check_share, counted
 from app.native.accept import choose
 from app.native.record_schemas import MergedQuery
@@ -26,6 +34,8 @@ from app.native.streams.forms import NDJSON, SSE, StreamForm
 from core.config import Config
 from core.errors import ErrorCode
 from core.facade import Facade
+from core.security.acl import Operation, ResourceType
+from core.security.guarded import Guarded
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.topic import TopicInfo
 
@@ -65,11 +75,15 @@ class Gap(NamedTuple):
 class MergedRoutes:
     """The handler, over one broker."""
 
-    def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
+    def __init__(
+        self, config: Config, broker: Callable[[], Facade], acting: Callable[[Scope], Guarded]
+    ) -> None:
         self._config = config
         self._broker = broker
+        self._acting = acting
+        # Shared by all clients, so without rights: each client is asked for its right before it gets anything.
         self._fanout = Fanout(config, broker)
-        self.streams = Streams(config, broker, self._fanout)
+        self.streams = Streams(config, broker, acting, self._fanout)
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
     async def read(self, request: Request, segments: list[str]) -> Answer | Streamed:
@@ -99,7 +113,9 @@ class MergedRoutes:
         for name in _NOT_IN.get(media_type, _NOT_IN_LINES):
             if name in query:
                 raise invalid_parameter(name, f"{name} has no meaning in {media_type.decode()}.")
-        info = self._broker().topics.get(segments[1])
+        acting = self._acting(request.scope)
+        acting.rights.require(Operation.READ, ResourceType.TOPIC, segments[1])
+        info = acting.topics.get(segments[1])
         cursor, resumed = self._cursor(request, query, info, media_type != JSON)
         feed = self._feed(query, info, cursor)
         position = cursor.position if cursor is not None else await self._beginning(feed, query)
@@ -342,6 +358,7 @@ class MergedRoutes:
                             raise ClientGoneError
                         if not woken:
                             break
+                    self._acting(request.scope).rights.require(Operation.READ, ResourceType.TOPIC, feed.topic)
                     texts, position = await self._collect(feed, position, limit, max_bytes)
         finally:
             watch.close()

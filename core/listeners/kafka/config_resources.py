@@ -11,6 +11,7 @@ from core.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from core.protocol.traits import lists_client_metrics_alone
+from core.security.acl import Operation, ResourceType
 
 _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
 _TYPES = (_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP)
@@ -23,13 +24,15 @@ def list_config_resources(
 
     Of groups and client metrics only those are listed that have settings of their own, and none has.
     """
+    if (denied := session.rights.denial(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)) is not None:
+        return ListConfigResourcesResponse(error_code=denied.code)
     if lists_client_metrics_alone(session.version):
         return ListConfigResourcesResponse()
     if not set(request.resource_types) <= set(_TYPES):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     brokers = [str(broker_id) for broker_id, _, _ in session.brokers()]
     names = {
-        _TOPIC: [topic.name for topic in session.broker.topics.list(include_internal=True)],
+        _TOPIC: [topic.name for topic in session.listener.broker.topics.list(include_internal=True)],
         _BROKER: brokers,
         _BROKER_LOGGER: brokers,
     }
@@ -43,4 +46,6 @@ def list_config_resources(
     )
 
 
-HANDLERS = table(Handler(74, list_config_resources))
+HANDLERS = table(
+    Handler(74, list_config_resources, needs=((Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),))
+)

@@ -33,6 +33,7 @@ from core.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from core.security.acl import Operation, ResourceType
 from core.topic_config import DEFINITIONS, Definition, list_items
 from core.vocabulary.topic import ConfigEntry, check_topic_name
 
@@ -70,7 +71,8 @@ def _describe(
 def _described(
     session: KafkaSession, kind: int, name: str, request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
-    broker = session.broker
+    _require(session, Operation.DESCRIBE_CONFIGS, kind, name)
+    broker = session.listener.broker
     if kind == _TOPIC:
         check_topic_name(name)
         return [_result(entry, request) for entry in broker.topics.describe_configs(name)]
@@ -80,7 +82,10 @@ def _described(
             return [_result(entry, request) for entry in configs.of_cluster()]
         _check_own(session, name, " or empty string")
         listeners = [one for one in broker.endpoints if one.scheme == "kafka"] or [session.listener.endpoint]
-        return [_result(entry, request) for entry in configs.of_broker(listeners, session.advertised)]
+        return [
+            _result(entry, request)
+            for entry in configs.of_broker(listeners, session.advertised, session.listener.endpoint)
+        ]
     if kind == _LOGGER:
         _require_name(name, "Broker id")
         _check_own(session, name, "")
@@ -132,7 +137,8 @@ class _Resource:
 
 
 def _resource(session: KafkaSession, kind: int, name: str) -> _Resource:
-    broker = session.broker
+    _require(session, Operation.ALTER_CONFIGS, kind, name)
+    broker = session.listener.broker
     if kind == _TOPIC:
         if not name:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -195,6 +201,7 @@ async def incremental_alter_configs(
             _require_once((kind, name), repeated)
             _refuse_duplicates([c.name for c in one.configs])
             if kind == _LOGGER:
+                _require(session, Operation.ALTER_CONFIGS, kind, name)
                 _set_levels(session, name, one.configs, request.validate_only)
             else:
                 resource = _resource(session, kind, name)
@@ -252,6 +259,16 @@ def _set_levels(
     set_levels(levels, validate_only=validate_only)
 
 
+def _require(session: KafkaSession, operation: Operation, kind: int, name: str) -> None:
+    """Raise the error of a denied operation on the topic, the group, or for other resources the cluster."""
+    if kind == _TOPIC:
+        session.rights.require(operation, ResourceType.TOPIC, name)
+    elif kind == _GROUP:
+        session.rights.require(operation, ResourceType.GROUP, name)
+    else:
+        session.rights.require(operation, ResourceType.CLUSTER)
+
+
 # --- checks -------------------------------------------------------------------------------------------------
 
 
@@ -301,5 +318,7 @@ def _unknown_resource(kind: int) -> BrokerError:
 
 
 HANDLERS = table(
-    Handler(32, describe_configs), Handler(33, alter_configs), Handler(44, incremental_alter_configs)
+    Handler(32, describe_configs, needs=((Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),)),
+    Handler(33, alter_configs, needs=((Operation.ALTER_CONFIGS, ResourceType.TOPIC),)),
+    Handler(44, incremental_alter_configs, needs=((Operation.ALTER_CONFIGS, ResourceType.TOPIC),)),
 )

@@ -24,6 +24,7 @@ from core.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from core.security.acl import Operation, ResourceType
 from core.vocabulary.users import CredentialChange
 
 
@@ -35,7 +36,9 @@ def describe_user_scram_credentials(
     RESOURCE_NOT_FOUND for a user without credentials, DUPLICATE_RESOURCE for one that is named more than once. Null
     or no names ask for all users.
     """
-    known = {user.name: user.credentials for user in session.broker.users.all() if user.credentials}
+    if (denied := session.rights.denial(Operation.DESCRIBE, ResourceType.CLUSTER)) is not None:
+        return DescribeUserScramCredentialsResponse(error_code=denied.code, error_message=denied.message)
+    known = {user.name: user.credentials for user in session.listener.broker.users.all() if user.credentials}
     results = []
     for name, count in Counter(user.name for user in request.users or ()).items():
         one = DescribeUserScramCredentialsResult(name, ErrorCode.NONE, None)
@@ -77,8 +80,9 @@ async def alter_user_scram_credentials(
     results = []
     for name, of_user in by_name.items():
         try:
+            session.rights.require(Operation.ALTER, ResourceType.CLUSTER)
             _check(session, of_user)
-            await session.broker.users.alter_credentials(of_user)
+            await session.listener.broker.users.alter_credentials(of_user)
             results.append(AlterUserScramCredentialsResult(name))
         except BrokerError as error:
             results.append(AlterUserScramCredentialsResult(name, error.code, error.message))
@@ -108,4 +112,7 @@ def _is_private(session: KafkaSession) -> bool:
         return False
 
 
-HANDLERS = table(Handler(50, describe_user_scram_credentials), Handler(51, alter_user_scram_credentials))
+HANDLERS = table(
+    Handler(50, describe_user_scram_credentials, needs=((Operation.DESCRIBE, ResourceType.CLUSTER),)),
+    Handler(51, alter_user_scram_credentials, needs=((Operation.ALTER, ResourceType.CLUSTER),)),
+)

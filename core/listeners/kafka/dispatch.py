@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.listeners.kafka import (
-    access,
+    acls,
     config_resources,
     configs,
     credentials,
@@ -39,7 +39,7 @@ HANDLERS: dict[int, Handler] = {
         groups,
         group_offsets,
         quotas,
-        access,
+        acls,
         credentials,
         sasl,
         versions,

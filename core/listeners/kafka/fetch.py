@@ -12,6 +12,7 @@ from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
+from core.security.acl import Operation, ResourceType
 from core.types import TopicPartition
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
 
@@ -27,7 +28,9 @@ class _Fetch:
         self.request = request
         self.fetch_session = fetch_session
         self.by_id = names_topics_by_id(1, session.version)
-        self.conversion = FetchConversion(session.broker, session.listener.conversions, session.version)
+        self.conversion = FetchConversion(
+            session.listener.broker, session.listener.conversions, session.version
+        )
         # The sets are cut after conversion, so the read must return the first batch of every partition.
         self.min_one_each = fetch_cuts_every_partition(session.version)
         self.partitions: list[SessionPartition] = list(fetch_session.partitions.values())
@@ -133,6 +136,8 @@ class _Fetch:
 
     def _refusal(self, one: SessionPartition, error: BrokerError) -> PartitionData:
         data = PartitionData(one.asked.partition, error.code, -1, aborted_transactions=None, records=b"")
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            data.aborted_transactions = []  # as Kafka
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             data.log_start_offset = int(str(error.details.get("log_start_offset", -1)))
         return data
@@ -152,4 +157,4 @@ def fetch(session: KafkaSession, request: FetchRequest) -> Any:
     return _Fetch(session, request, fetch_session).response()
 
 
-HANDLERS = table(Handler(1, fetch))
+HANDLERS = table(Handler(1, fetch, needs=((Operation.READ, ResourceType.TOPIC),)))

@@ -33,6 +33,7 @@ from core.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from core.protocol.primitives import NIL
+from core.security.acl import Operation, ResourceType
 from core.vocabulary.groups import NO_OFFSET, Commit
 
 # (partition, offset, leader epoch, metadata, error), in the order of both kinds of answer.
@@ -47,11 +48,13 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
     commits: list[Commit] = []
     refused: list[int] = []
     by_id = traits.names_topics_by_id(8, session.version)
+    may_read = session.rights.may(Operation.READ, ResourceType.GROUP, request.group_id)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if may_read else ErrorCode.GROUP_AUTHORIZATION_FAILED
     # About 100,000 of these are made per second. The tuple's own constructor takes half the time.
     new = tuple.__new__
     for topic in request.topics:
         name = _name(session, topic.topic_id) if by_id else topic.name
-        refused.append(ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID)
+        refused.append(ErrorCode.NONE if name is not None else unknown)
         if name is not None:
             commits += [
                 new(
@@ -113,7 +116,9 @@ def offset_fetch(session: KafkaSession, request: OffsetFetchRequest) -> OffsetFe
     """
     closed = session.broker.groups.closed
     if closed:
-        return _refused(request, closed)
+        return _refused(session, request, closed)
+    if not request.groups and not _may_describe(session, request.group_id):
+        return _refused(session, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     groups = [_fetch_group(session, group) for group in request.groups]
     wanted = request.topics
     if wanted is None:
@@ -135,20 +140,27 @@ def offset_fetch(session: KafkaSession, request: OffsetFetchRequest) -> OffsetFe
     return OffsetFetchResponse(topics=topics, groups=groups)
 
 
-def _refused(request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
+def _may_describe(session: KafkaSession, group_id: str) -> bool:
+    return session.rights.denial(Operation.DESCRIBE, ResourceType.GROUP, group_id) is None
+
+
+def _refused(session: KafkaSession, request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
     """The first versions have no error of their own: every partition says it."""
+    each = () if traits.offset_fetch_has_one_error(session.version) else request.topics or ()
     topics = [
         OffsetFetchResponseTopic(
             topic.name,
             [OffsetFetchResponsePartition(p, NO_OFFSET, -1, "", error) for p in topic.partition_indexes],
         )
-        for topic in request.topics or ()
+        for topic in each
     ]
     groups = [OffsetFetchResponseGroup(group.group_id, [], error) for group in request.groups]
     return OffsetFetchResponse(topics=topics, error_code=error, groups=groups)
 
 
 def _fetch_group(session: KafkaSession, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    if not _may_describe(session, group.group_id):
+        return OffsetFetchResponseGroup(group.group_id, [], ErrorCode.GROUP_AUTHORIZATION_FAILED)
     topics = []
     by_id = traits.names_topics_by_id(9, session.version)
     if group.topics is None:
@@ -212,4 +224,18 @@ async def offset_delete(session: KafkaSession, request: OffsetDeleteRequest) -> 
     return OffsetDeleteResponse(topics=topics)
 
 
-HANDLERS = table(Handler(8, offset_commit), Handler(9, offset_fetch), Handler(47, offset_delete))
+HANDLERS = table(
+    Handler(
+        8, offset_commit, needs=((Operation.READ, ResourceType.GROUP), (Operation.READ, ResourceType.TOPIC))
+    ),
+    Handler(
+        9,
+        offset_fetch,
+        needs=((Operation.DESCRIBE, ResourceType.GROUP), (Operation.DESCRIBE, ResourceType.TOPIC)),
+    ),
+    Handler(
+        47,
+        offset_delete,
+        needs=((Operation.DELETE, ResourceType.GROUP), (Operation.READ, ResourceType.TOPIC)),
+    ),
+)

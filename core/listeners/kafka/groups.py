@@ -29,6 +29,8 @@ from core.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespons
 from core.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from core.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from core.security.acl import Operation, ResourceType
+from core.security.authorizer import is_denial
 from core.vocabulary.groups import GroupView, JoinReply, JoinRequest, Leaver, SyncRequest
 
 log = logging.getLogger(__name__)
@@ -36,9 +38,12 @@ log = logging.getLogger(__name__)
 _REASON = 255
 # Kinds of keys that FindCoordinator asks for: a group's and a transactional producer's.
 _COORDINATED = (0, 1)
-# KIP-430: READ, DELETE, DESCRIBE, and since groups have configs (KIP-848) DESCRIBE_CONFIGS and ALTER_CONFIGS, for a
-# principal that may do everything.
-_GROUP_OPERATIONS = 0b1101_0100_1000
+# KIP-430: the operations on a group; the last two since groups have configs (KIP-848).
+_GROUP_OPERATIONS = (
+    Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+)  # fmt: skip
+# The resource that a kind of key belongs to.
+_KEY_RESOURCES = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 _NOT_ASKED = -0x8000_0000
 
 
@@ -58,7 +63,20 @@ def find_coordinator(session: KafkaSession, request: FindCoordinatorRequest) -> 
         message = f"Key type {request.key_type} has no coordinator here; 0 is a group, 1 a transaction."
         node, host, port = -1, "", -1
     each = message if error else ""
-    coordinators = [Coordinator(key, node, host, port, error, each) for key in request.coordinator_keys]
+    kind = _KEY_RESOURCES.get(request.key_type, ResourceType.GROUP)
+    coordinators = []
+    for key in request.coordinator_keys:
+        denied = session.rights.denial(Operation.DESCRIBE, kind, key)
+        coordinators.append(
+            Coordinator(key, node, host, port, error, each)
+            if denied is None
+            else Coordinator(key, -1, "", -1, denied.code, "")
+        )
+    # Versions that name many keys leave the one key empty.
+    if not request.coordinator_keys:
+        denied = session.rights.denial(Operation.DESCRIBE, kind, request.key)
+        if denied is not None:
+            return FindCoordinatorResponse(0, denied.code, denied.message, -1, "", -1)
     return FindCoordinatorResponse(0, error, message, node, host, port, coordinators)
 
 
@@ -156,14 +174,17 @@ async def leave_group(session: KafkaSession, request: LeaveGroupRequest) -> Leav
 
 def describe_groups(session: KafkaSession, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe groups with their members. A missing group is dead; from version 6 its answer has an error message."""
-    operations = _GROUP_OPERATIONS if request.include_authorized_operations else _NOT_ASKED
     groups = []
     for group_id in request.groups:
         try:
             view = session.broker.groups.describe(group_id)
         except BrokerError as error:
-            groups.append(DescribedGroup(error.code, error.message, group_id))
+            message = None if is_denial(error) else error.message
+            groups.append(DescribedGroup(error.code, message, group_id))
             continue
+        operations = _NOT_ASKED
+        if request.include_authorized_operations:
+            operations = session.rights.operations(ResourceType.GROUP, group_id, _GROUP_OPERATIONS)
         groups.append(_missing(session, group_id) if view is None else _described(view, operations))
     return DescribeGroupsResponse(groups=groups)
 
@@ -210,13 +231,16 @@ async def delete_groups(session: KafkaSession, request: DeleteGroupsRequest) -> 
     return DeleteGroupsResponse(results=results)
 
 
+_DESCRIBE_GROUP = ((Operation.DESCRIBE, ResourceType.GROUP),)
+_READ_GROUP = ((Operation.READ, ResourceType.GROUP),)
+
 HANDLERS = table(
-    Handler(10, find_coordinator),
-    Handler(11, join_group),
-    Handler(12, heartbeat),
-    Handler(13, leave_group),
-    Handler(14, sync_group),
-    Handler(15, describe_groups),
-    Handler(16, list_groups),
-    Handler(42, delete_groups),
+    Handler(10, find_coordinator, needs=_DESCRIBE_GROUP),
+    Handler(11, join_group, needs=_READ_GROUP),
+    Handler(12, heartbeat, needs=_READ_GROUP),
+    Handler(13, leave_group, needs=_READ_GROUP),
+    Handler(14, sync_group, needs=_READ_GROUP),
+    Handler(15, describe_groups, needs=_DESCRIBE_GROUP),
+    Handler(16, list_groups, needs=_DESCRIBE_GROUP),
+    Handler(42, delete_groups, needs=((Operation.DELETE, ResourceType.GROUP),)),
 )

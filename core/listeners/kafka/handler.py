@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from core.errors import BrokerError, ErrorCode
 from core.protocol.apis import APIS
 from core.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from core.protocol.protocol_versions import own_support, support
+from core.security.acl import Operation, ResourceType
 from core.types import ApiSupport
 
 Waiting = tuple[asyncio.Future[None], PartitionProduceResponse]
@@ -77,16 +78,24 @@ def _refuse(answer: PartitionProduceResponse, error: BrokerError) -> None:
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
+Need = tuple[Operation, ResourceType]
+"""An operation on a resource of a type."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """Serve one API by a function of (session, request) that returns the response message or a coroutine of it.
 
+    `needs` are the rights without which Kafka denies at least a part of the request; empty for an API that every
+    client may use. There is no default, so that an API without a row is refused at the start. Calls on
+    `session.broker` ask for rights by themselves; for what needs no such call, a handler asks `session.rights`.
     `cached`: the listener may keep answers, by the bytes of the request, while no topic changes. `max_version`: the
     highest version served, where it is below the codec's own.
     """
 
     key: int
     function: Callable[[Any, Any], Any]
+    needs: tuple[Need, ...] = field(kw_only=True)
     cached: bool = False
     max_version: int | None = None
 

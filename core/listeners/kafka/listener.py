@@ -18,6 +18,7 @@ from typing import Any
 
 from core.broker.broker import Broker
 from core.config import Endpoint
+from core.errors import BrokerError
 from core.listeners.connection import Answer, Deferred, Last, Limits, Piece, RefusedError
 from core.listeners.kafka.answer_errors import error_codes
 from core.listeners.kafka.fetch_session import FetchSessions
@@ -31,7 +32,7 @@ from core.protocol.messages.produce import ProduceResponse
 from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
-from core.security.principal import ANONYMOUS, Principal
+from core.security.principal import ANONYMOUS, Caller, Principal
 from core.types import FileSlice
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class KafkaListener:
         self.broker = broker
         self.handlers = handlers
         self.endpoint = Endpoint("kafka", "127.0.0.1", 0)
+        self.advertised = broker.config.advertised
         self.fetch_sessions = FetchSessions(broker.config.max_fetch_sessions, broker.clock)
         self._cached: dict[tuple[object, ...], list[Piece]] = {}
         self._cached_version = -1
@@ -67,6 +69,7 @@ class KafkaListener:
     def bound(self, endpoint: Endpoint) -> None:
         """See `Listener.bound`."""
         self.endpoint = endpoint
+        self.advertised = endpoint.advertised or self.broker.config.advertised
 
     def session(self) -> KafkaSession:
         """See `Listener.session`."""
@@ -98,38 +101,49 @@ class KafkaSession:
 
     def __init__(self, listener: KafkaListener) -> None:
         self.listener = listener
-        self.broker = listener.broker
         self.api_key = -1
         self.version = 0
         self.client_id: str | None = None
         self.client_software = ""
         self.peer_host = ""
         self.local_host = ""
+        self.act_as(ANONYMOUS)
         # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
-        # The user of the connection, unless its listener has no authentication.
-        self.principal = ANONYMOUS
         self.authentication = Authentication(listener.broker, listener.endpoint.authentication, self.act_as)
         # Of the request in progress: when it arrived, and its size in bytes.
         self._started = 0.0
         self._received = 0
 
-    def connected(self, peer_host: str, local_host: str) -> Limits | None:
-        """See `Session.connected`."""
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
+        """See `Session.connected`. The user of a SASL login takes the place of the certificate's principal."""
         self.peer_host, self.local_host = peer_host, local_host
+        self.act_as(principal)
         return self.authentication.connected(peer_host)
 
     def act_as(self, principal: Principal) -> None:
-        """Handle the next requests for this principal."""
-        self.principal = principal
+        """Let a principal be the caller of the requests that follow.
+
+        `broker` is the broker with the rights of the caller; `listener.broker` is without a check.
+        """
+        self.caller = Caller(principal, self.peer_host)
+        self.broker = self.listener.broker.guards.of(self.caller)
+        self.rights = self.broker.rights
+
+    @property
+    def principal(self) -> Principal:
+        """The user of the connection, or `User:ANONYMOUS`."""
+        return self.caller.principal
 
     @property
     def advertised(self) -> Endpoint:
-        """The address that this client should use: the setting, or the listener's, never a wildcard."""
-        advertised = self.broker.config.advertised
+        """The address that this client should use, never a wildcard.
+
+        It is the listener's own option, else the setting for all of them, else the listener's address.
+        """
+        endpoint, advertised = self.listener.endpoint, self.listener.advertised
         if advertised is not None:
             return advertised
-        endpoint = self.listener.endpoint
         if endpoint.host in _WILDCARDS:
             return Endpoint(endpoint.scheme, self.local_host, endpoint.port)
         return endpoint
@@ -160,7 +174,11 @@ class KafkaSession:
             self.api_key, self.version, self.client_id = header.api_key, header.api_version, header.client_id
             question: tuple[object, ...] | None = None
             if handler.cached:
-                question = (header.api_key, header.api_version, self.advertised, bytes(frame[position:]))
+                # Two callers that see different topics get different answers.
+                view = self.rights.view
+                question = (
+                    header.api_key, header.api_version, view, self.advertised, bytes(frame[position:]),
+                )  # fmt: skip
                 known = self.listener.cached(question)
                 if known is not None:
                     return self._pack(header, known, self._started, self._received)
@@ -230,6 +248,8 @@ class KafkaSession:
             answer = await self.broker.roles.exchange(data)
         except ValueError as error:
             raise RefusedError(f"malformed request of a broker: {error}") from None
+        except BrokerError as error:
+            raise RefusedError(f"request of a broker: {error.message}") from None
         self._count(UNKNOWN_API, len(answer) + 8)
         return [_HEADER_ONLY.pack(4 + len(answer), header.correlation_id), answer]
 

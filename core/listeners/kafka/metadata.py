@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from core.broker.broker import Broker
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
@@ -35,16 +34,21 @@ from core.protocol.messages.metadata import (
 )
 from core.protocol.primitives import NIL
 from core.protocol.traits import metadata_empty_means_all, metadata_may_leave_names_out
+from core.security.acl import CLUSTER_NAME, Operation, ResourceType
 from core.vocabulary.replicas import Placement
 from core.vocabulary.topic import TopicInfo, check_topic_name
 
 log = logging.getLogger(__name__)
 
-# Authorized operations of a principal that may do everything (bits of KIP-430: READ WRITE CREATE DELETE ALTER
-# DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS; for the cluster CREATE ALTER DESCRIBE CLUSTER_ACTION
-# DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE).
-_TOPIC_OPERATIONS = 0b0000_1101_1111_1000
-_CLUSTER_OPERATIONS = 0b0001_1111_1010_0000
+# The operations that there are on a topic and on the cluster (KIP-430).
+_TOPIC_OPERATIONS = (
+    Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+)  # fmt: skip
+_CLUSTER_OPERATIONS = (
+    Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE,
+)  # fmt: skip
 _NOT_ASKED = -0x8000_0000
 _ENDPOINT_BROKERS = 1
 # KIP-966's max.request.partition.size.limit.
@@ -57,7 +61,7 @@ def metadata(session: KafkaSession, request: MetadataRequest) -> MetadataRespons
     wanted = request.topics
     if wanted is None or (not wanted and metadata_empty_means_all(session.version)):
         alone = broker.roles.alone
-        topics = [_topic(broker, t, request, alone) for t in broker.topics.list(include_internal=True)]
+        topics = [_topic(session, t, request, alone) for t in broker.topics.list(include_internal=True)]
     else:
         topics = [_one(session, one, request) for one in wanted]
     session.cacheable = not any(t.error_code for t in topics)
@@ -66,9 +70,7 @@ def metadata(session: KafkaSession, request: MetadataRequest) -> MetadataRespons
         cluster_id=broker.cluster_id or None,
         controller_id=broker.roles.metadata_leader,
         topics=topics,
-        cluster_authorized_operations=(
-            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
-        ),
+        cluster_authorized_operations=_cluster_operations(session, request),
     )
 
 
@@ -81,7 +83,7 @@ def _one(
             name = broker.topics.name_of(wanted.topic_id)
         if name is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "A topic needs a name or an id.")
-        return _topic(broker, broker.topics.get(name), request, broker.roles.alone)
+        return _topic(session, broker.topics.get(name), request, broker.roles.alone)
     except BrokerError as error:
         code = error.code
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name is not None:
@@ -105,6 +107,11 @@ def _create(session: KafkaSession, name: str, allowed: bool) -> ErrorCode:
         or broker.roles.metadata_leader != broker.config.broker_id
     ):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    may = session.rights.may
+    if not may(Operation.CREATE, ResourceType.CLUSTER) and not may(
+        Operation.CREATE, ResourceType.TOPIC, name
+    ):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     task = asyncio.get_running_loop().create_task(_auto_create(session, name))
     session.listener.tasks.add(task)
     task.add_done_callback(session.listener.tasks.discard)
@@ -119,7 +126,7 @@ async def _auto_create(session: KafkaSession, name: str) -> None:
 
 
 def _topic(
-    broker: Broker, topic: TopicInfo, request: MetadataRequest, alone: Placement | None
+    session: KafkaSession, topic: TopicInfo, request: MetadataRequest, alone: Placement | None
 ) -> MetadataResponseTopic:
     if alone is not None:
         # Shared, because a topic may have ten thousand partitions.
@@ -127,15 +134,28 @@ def _topic(
         one = [node]
         partitions = [MetadataResponsePartition(0, p, node, epoch, one, one) for p in range(topic.partitions)]
     else:
-        partitions = [_partition(p, broker.roles.placed(topic, p)) for p in range(topic.partitions)]
+        partitions = [_partition(p, session.broker.roles.placed(topic, p)) for p in range(topic.partitions)]
     return MetadataResponseTopic(
         0,
         topic.name,
         topic.topic_id,
         topic.internal,
         partitions,
-        _TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED,
+        _topic_operations(session, topic.name) if request.include_topic_authorized_operations else _NOT_ASKED,
     )
+
+
+def _topic_operations(session: KafkaSession, name: str) -> int:
+    return session.rights.operations(ResourceType.TOPIC, name, _TOPIC_OPERATIONS)
+
+
+def _cluster_operations(session: KafkaSession, request: MetadataRequest | DescribeClusterRequest) -> int:
+    """Return what the caller may do on the cluster; nothing for one that may not describe it."""
+    if not request.include_cluster_authorized_operations:
+        return _NOT_ASKED
+    if not session.rights.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+        return 0
+    return session.rights.operations(ResourceType.CLUSTER, CLUSTER_NAME, _CLUSTER_OPERATIONS)
 
 
 def _partition(number: int, where: Placement) -> MetadataResponsePartition:
@@ -158,9 +178,7 @@ def describe_cluster(session: KafkaSession, request: DescribeClusterRequest) -> 
         cluster_id=broker.cluster_id,
         controller_id=broker.roles.metadata_leader,
         brokers=[DescribeClusterBroker(*one) for one in session.brokers()],
-        cluster_authorized_operations=(
-            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
-        ),
+        cluster_authorized_operations=_cluster_operations(session, request),
     )
 
 
@@ -190,7 +208,7 @@ def describe_topic_partitions(
             response.next_cursor = Cursor(name, start)
             break
         end = min(topic.partitions, start + left)
-        response.topics.append(_described(broker, topic, range(start, end)))
+        response.topics.append(_described(session, topic, range(start, end)))
         left -= max(end - start, 0)
         if end < topic.partitions:
             response.next_cursor = Cursor(name, end)
@@ -198,8 +216,10 @@ def describe_topic_partitions(
     return response
 
 
-def _described(broker: Broker, topic: TopicInfo, partitions: range) -> DescribeTopicPartitionsResponseTopic:
-    placed = [(p, broker.roles.placed(topic, p)) for p in partitions]
+def _described(
+    session: KafkaSession, topic: TopicInfo, partitions: range
+) -> DescribeTopicPartitionsResponseTopic:
+    placed = [(p, session.broker.roles.placed(topic, p)) for p in partitions]
     return DescribeTopicPartitionsResponseTopic(
         0,
         topic.name,
@@ -218,12 +238,14 @@ def _described(broker: Broker, topic: TopicInfo, partitions: range) -> DescribeT
             )
             for p, where in placed
         ],
-        _TOPIC_OPERATIONS,
+        _topic_operations(session, topic.name),
     )
 
 
+_DESCRIBE_TOPIC = ((Operation.DESCRIBE, ResourceType.TOPIC),)
+
 HANDLERS = table(
-    Handler(3, metadata, cached=True),
-    Handler(60, describe_cluster),
-    Handler(75, describe_topic_partitions),
+    Handler(3, metadata, needs=_DESCRIBE_TOPIC, cached=True),
+    Handler(60, describe_cluster, needs=()),
+    Handler(75, describe_topic_partitions, needs=_DESCRIBE_TOPIC),
 )

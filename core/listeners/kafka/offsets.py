@@ -29,6 +29,7 @@ from core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from core.protocol.traits import list_offsets_knows, list_offsets_old_style
+from core.security.acl import Operation, ResourceType
 from core.types import TopicPartition
 
 # Partitions of one request that are looked up in one step. A lookup by time takes 20 to 50 µs.
@@ -120,4 +121,8 @@ def _deleted(partition: int, result: int | BrokerError) -> DeleteRecordsPartitio
     return DeleteRecordsPartitionResult(partition, result)
 
 
-HANDLERS = table(Handler(2, list_offsets), Handler(23, offset_for_leader_epoch), Handler(21, delete_records))
+HANDLERS = table(
+    Handler(2, list_offsets, needs=((Operation.DESCRIBE, ResourceType.TOPIC),)),
+    Handler(23, offset_for_leader_epoch, needs=((Operation.DESCRIBE, ResourceType.TOPIC),)),
+    Handler(21, delete_records, needs=((Operation.DELETE, ResourceType.TOPIC),)),
+)

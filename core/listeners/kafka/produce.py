@@ -23,6 +23,8 @@ from core.protocol.messages.produce import (
 from core.protocol.traits import knows_zstd, names_topics_by_id, produce_magic
 from core.records.batch import carries_zstd
 from core.records.header import MAGIC
+from core.security.acl import Operation, ResourceType
+from core.security.authorizer import is_denial
 from core.types import TopicPartition
 
 _ACKS = (-1, 0, 1)
@@ -36,7 +38,7 @@ def produce(session: KafkaSession, request: ProduceRequest) -> Any:
     """
     if produce_magic(session.version) == MAGIC:
         return _append_all(session, request, None)
-    sets = MessageSets(session.broker, request)
+    sets = MessageSets(session.listener.broker, session.rights, request)
     if not sets.slow:
         return _append_all(session, request, sets)
     return _after_conversion(session, request, sets)
@@ -52,7 +54,7 @@ async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets
 
     task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work())
     # The broker waits for these tasks before it closes the logs.
-    unattended = session.broker.partitions.unattended
+    unattended = session.listener.broker.partitions.unattended
     unattended.add(task)
     task.add_done_callback(unattended.discard)
     # Without a client there is no answer for the error: take it, so that asyncio does not log it.
@@ -95,7 +97,7 @@ def _append(
 ) -> PartitionProduceResponse:
     broker = session.broker
     try:
-        _check(request)
+        _check(session, request)
         name = topic.name
         if names_topics_by_id(0, session.version):
             name = broker.topics.name_of(topic.topic_id)
@@ -120,12 +122,13 @@ def _append(
         return _refusal(data.index, error)
 
 
-def _check(request: ProduceRequest) -> None:
+def _check(session: KafkaSession, request: ProduceRequest) -> None:
     if request.acks not in _ACKS:
         raise BrokerError(
             ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be 0, 1 or -1 (all)."
         )
     if request.transactional_id is not None:
+        session.rights.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         raise BrokerError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "Transactions are not served yet; produce without transactional.id.",
@@ -134,6 +137,8 @@ def _check(request: ProduceRequest) -> None:
 
 def _refusal(index: int, error: BrokerError) -> PartitionProduceResponse:
     records: Any = error.details.get("record_errors") or ()
+    # As Kafka, which says nothing more to a client that it denies something.
+    message = None if is_denial(error) else error.message
     return PartitionProduceResponse(
         index,
         error.code,
@@ -141,7 +146,7 @@ def _refusal(index: int, error: BrokerError) -> PartitionProduceResponse:
         -1,
         -1,
         [BatchIndexAndErrorMessage(position, message) for position, message in records],
-        error.message,
+        message,
     )
 
 
@@ -155,10 +160,23 @@ async def init_producer_id(session: KafkaSession, request: InitProducerIdRequest
                 else ErrorCode.INVALID_REQUEST,
                 "Transactions are not served yet; ask without a transactional id.",
             )
-        given = await session.broker.producer_ids.init(request.producer_id, request.producer_epoch)
+        _require_idempotent_write(session)
+        given = await session.listener.broker.producer_ids.init(request.producer_id, request.producer_epoch)
         return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
     except BrokerError as error:
         return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
 
 
-HANDLERS = table(Handler(0, produce), Handler(22, init_producer_id))
+def _require_idempotent_write(session: KafkaSession) -> None:
+    """Raise CLUSTER_AUTHORIZATION_FAILED; a right to write to any topic is enough (KIP-679)."""
+    rights = session.rights
+    if not rights.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not rights.may_on_any(
+        Operation.WRITE, ResourceType.TOPIC
+    ):
+        raise rights.refusal(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+
+
+HANDLERS = table(
+    Handler(0, produce, needs=((Operation.WRITE, ResourceType.TOPIC),)),
+    Handler(22, init_producer_id, needs=((Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),)),
+)

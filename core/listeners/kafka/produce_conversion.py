@@ -18,6 +18,8 @@ from core.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from core.records.conversion import up_convert
 from core.records.message_set import WrapperError
 from core.records.validation import ProduceBatches
+from core.security.acl import Operation, ResourceType
+from core.security.authorizer import Rights
 from core.types import TopicPartition
 
 T = TypeVar("T")
@@ -41,7 +43,7 @@ class Conversions:
 class MessageSets:
     """The message sets of one request. If `slow`, await `finish` before `of`, which returns the batches of a set."""
 
-    def __init__(self, broker: Broker, request: ProduceRequest) -> None:
+    def __init__(self, broker: Broker, rights: Rights, request: ProduceRequest) -> None:
         self._broker = broker
         self._converted: dict[int, ProduceBatches | BrokerError] = {}
         self._slow: list[tuple[int, Callable[[], ProduceBatches]]] = []
@@ -49,6 +51,8 @@ class MessageSets:
             for data in topic.partition_data:
                 if data.records is not None:
                     try:
+                        # Nothing is decompressed for a client that may not write it.
+                        rights.require(Operation.WRITE, ResourceType.TOPIC, topic.name)
                         self._convert(topic.name, data, data.records)
                     except BrokerError as error:
                         self._converted[id(data)] = error

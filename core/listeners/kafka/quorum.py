@@ -19,6 +19,7 @@ from core.protocol.messages.describe_quorum import (
     Node,
     ReplicaState,
 )
+from core.security.acl import Operation, ResourceType
 from core.vocabulary.replicas import METADATA
 
 _KEY = 55
@@ -32,6 +33,8 @@ async def describe_quorum(session: KafkaSession, request: DescribeQuorumRequest)
     Any other question, or more than one, is UNKNOWN_TOPIC_OR_PARTITION for each partition, as in Kafka. While no
     leader is known or it does not answer: NOT_LEADER_OR_FOLLOWER.
     """
+    if (denied := session.rights.denial(Operation.DESCRIBE, ResourceType.CLUSTER)) is not None:
+        return DescribeQuorumResponse(error_code=denied.code, error_message=denied.message)
     asked = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
     # Kafka 4.1 says "" and not null where there is no error.
     answer = DescribeQuorumResponse(error_message="")
@@ -93,4 +96,4 @@ async def _forwarded(session: KafkaSession, request: DescribeQuorumRequest) -> D
     return answer.topics[0].partitions[0]
 
 
-HANDLERS = table(Handler(_KEY, describe_quorum))
+HANDLERS = table(Handler(_KEY, describe_quorum, needs=((Operation.DESCRIBE, ResourceType.CLUSTER),)))

@@ -18,6 +18,7 @@ from core.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from core.security.acl import Operation, ResourceType
 
 _IP = "ip"
 _ENTITIES = ("user", "client-id", _IP)
@@ -29,6 +30,8 @@ def describe_client_quotas(
     session: KafkaSession, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     """Return an empty list; INVALID_REQUEST or UNSUPPORTED_VERSION for a filter that no quota can match."""
+    if (denied := session.rights.denial(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)) is not None:
+        return DescribeClientQuotasResponse(error_code=denied.code, entries=None)
     try:
         for component in request.components:
             _check_component(component)
@@ -71,12 +74,13 @@ def alter_client_quotas(
     session: KafkaSession, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     """Refuse to set a quota with INVALID_REQUEST; to remove one succeeds, for there is none."""
-    return AlterClientQuotasResponse(entries=[_alter(entry) for entry in request.entries])
+    return AlterClientQuotasResponse(entries=[_alter(session, entry) for entry in request.entries])
 
 
-def _alter(entry: EntryData) -> AlterClientQuotasResponseEntryData:
+def _alter(session: KafkaSession, entry: EntryData) -> AlterClientQuotasResponseEntryData:
     code, message = ErrorCode.NONE, None
     try:
+        session.rights.require(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
         types = [entity.entity_type for entity in entry.entity]
         if not types or not {*types} <= {*_ENTITIES}:
             raise BrokerError(
@@ -94,4 +98,7 @@ def _alter(entry: EntryData) -> AlterClientQuotasResponseEntryData:
     return AlterClientQuotasResponseEntryData(code, message, entry.entity)
 
 
-HANDLERS = table(Handler(48, describe_client_quotas), Handler(49, alter_client_quotas))
+HANDLERS = table(
+    Handler(48, describe_client_quotas, needs=((Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)),
+    Handler(49, alter_client_quotas, needs=((Operation.ALTER_CONFIGS, ResourceType.CLUSTER),)),
+)

@@ -28,6 +28,7 @@ from core.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from core.security.acl import Operation, ResourceType
 from core.types import TopicPartition
 from core.vocabulary.topic import TopicInfo
 
@@ -36,6 +37,8 @@ def list_partition_reassignments(
     session: KafkaSession, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Return an empty list; as in Kafka, also for topics that do not exist."""
+    if (denied := session.rights.denial(Operation.DESCRIBE, ResourceType.CLUSTER)) is not None:
+        return ListPartitionReassignmentsResponse(error_code=denied.code, error_message=denied.message)
     return ListPartitionReassignmentsResponse()
 
 
@@ -46,6 +49,20 @@ def alter_partition_reassignments(
 
     To cancel a move is NO_REASSIGNMENT_IN_PROGRESS. Each partition has its own error.
     """
+    if (denied := session.rights.denial(Operation.ALTER, ResourceType.CLUSTER)) is not None:
+        refused = [
+            ReassignableTopicResponse(
+                topic.name,
+                [
+                    ReassignablePartitionResponse(p.partition_index, denied.code, denied.message)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return AlterPartitionReassignmentsResponse(
+            error_code=denied.code, error_message=denied.message, responses=refused
+        )
     brokers = {broker_id for broker_id, _, _ in session.brokers()}
     responses = []
     for topic in request.topics:
@@ -53,7 +70,7 @@ def alter_partition_reassignments(
         for asked in topic.partitions:
             code, message = ErrorCode.NONE, None
             try:
-                _reassign(session.broker.topics.get(topic.name), asked, brokers)
+                _reassign(session.listener.broker.topics.get(topic.name), asked, brokers)
             except BrokerError as error:
                 code, message = error.code, error.message
             answered.partitions.append(ReassignablePartitionResponse(asked.partition_index, code, message))
@@ -100,7 +117,8 @@ def alter_replica_log_dirs(
     session: KafkaSession, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Accept the data directory for partitions that are in it; another path is LOG_DIR_NOT_FOUND."""
-    broker = session.broker
+    # The right on the cluster is enough here, whatever the rights on the topics.
+    broker = session.listener.broker
     own = str(broker.config.data_dir.absolute())
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
@@ -109,6 +127,7 @@ def alter_replica_log_dirs(
             for partition in topic.partitions:
                 code = ErrorCode.NONE
                 try:
+                    session.rights.require(Operation.ALTER, ResourceType.CLUSTER)
                     if directory.path != own:
                         raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND, f"The one log directory is {own}.")
                     broker.partitions.info(TopicPartition(topic.name, partition))
@@ -119,7 +138,7 @@ def alter_replica_log_dirs(
 
 
 HANDLERS = table(
-    Handler(34, alter_replica_log_dirs),
-    Handler(45, alter_partition_reassignments),
-    Handler(46, list_partition_reassignments),
+    Handler(34, alter_replica_log_dirs, needs=((Operation.ALTER, ResourceType.CLUSTER),)),
+    Handler(45, alter_partition_reassignments, needs=((Operation.ALTER, ResourceType.CLUSTER),)),
+    Handler(46, list_partition_reassignments, needs=((Operation.DESCRIBE, ResourceType.CLUSTER),)),
 )

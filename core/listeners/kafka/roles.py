@@ -11,6 +11,7 @@ from core.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from core.security.acl import Operation, ResourceType
 from core.types import TopicPartition
 
 _PREFERRED, _UNCLEAN = 0, 1
@@ -22,7 +23,10 @@ async def elect_leaders(session: KafkaSession, request: ElectLeadersRequest) -> 
     The preferred leader of a partition, its first replica, must be asked itself: PREFERRED_LEADER_NOT_AVAILABLE
     says that this broker is not the one. An unclean election takes any replica. ELECTION_NOT_NEEDED: it leads.
     """
-    broker = session.broker
+    if (denied := session.rights.denial(Operation.ALTER, ResourceType.CLUSTER)) is not None:
+        return _refused(request, denied)
+    # The right on the cluster is enough here, whatever the rights on the topics.
+    broker = session.listener.broker
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     wanted = [
@@ -45,16 +49,30 @@ async def elect_leaders(session: KafkaSession, request: ElectLeadersRequest) -> 
     return ElectLeadersResponse(replica_election_results=list(results.values()))
 
 
+def _refused(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic.topic,
+                [PartitionResult(partition, error.code, error.message) for partition in topic.partitions],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
 async def _elect(session: KafkaSession, tp: TopicPartition, unclean: bool) -> None:
-    info = session.broker.partitions.info(tp)
+    broker = session.listener.broker
+    info = broker.partitions.info(tp)
     if info.leads:
         raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED, f"This broker leads {tp} already.")
-    if not unclean and info.replicas[0] != session.broker.config.broker_id:
+    if not unclean and info.replicas[0] != broker.config.broker_id:
         raise BrokerError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"The preferred leader of {tp} is broker {info.replicas[0]}; send the request there.",
         )
-    await session.broker.roles.set(tp, "leader", unclean=unclean)
+    await broker.roles.set(tp, "leader", unclean=unclean)
 
 
-HANDLERS = table(Handler(43, elect_leaders))
+HANDLERS = table(Handler(43, elect_leaders, needs=((Operation.ALTER, ResourceType.CLUSTER),)))

@@ -181,4 +181,4 @@ def sasl_authenticate(
     return answer
 
 
-HANDLERS = table(Handler(17, sasl_handshake), Handler(36, sasl_authenticate))
+HANDLERS = table(Handler(17, sasl_handshake, needs=()), Handler(36, sasl_authenticate, needs=()))

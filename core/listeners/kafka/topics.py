@@ -43,6 +43,8 @@ from core.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from core.protocol.primitives import NIL
+from core.security.acl import Operation, ResourceType
+from core.security.authorizer import is_denial
 from core.types import TopicPartition
 
 _Name = TypeVar("_Name", bound=Hashable)
@@ -66,10 +68,9 @@ async def create_topics(session: KafkaSession, request: CreateTopicsRequest) -> 
                 )
             results.append(await _create(session, topic, request.validate_only))
         except BrokerError as error:
+            message = "Authorization failed." if is_denial(error) else error.message
             results.append(
-                CreatableTopicResult(
-                    topic.name, NIL, error.code, error.message, num_partitions=-1, configs=[]
-                )
+                CreatableTopicResult(topic.name, NIL, error.code, message, num_partitions=-1, configs=[])
             )
     return CreateTopicsResponse(topics=results)
 
@@ -91,6 +92,10 @@ async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: b
         configs={c.name: c.value for c in topic.configs},
         validate_only=validate_only,
     )
+    if not session.rights.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        # The topic is created. Only a caller with DESCRIBE_CONFIGS sees its partitions and settings (KIP-525).
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return CreatableTopicResult(info.name, info.topic_id, 0, None, code, num_partitions=-1, configs=[])
     configs = [
         CreatableTopicConfigs(one.name, one.value, False, CONFIG_SOURCES[one.source], False)
         for one in session.broker.topics.effective_configs(info)
@@ -141,8 +146,11 @@ async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> 
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST, "A topic is named by its name or its id, not both."
                 )
-            name = session.broker.topics.name_of(topic.topic_id) if name is None else name
-            topic_id = session.broker.topics.get(name).topic_id
+            found = session.broker.topics.name_of(topic.topic_id) if name is None else name
+            if not session.rights.may(Operation.DELETE, ResourceType.CLUSTER):
+                session.rights.require(Operation.DESCRIBE, ResourceType.TOPIC, found)
+            name = found
+            topic_id = session.listener.broker.topics.get(found).topic_id
             await session.broker.topics.delete(name)
             responses.append(DeletableTopicResult(name, topic_id))
         except BrokerError as error:
@@ -166,11 +174,13 @@ async def create_partitions(
             await _grow(session, topic, request.validate_only)
             results.append(CreatePartitionsTopicResult(topic.name))
         except BrokerError as error:
-            results.append(CreatePartitionsTopicResult(topic.name, error.code, error.message))
+            message = None if is_denial(error) else error.message  # as Kafka
+            results.append(CreatePartitionsTopicResult(topic.name, error.code, message))
     return CreatePartitionsResponse(results=results)
 
 
 async def _grow(session: KafkaSession, topic: CreatePartitionsTopic, validate_only: bool) -> None:
+    session.rights.require(Operation.ALTER, ResourceType.TOPIC, topic.name)
     info = session.broker.topics.get(topic.name)
     node = session.broker.config.broker_id
     if topic.assignments and (
@@ -190,7 +200,10 @@ def _repeated(names: Iterable[_Name]) -> set[_Name]:
 
 def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Return the data directory and the sizes of partitions. Null: all topics. Unknown topics are left out."""
-    broker = session.broker
+    if (denied := session.rights.denial(Operation.DESCRIBE, ResourceType.CLUSTER)) is not None:
+        return DescribeLogDirsResponse(error_code=denied.code)
+    # The right on the cluster is enough here, whatever the rights on the topics.
+    broker = session.listener.broker
     wanted: dict[str, list[int]] = {}
     if request.topics is None:
         wanted = {t.name: list(range(t.partitions)) for t in broker.topics.list(include_internal=True)}
@@ -236,9 +249,9 @@ def describe_producers(session: KafkaSession, request: DescribeProducersRequest)
 
 
 HANDLERS = table(
-    Handler(19, create_topics),
-    Handler(20, delete_topics),
-    Handler(37, create_partitions),
-    Handler(35, describe_log_dirs),
-    Handler(61, describe_producers),
+    Handler(19, create_topics, needs=((Operation.CREATE, ResourceType.TOPIC),)),
+    Handler(20, delete_topics, needs=((Operation.DELETE, ResourceType.TOPIC),)),
+    Handler(37, create_partitions, needs=((Operation.ALTER, ResourceType.TOPIC),)),
+    Handler(35, describe_log_dirs, needs=((Operation.DESCRIBE, ResourceType.CLUSTER),)),
+    Handler(61, describe_producers, needs=((Operation.READ, ResourceType.TOPIC),)),
 )

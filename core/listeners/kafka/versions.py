@@ -15,6 +15,7 @@ from core.listeners.kafka.listener import KafkaSession
 from core.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from core.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from core.protocol.traits import api_versions_names_software
+from core.security.acl import Operation, ResourceType
 
 # KIP-511: the characters allowed in the name and version of a client's software, because both are logged.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -46,6 +47,8 @@ def api_versions(
 
 def update_features(session: KafkaSession, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Refuse any feature with INVALID_UPDATE_VERSION: ApiVersions names none that has levels."""
+    if (denied := session.rights.denial(Operation.ALTER, ResourceType.CLUSTER)) is not None:
+        return UpdateFeaturesResponse(error_code=denied.code, error_message=denied.message)
     if not request.feature_updates:
         return UpdateFeaturesResponse()
     first = request.feature_updates[0]
@@ -60,4 +63,7 @@ def _served(session: KafkaSession) -> list[ApiVersion]:
     return [ApiVersion(*one) for one in served_versions(session.listener.handlers)]
 
 
-HANDLERS = table(Handler(18, api_versions), Handler(57, update_features))
+HANDLERS = table(
+    Handler(18, api_versions, needs=()),
+    Handler(57, update_features, needs=((Operation.ALTER, ResourceType.CLUSTER),)),
+)

@@ -13,7 +13,6 @@ from tests.app.commands.running import Sluice, Spawn, lines_of
 from tests.broker_process import BrokerProcess
 
 # A first member is not kept waiting for a second.
-BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
 
 
 @pytest.fixture

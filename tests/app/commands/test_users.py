@@ -18,6 +18,9 @@ SCHEME = "http?auth=basic,token"
 BROKER_SCHEMES = (SCHEME,)
 PASSWORD = "canary-of-a-password"
 
+# Clients of these tests do not log in; from the first user on they would have no rights.
+BROKER_OPTIONS = ("--super-user", "User:ANONYMOUS")
+
 
 @pytest.fixture
 def user(sluice: Sluice, request: pytest.FixtureRequest) -> str:

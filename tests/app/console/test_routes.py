@@ -50,9 +50,11 @@ async def test_every_part_that_a_script_asks_for_is_in_the_page() -> None:
         for name in re.findall(r"\bat\[\"([a-z-]+)\"\]|\bat\.([a-z]+)\b", text)
     }
     assert {one or other for one, other in asked} <= there
-    assert {name for text in SCRIPTS.values() for name in re.findall(r'stamp\("([a-z-]+)"', text)} == set(
-        re.findall(r'<template id="([^"]+)"', HTML)
-    )
+    assert {
+        name
+        for text in SCRIPTS.values()
+        for name in re.findall(r'(?:stamp|openDialog|openFor)\("([a-z-]+)"', text)
+    } == set(re.findall(r'<template id="([^"]+)"', HTML))
 
 
 async def test_every_field_has_a_name_for_screen_readers() -> None:
@@ -61,6 +63,13 @@ async def test_every_field_has_a_name_for_screen_readers() -> None:
     for field in re.findall(r"<(?:input|select|textarea)[^>]*>", inside):
         found = re.search(r'\bid="([^"]+)"', field)
         assert "aria-label=" in field or (found and found[1] in ids), field
+
+
+async def test_one_module_sends_all_requests() -> None:
+    """Headers that every request needs, such as a token, have one place. EventSource cannot send any."""
+    senders = r"\b(?:fetch\(|EventSource\(|XMLHttpRequest|sendBeacon|WebSocket\()"
+    assert {name for name, text in SCRIPTS.items() if re.search(senders, text)} == {"api.js"}
+    assert len(re.findall(senders, SCRIPTS["api.js"])) == 1
 
 
 async def test_whatever_is_here_is_installed_too() -> None:

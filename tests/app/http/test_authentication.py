@@ -27,7 +27,11 @@ class Served:
     def __init__(self, data_dir: Path, ways: str) -> None:
         self.clock = ManualClock()
         config = Config(
-            data_dir=data_dir, listeners=(), scram_iterations=4096, failed_authentication_delay_ms=0
+            data_dir=data_dir,
+            listeners=(),
+            scram_iterations=4096,
+            failed_authentication_delay_ms=0,
+            super_users=("User:alice", "User:bob"),
         )
         endpoint = Endpoint("http", "127.0.0.1", PORT, (("auth", ways),) if ways else ())
         self.app: Application = create_app(config, self.clock, http_endpoints=[endpoint])

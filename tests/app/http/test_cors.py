@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from app.http.cors import MAX_RECORD_HEADERS, Cors
 from app.main import Application, create_app
 from core.config import Config
 from tests.app.conftest import HOST, client_of, config_for
+from tests.app.native.streams.asgi_stream import streaming
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 GOOD = "https://app.example.org"
@@ -157,22 +157,9 @@ async def test_header_lines_of_a_record_can_be_read_by_a_script(http: httpx.Asyn
 async def test_a_stream_begins_with_the_lines(
     app: Application, accept: str, origin: str, allowed: bool
 ) -> None:
-    sent: asyncio.Queue[Any] = asyncio.Queue()
-    scope = {
-        "type": "http", "method": "GET", "path": f"{T}/cors/records", "raw_path": f"{T}/cors/records".encode(),
-        "query_string": b"", "headers": [(b"origin", origin.encode()), (b"accept", accept.encode())],
-        "server": ("127.0.0.1", 8082), "client": ("127.0.0.1", 1), "scheme": "http", "http_version": "1.1",
-        "root_path": "",
-    }  # fmt: skip
-    requests: asyncio.Queue[Any] = asyncio.Queue()
-    requests.put_nowait({"type": "http.request", "body": b"", "more_body": False})
-    running = asyncio.ensure_future(app(scope, requests.get, sent.put))
-    start = await asyncio.wait_for(sent.get(), 10)
-    lines = dict(start["headers"])
-    assert start["status"] == 200 and accept in lines[b"content-type"].decode()
-    assert lines.get(b"access-control-allow-origin") == (origin.encode() if allowed else None)
-    requests.put_nowait({"type": "http.disconnect"})
-    await asyncio.wait_for(running, 10)
+    async with streaming(app, f"{T}/cors/records", accept=accept, origin=origin) as stream:
+        assert stream.status == 200 and accept in stream.headers["content-type"]
+        assert stream.headers.get("access-control-allow-origin") == (origin if allowed else None)
 
 
 async def test_without_a_list_no_client_gets_a_line(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from app.http.hosts import host_name
 from app.main import Application
+from tests.app.native.streams.asgi_stream import streaming
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CONFIG = {
@@ -243,19 +244,12 @@ async def test_a_body_that_does_not_come_is_408(app: Application, topic: str) ->
 
 
 async def test_a_client_that_disconnects_while_sending_is_not_answered(app: Application, topic: str) -> None:
-    messages = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
-
-    async def receive() -> Any:
-        return messages.pop(0)
-
-    async def send(message: Any) -> None:
-        raise AssertionError(message)
-
-    scope = {
-        "type": "http", "method": "POST", "path": f"{T}/{topic}/records", "query_string": b"",
-        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
-    }  # fmt: skip
-    await app(scope, receive, send)
+    url = f"{T}/{topic}/records"
+    async with streaming(
+        app, url, method="POST", body=None, wait=False, content_type="application/json"
+    ) as gone:
+        gone.sent.put_nowait({"type": "http.request", "body": b"{", "more_body": True})
+    assert gone.status == 0 and gone.pieces.empty()
 
 
 async def test_bodies_under_way_share_one_limit(http: httpx.AsyncClient, topic: str, problem: Check) -> None:

@@ -12,7 +12,8 @@ import pytest
 from app.http.server import HttpServer, bind
 from app.main import create_app
 from core.clock import Clock
-from core.config import Endpoint
+from core.config import Endpoint, TlsSettings
+from core.security.tls import ServerCertificate
 from tests.app.conftest import config_for
 from tests.tls import Certificate, make_certificate, relay_to
 
@@ -49,9 +50,9 @@ async def test_under_tls_the_wire_holds_no_text_of_a_record(tmp_path: Path, cert
     config = config_for(tmp_path / "data")
     app = create_app(config)
     sockets = bind([Endpoint("http", "127.0.0.1", 0)])
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate.file, certificate.key)
-    server = HttpServer(app.http, sockets, config, Clock(), app.traffic, tls)
+    tls = ServerCertificate(TlsSettings("default", certificate.file, certificate.key), config, Clock())
+    tls.load()
+    server = HttpServer(app.http, sockets, config, Clock(), app.traffic, [tls])
     async with app.lifespan(), relay_to(sockets[0].getsockname()[1]) as relay:
         await server.start()
         try:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from app.main import Application
+from tests.app.native.streams.asgi_stream import streaming
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CONFIG = {"group_initial_rebalance_delay_ms": 50}
@@ -347,33 +348,15 @@ async def test_a_poll_whose_client_has_disconnected_is_given_up(
     await fill(http, topic, 0)
     await create(http, url, topic)
     await http.post(f"{url}/c:poll", json={"wait_ms": 300})
-    gone = asyncio.Event()
-    asked = False
-
-    async def receive() -> dict[str, Any]:
-        nonlocal asked
-        if not asked:
-            asked = True
-            return {"type": "http.request", "body": b'{"wait_ms":60000}', "more_body": False}
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        pass
-
-    headers = [(b"host", b"127.0.0.1:8082"), (b"content-type", b"application/json")]
-    path = f"{url}/c:poll"
-    scope = {
-        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
-        "headers": headers, "scheme": "http", "http_version": "1.1", "client": ("127.0.0.1", 1), "server": None,
-    }  # fmt: skip
     waiting_before = len(app.server.broker.purgatory)
-    poll = asyncio.create_task(app(scope, receive, send))
-    await asyncio.sleep(0.1)
-    assert len(app.server.broker.purgatory) == waiting_before + 1
-    gone.set()
-    await asyncio.gather(poll, return_exceptions=True)
-    await asyncio.sleep(0.05)
+    body = b'{"wait_ms":60000}'
+    poll = streaming(
+        app, f"{url}/c:poll", method="POST", body=body, wait=False, content_type="application/json"
+    )
+    async with poll as gone:
+        await asyncio.sleep(0.1)
+        assert len(app.server.broker.purgatory) == waiting_before + 1
+    assert gone.status == 499
     assert len(app.server.broker.purgatory) == waiting_before
     await fill(http, topic, 1)
     assert (await http.get(f"{url}/c")).json()["outstanding"] is None

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from app.main import Application
+from tests.app.native.streams.asgi_stream import streaming
 from tests.app.native.test_records import make, read
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -48,31 +49,9 @@ async def test_a_long_poll_ends_when_its_client_disconnects(
     http: httpx.AsyncClient, app: Application, topic: str
 ) -> None:
     await make(http, topic)
-    gone = asyncio.Event()
-    first = True
-    sent = []
-
-    async def receive() -> dict[str, Any]:
-        nonlocal first
-        if first:
-            first = False
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    path = f"{T}/{topic}/partitions/0/records"
-    scope = {
-        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(),
-        "query_string": b"wait_ms=60000", "headers": [(b"host", b"localhost")],
-    }  # fmt: skip
-    poll = asyncio.create_task(app(scope, receive, send))
-    await asyncio.sleep(0.05)
-    assert len(app.server.broker.purgatory) == 1
-    gone.set()
-    await asyncio.wait_for(poll, 5)
-    await asyncio.sleep(0)
-    assert sent == []
+    poll = streaming(app, f"{T}/{topic}/partitions/0/records", "wait_ms=60000", accept="*/*", wait=False)
+    async with poll as gone:
+        await asyncio.sleep(0.05)
+        assert len(app.server.broker.purgatory) == 1
+    assert gone.status == 0
     assert len(app.server.broker.purgatory) == 0

@@ -41,7 +41,8 @@ CONTROL = [pytest.param(one, id=one.name) for one in FASTAPI]
 def lean(app: Application) -> list[Route[Any]]:
     broker = app.shared.current_broker
     operations = Operations(broker, lambda: None, app.metrics.scrape)
-    return [*routes.lean_routes(app.shared.config, broker), *routes.operation_routes(operations)]
+    lean = routes.lean_routes(app.shared.config, broker, app.shared.acting)
+    return [*lean, *routes.operation_routes(operations)]
 
 
 async def test_no_name_and_no_path_is_there_more_than_once(lean: list[Route[Any]]) -> None:

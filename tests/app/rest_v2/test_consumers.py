@@ -12,6 +12,7 @@ from app.main import Application, create_app
 from core.records.record import NewRecord
 from core.vocabulary.consumers import Batch, ConsumerInfo
 from tests.app.conftest import client_of, config_for
+from tests.app.native.streams.asgi_stream import streaming
 from tests.app.rest_v2.conftest import BINARY, JSON, TEXT, V2, Group, Refused, places, write
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -497,29 +498,11 @@ async def test_a_poll_whose_client_has_disconnected_moves_nothing(
     instance = await group.create(format="json")
     await instance.subscribe(topic)
     await instance.read("timeout=300")
-    gone = asyncio.Event()
-    sent: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        if not sent:
-            sent.append("body")
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     path = instance.base_uri.removeprefix("http://127.0.0.1:8082") + "/records"
-    scope = {
-        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "scheme": "http",
-        "query_string": b"timeout=60000", "headers": [(b"host", b"127.0.0.1")],
-    }  # fmt: skip
-    polling = asyncio.create_task(app(scope, receive, send))
-    await asyncio.sleep(0.1)
-    gone.set()
-    # Both at once: the record is there and the client is not.
-    await write(http, topic, "kept")
-    await asyncio.wait_for(polling, 5)
-    assert sent == ["body"]
+    async with streaming(app, path, "timeout=60000", accept="*/*", wait=False) as gone:
+        await asyncio.sleep(0.1)
+        gone.leave()
+        # Both at once: the record is there and the client is not.
+        await write(http, topic, "kept")
+    assert gone.status == 0
     assert await instance.values() == ["kept"]

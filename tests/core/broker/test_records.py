@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,6 @@ from core.types import TopicPartition
 from core.vocabulary.records import FetchedAll
 
 T0 = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
-    opened = Broker(Config(data_dir=tmp_path), clock)
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 async def everything(broker: Broker, tp: TopicPartition = T0) -> list[bytes | None]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from core.broker.broker import Broker
-from core.clock import ManualClock
-from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.metadata.topics import deleted_topics, load_settings, load_topics
 from core.records.record import NewRecord
@@ -19,13 +15,7 @@ from core.types import TopicPartition
 from core.vocabulary.topic import check_topic_name
 from tests.core.log.disk import Disk
 
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    opened = Broker(Config(data_dir=tmp_path, max_partitions_per_topic=10, max_partitions=20), ManualClock())
-    await opened.open()
-    yield opened
-    await opened.close()
+SETTINGS = {"max_partitions_per_topic": 10, "max_partitions": 20}
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "_"])

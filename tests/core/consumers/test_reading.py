@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import crc32c
 import pytest
 
 from core.broker.broker import Broker
-from core.clock import ManualClock
-from core.config import Config
 from core.consumers.consumer import Consumer
 from core.consumers.reading import Found, Reading, size_of
 from core.errors import BrokerError, ErrorCode
@@ -25,12 +20,9 @@ P0, P1 = Tp("t", 0), Tp("t", 1)
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    opened = Broker(Config(data_dir=tmp_path), ManualClock())
-    await opened.open()
-    await opened.topics.create("t", partitions=2)
-    yield opened
-    await opened.close()
+async def broker(broker: Broker) -> Broker:
+    await broker.topics.create("t", partitions=2)
+    return broker
 
 
 @pytest.fixture

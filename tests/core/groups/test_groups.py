@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from core.broker.broker import Broker
 from core.clock import ManualClock
-from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.protocol.consumer_protocol import Subscription, encode_subscription
 from core.types import TopicPartition
@@ -20,12 +16,9 @@ OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    opened = Broker(Config(data_dir=tmp_path), ManualClock())
-    await opened.open()
-    await opened.topics.create("t", partitions=2)
-    yield opened
-    await opened.close()
+async def broker(broker: Broker) -> Broker:
+    await broker.topics.create("t", partitions=2)
+    return broker
 
 
 def offset(broker: Broker, partition: int = 0, *, register: bool = False) -> int | None:

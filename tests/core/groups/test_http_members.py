@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from core.broker.broker import Broker
-from core.clock import Clock
-from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.protocol.consumer_protocol import Subscription, decode_subscription, encode_subscription
+from core.types import TopicPartition
 from core.vocabulary.groups import Joining, JoinReply, JoinRequest, SyncRequest
-from core.vocabulary.member_metadata import assigned_partitions
+from core.vocabulary.member_metadata import assigned_partitions, assignment_of
+from tests.core.consumers.consumer_world import World
 
-CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
+SETTINGS = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 1}
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    opened = Broker(replace(CONFIG, data_dir=tmp_path), Clock())
-    await opened.open()
-    await opened.topics.create("t", partitions=4)
-    yield opened
-    await opened.close()
+async def broker(w: World) -> Broker:
+    """A broker in virtual time; topic `t` has four partitions."""
+    await w.topic(partitions=4)
+    return w.broker
 
 
 def request(member_id: str = "", **more: object) -> JoinRequest:
@@ -93,9 +89,6 @@ async def test_java_that_leads_finds_metadata_it_can_read(broker: Broker) -> Non
 
 
 def broker_assignment(*partitions: int) -> bytes:
-    from core.types import TopicPartition
-    from core.vocabulary.member_metadata import assignment_of
-
     return assignment_of(TopicPartition("t", p) for p in partitions)
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from core.broker.broker import Broker
-from core.clock import ManualClock
-from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.groups.effects import OffsetsChange
 from core.groups.store import MetadataGroupStore
@@ -27,16 +22,15 @@ from core.vocabulary.groups import (
 )
 from core.vocabulary.member_metadata import assignment_of
 
+SETTINGS = {"group_initial_rebalance_delay_ms": 0}
+
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    opened = Broker(Config(data_dir=tmp_path, group_initial_rebalance_delay_ms=0), ManualClock())
-    await opened.open()
-    await opened.topics.create("t", partitions=2)
+async def broker(broker: Broker) -> Broker:
+    await broker.topics.create("t", partitions=2)
     for timestamp in (100, 200, 300, 400):
-        await opened.records.produce("t", [NewRecord(value=b"x", timestamp=timestamp)], partition=0)
-    yield opened
-    await opened.close()
+        await broker.records.produce("t", [NewRecord(value=b"x", timestamp=timestamp)], partition=0)
+    return broker
 
 
 async def member(broker: Broker, *owns: int) -> str:

@@ -21,11 +21,6 @@ from core.types import TopicPartition
 from tests.core.idempotency.keyed_writes import RECORDS, SMALL, assert_once, send, stored
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 class Death(BaseException):
     """The process dies here."""
 

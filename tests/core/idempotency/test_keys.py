@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,18 +19,7 @@ from core.types import TopicPartition
 from core.vocabulary.idempotency import KEY_REUSED
 from tests.core.idempotency.keyed_writes import RECORDS, SMALL, assert_once, request, send, stored
 
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
-    opened = Broker(Config(data_dir=tmp_path, idempotency_max_producers=20), clock)
-    await opened.open()
-    yield opened
-    await opened.close()
+SETTINGS = {"idempotency_max_producers": 20}
 
 
 async def keys(broker: Broker) -> int:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.broker.broker import Broker
-from core.clock import ManualClock
-from core.config import Config
 from core.idempotency.plan import (
     Place,
     decode_places,
@@ -33,12 +28,9 @@ RECORD = st.builds(
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    opened = Broker(Config(data_dir=tmp_path), ManualClock())
-    await opened.open()
-    await opened.topics.create("t", partitions=4, configs={"max.message.bytes": "300"})
-    yield opened
-    await opened.close()
+async def broker(broker: Broker) -> Broker:
+    await broker.topics.create("t", partitions=4, configs={"max.message.bytes": "300"})
+    return broker
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

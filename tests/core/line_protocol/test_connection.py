@@ -12,8 +12,10 @@ import pytest
 from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.line_protocol.connection import LineConnection
+from core.listeners import acceptor
 from core.listeners.acceptor import Acceptor
 from core.listeners.connection import Answer
+from core.security.principal import ANONYMOUS, Principal
 
 
 class EchoSession:
@@ -22,7 +24,7 @@ class EchoSession:
     def __init__(self, listener: EchoListener) -> None:
         self.listener = listener
 
-    def connected(self, peer_host: str, local_host: str) -> None: ...
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None: ...
 
     def close(self) -> None:
         self.listener.closed += 1
@@ -81,7 +83,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-async def run() -> AsyncIterator[Run]:
+async def run(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Run]:
+    monkeypatch.setattr(acceptor, "_SWEEP_SECONDS", 0.02)
     started: list[Running] = []
 
     async def start(**changes: Any) -> Running:
@@ -223,7 +226,8 @@ async def test_each_phase_ends_at_its_deadline(
     await until(lambda: running.acceptor.load.connections == 1)
     await asyncio.sleep(0.05)
     running.clock.advance(getattr(CONFIG, wait) / 1000 - 1)
-    await asyncio.sleep(1.1)
+    # Ten sweeps.
+    await asyncio.sleep(0.2)
     assert running.acceptor.load.connections == 1
     running.clock.advance(2)
     try:

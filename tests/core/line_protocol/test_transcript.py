@@ -17,6 +17,12 @@ BROKER_SCHEMES = ("text",)
 BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
 
 
+@pytest.fixture(scope="module")
+def broker(broker_process: BrokerProcess) -> BrokerProcess:
+    """A broker with real sockets."""
+    return broker_process
+
+
 def transcript(broker: BrokerProcess, lines: str) -> None:
     """Lines that begin with `>` are said, the others must come back, all of it on one connection."""
     rows = [row.strip() for row in lines.strip().splitlines()]

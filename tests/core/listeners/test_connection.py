@@ -16,8 +16,10 @@ import pytest
 from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.errors import StartupError
+from core.listeners import acceptor
 from core.listeners.acceptor import Acceptor
 from core.listeners.connection import RECEIVE_BUFFER_BYTES, Answer, Connection, Deferred, RefusedError
+from core.security.principal import ANONYMOUS, Principal
 from core.types import FileSlice
 
 
@@ -31,7 +33,7 @@ class EchoSession:
     def __init__(self, listener: EchoListener) -> None:
         self.listener = listener
 
-    def connected(self, peer_host: str, local_host: str) -> None:
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
         self.listener.peers.append((peer_host, local_host))
 
     def close(self) -> None:
@@ -113,7 +115,8 @@ CONFIG = Config(drain_timeout_ms=200, max_frame_bytes=8 * 1024 * 1024)
 
 
 @pytest.fixture
-async def run() -> AsyncIterator[Callable[..., Any]]:
+async def run(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
+    monkeypatch.setattr(acceptor, "_SWEEP_SECONDS", 0.02)
     started: list[Running] = []
 
     async def start(**changes: Any) -> Running:
@@ -284,7 +287,8 @@ async def test_each_phase_ends_at_its_deadline(
     await until(lambda: len(running.connections) == 1)
     await asyncio.sleep(0.05)
     running.clock.advance(getattr(CONFIG, wait) / 1000 - 1)
-    await asyncio.sleep(1.1)
+    # Ten sweeps.
+    await asyncio.sleep(0.2)
     assert len(running.connections) == 1
     running.clock.advance(2)
     assert await asyncio.wait_for(reader.read(), 5) == b""

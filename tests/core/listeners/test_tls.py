@@ -1,7 +1,4 @@
-"""Under TLS all bytes use the transport: on the wire there is cipher text, and the answers are right.
-
-Nothing here serves TLS yet. The connection is put on a TLS transport as a listener will do it.
-"""
+"""Under TLS all bytes use the transport: on the wire there is cipher text, and the answers are right."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ import uvloop
 
 from core.broker.broker import Broker
 from core.clock import Clock
-from core.config import Config, Endpoint
-from core.listeners.connection import Connection, Shared
+from core.config import Config, Endpoint, TlsSettings
+from core.listeners.acceptor import Acceptor
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.listener import KafkaListener
 from core.protocol.codec import decode_response, encode_request
@@ -30,6 +27,7 @@ from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from core.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from core.records.batch import build_batch, decode_all
 from core.records.record import NewRecord
+from core.security.tls import ServerCertificate
 from tests.tls import Certificate, Relay, make_certificate, relay_to
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,26 +46,31 @@ def value_of(size: int) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def serving(data_dir: Path, context: ssl.SSLContext | None) -> AsyncIterator[tuple[Broker, Relay]]:
+async def serving(
+    data_dir: Path,
+    certificate: Certificate | None,
+    version: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED,
+) -> AsyncIterator[tuple[Broker, Relay]]:
     """A relay to a broker's Kafka listener, with TLS or without."""
     config = Config(data_dir=data_dir)
     broker = Broker(config, Clock())
     await broker.open()
-    loop = asyncio.get_running_loop()
+    served = None
+    if certificate is not None:
+        settings = TlsSettings("default", certificate.file, certificate.key)
+        served = ServerCertificate(settings, config, broker.clock)
+        served.load()
+        served.context(http=False).maximum_version = version
     listener = KafkaListener(broker, HANDLERS)
-    shared = Shared(config, broker.clock, loop)
-    server = await loop.create_server(
-        lambda: Connection(shared, listener.session()), "127.0.0.1", 0, ssl=context
-    )
-    port = server.sockets[0].getsockname()[1]
-    listener.bound(Endpoint("kafka", "127.0.0.1", port))
+    endpoint = Endpoint("kafka", "127.0.0.1", 0)
+    acceptor = Acceptor(endpoint, config, broker.clock, listener, certificate=served)
+    acceptor.bind()
+    await acceptor.start()
     try:
-        async with relay_to(port) as relay:
+        async with relay_to(acceptor.endpoint.port) as relay:
             yield broker, relay
     finally:
-        server.close()
-        for connection in list(shared.connections):
-            connection.refuse("the test is over")
+        await acceptor.stop()
         await broker.close()
 
 
@@ -138,11 +141,10 @@ def test_under_tls_the_wire_holds_no_byte_of_a_record(
     tmp_path: Path, certificate: Certificate, loop: str, version: ssl.TLSVersion
 ) -> None:
     async def work() -> None:
-        context = certificate.server()
-        context.maximum_version = version
-        async with serving(tmp_path, context) as (broker, relay):
+        async with serving(tmp_path, certificate, version) as (broker, relay):
             stream = await asyncio.open_connection("127.0.0.1", relay.port, ssl=certificate.client())
             await write_and_read(Client(*stream), broker)
+            assert stream[1].get_extra_info("ssl_object").version() == str(version.name).replace("_", ".")
             assert len(relay.seen["received"]) > 3 * TOTAL and len(relay.seen["sent"]) > TOTAL
             for way, seen in relay.seen.items():
                 assert MARK not in seen and b"ecret" not in seen, way

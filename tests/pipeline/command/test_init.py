@@ -19,6 +19,8 @@ from pipeline.command.init import TEMPLATE, write_project
 from tests.broker_process import ROOT
 from tests.pipeline.topics import Topics
 
+pytestmark = pytest.mark.slow
+
 # A JVM that lives for seconds never earns back what its optimizing compiler costs.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 

@@ -1,6 +1,6 @@
 """Jobs as process groups that are killed again and again, and not one row lost or twice.
 
-The short form of `python -m tests.pipeline.kills`; that module describes the rounds.
+The short form of `python -m tests.torture spark_kills`; tests/pipeline/kills.py describes the rounds.
 """
 
 from __future__ import annotations

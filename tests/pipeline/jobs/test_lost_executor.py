@@ -17,6 +17,8 @@ from tests.broker_process import ROOT
 from tests.pipeline.jobs.running import naive, once
 from tests.pipeline.topics import Topics
 
+pytestmark = pytest.mark.slow
+
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PARTITIONS, RECORDS, BATCH = 2, 4_000, 1_000
 

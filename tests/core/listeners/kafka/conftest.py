@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from core.broker.broker import Broker
-from core.clock import ManualClock
-from core.config import Config, Endpoint
+from core.config import Endpoint
 from core.listeners.connection import Deferred
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.listener import KafkaListener
@@ -91,24 +89,6 @@ def produce_request(topic: str, data: bytes | None, *, acks: int = 1, partition:
         timeout_ms=1000,
         topic_data=[TopicProduceData(topic, partition_data=[PartitionProduceData(partition, records)])],
     )
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    return Config(data_dir=tmp_path)
-
-
-@pytest.fixture
-async def broker(config: Config, clock: ManualClock) -> AsyncIterator[Broker]:
-    opened = Broker(config, clock)
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -158,6 +158,7 @@ async def described(client: Client, *names: str) -> dict[str, list[tuple[int, in
     return {one.user: [(i.mechanism, i.iterations) for i in one.credential_infos] for one in answer.results}
 
 
+@pytest.mark.settings(super_users=("User:ANONYMOUS",))
 async def test_credentials_are_set_described_and_removed(client: Client) -> None:
     set_two = [set_credential("a"), set_credential("b", 2, 16384)]
     assert await altered(client, upsertions=set_two) == {"a": NONE, "b": NONE}
@@ -169,6 +170,7 @@ async def test_credentials_are_set_described_and_removed(client: Client) -> None
     assert await described(client) == {}
 
 
+@pytest.mark.settings(super_users=("User:ANONYMOUS",))
 async def test_a_credential_that_is_not_right_is_refused_and_the_others_are_set(client: Client) -> None:
     wrong = [
         set_credential("few", iterations=4095), set_credential("many", iterations=16385), set_credential(""),

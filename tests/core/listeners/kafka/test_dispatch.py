@@ -11,7 +11,6 @@ from core.protocol.apis import APIS
 # Messages that no handler serves yet, by the work that will serve them. This list may only shrink: a message file
 # comes with its handler.
 NOT_YET_SERVED = {
-    "authentication": {"SaslHandshake", "SaslAuthenticate"},
     "transactions": {
         "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
         "DescribeTransactions", "ListTransactions",

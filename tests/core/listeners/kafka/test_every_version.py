@@ -80,7 +80,10 @@ CASES: dict[int, tuple[dict[str, Any], ErrorCode]] = {
         ErrorCode.SECURITY_DISABLED,
     ),
     30: ({"creations": [{**ACL, "permission_type": 3}]}, ErrorCode.SECURITY_DISABLED),
-    31: ({"filters": [{"resource_type_filter": 2}]}, ErrorCode.SECURITY_DISABLED),
+    31: (
+        {"filters": [{"resource_type_filter": 2, "operation": 1, "permission_type": 1}]},
+        ErrorCode.SECURITY_DISABLED,
+    ),
     32: ({"resources": [{"resource_type": 2, "resource_name": "t"}]}, ErrorCode.NONE),
     33: (
         {

@@ -35,11 +35,6 @@ def offsets(session: FetchSession) -> dict[int, int]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def sessions(clock: ManualClock) -> FetchSessions:
     return FetchSessions(3, clock)
 

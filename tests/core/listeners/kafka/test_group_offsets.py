@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from core.broker.broker import Broker
-from core.config import Config
 from core.errors import ErrorCode
 from core.listeners.kafka.listener import KafkaListener
 from core.protocol.messages.offset_commit import (
@@ -37,11 +34,7 @@ NIL = UUID(int=0)
 OTHER = UUID(int=7)
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    return replace(
-        Config(data_dir=tmp_path), group_initial_rebalance_delay_ms=0, offset_commit_max_bytes=10_000
-    )
+SETTINGS = {"group_initial_rebalance_delay_ms": 0, "offset_commit_max_bytes": 10_000}
 
 
 @pytest.fixture

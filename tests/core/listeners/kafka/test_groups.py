@@ -29,9 +29,7 @@ from tests.core.listeners.kafka.conftest import Client
 FIND, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 10, 11, 12, 13, 14, 15, 16, 42
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    return Config(data_dir=tmp_path, group_initial_rebalance_delay_ms=0)
+SETTINGS = {"group_initial_rebalance_delay_ms": 0}
 
 
 def versions(key: int) -> range:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from core.broker.broker import Broker
-from core.config import Config
 from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from core.protocol.messages.heartbeat import HeartbeatRequest
 from core.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -314,9 +313,7 @@ async def the_position_in_an_unknown_partition(client: Client, version: int) -> 
 # --- all of them -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def config(config: Config) -> Config:
-    return replace(config, group_initial_rebalance_delay_ms=0)
+SETTINGS = {"group_initial_rebalance_delay_ms": 0}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -85,7 +84,7 @@ async def test_software_names_that_break_the_pattern_are_refused(client: Client,
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 3), (3, 99), (17, 0), (0, 14)])
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 3), (3, 99), (0, 14)])
 async def test_what_is_not_served_is_answered_with_the_header_only(
     client: Client, key: int, version: int
 ) -> None:
@@ -155,7 +154,7 @@ async def test_the_advertised_address_is_the_setting_or_what_was_dialled(listene
     client.session.connected("10.0.0.1", "10.0.0.2")
     (broker,) = (await client.ask(3, 9, MetadataRequest(None))).brokers
     assert (broker.host, broker.port) == ("10.0.0.2", 1234)
-    listener.broker.config = replace(listener.broker.config, advertised=Endpoint("kafka", "kafka.example", 9))
+    listener.advertised = Endpoint("kafka", "kafka.example", 9)
     (broker,) = (await client.ask(3, 9, MetadataRequest(None))).brokers
     assert (broker.host, broker.port) == ("kafka.example", 9)
 

@@ -19,7 +19,7 @@ import psutil
 
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire
-from tests.soak.churn import CONFIGS, PARTITIONS, PAUSE_SECONDS, STEADY, WORKERS, Soak
+from tests.limits.churn import CONFIGS, PARTITIONS, PAUSE_SECONDS, STEADY, WORKERS, Soak
 
 MIB = 1024 * 1024
 PARTS = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.soak.churn import WORKERS
-from tests.soak.soak import MIB, Sample, growth, run
+from tests.limits.churn import WORKERS
+from tests.limits.soak import MIB, Sample, growth, run
 
 SECONDS = 10
 FLAT = Sample(memory=100 * MIB, descriptors=50, threads=8, sqlite=MIB, disk=20 * MIB)

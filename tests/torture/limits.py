@@ -1,9 +1,11 @@
-"""Every hostile and slow case in full size, as one table: `python -m tests.limits [--scale 1.0] [--case N3]`."""
+"""Hostile and slow clients at full size: what each attack adds to the broker's memory, against its bound.
+
+The short form is tests/limits/test_limits.py; tests/limits/attacks.py has the cases.
+"""
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
@@ -25,7 +27,3 @@ def main() -> int:
             print(found, "" if found.held else "  OVER", flush=True)
             held = held and found.held
     return 0 if held else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,14 +1,16 @@
-"""`python -m tests.soak --minutes 15`: a broker under load and churn; exit code 1 if anything of it grew (M1)."""
+"""A broker under load, while clients, topics and groups come and go: memory, descriptors, threads and disk stay flat.
+
+The short form is tests/limits/test_soak.py; tests/limits/soak.py says what is measured.
+"""
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
-from tests.soak.churn import PAUSE_SECONDS
-from tests.soak.soak import ALLOWED, growth, run
+from tests.limits.churn import PAUSE_SECONDS
+from tests.limits.soak import ALLOWED, growth, run
 
 
 def main() -> int:
@@ -34,7 +36,3 @@ def main() -> int:
         allowed = f"{getattr(ALLOWED, name):,} more allowed"
         print(f"{name:12} {before:14,.0f} → {after:14,.0f}   {allowed}{'   GROWS' if too_much else ''}")
     return 1 if any(too_much for _, _, too_much in grown.values()) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
