@@ -297,7 +297,3 @@ def _changes(path: Path) -> dict[str, tuple[str, str]]:
             ]
             found[job_id] = (sides[0], sides[1])
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())
