@@ -36,7 +36,6 @@ _ANSWER = re.compile(rb"V1\|[^\n]*\|(OK(\|[^|\n]*)?|ERR\|[A-Z_]+\|[^|\n]*)", re.
         b"||||||||\n",
         b"V1|\n",
         b"GET / HTTP\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n",
         struct.pack(">ihhih", 20, 18, 3, 1, -1) + b"\n",
         b"\xff\xfb\x01\xff\xfd\x03\n",
         b"V1|1|PRODUCE\n",
@@ -48,6 +47,11 @@ _ANSWER = re.compile(rb"V1\|[^\n]*\|(OK(\|[^|\n]*)?|ERR\|[A-Z_]+\|[^|\n]*)", re.
 def test_what_is_no_line_is_a_bad_request_without_a_client_id(broker: BrokerProcess, data: bytes) -> None:
     answer = read_answer(say(broker.line_address, data))
     assert (answer.correlation_id, answer.code) == ("0", "BAD_REQUEST")
+
+
+def test_a_client_that_speaks_tls_is_closed(broker: BrokerProcess) -> None:
+    assert say(broker.line_address, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n") == b""
+    assert "it speaks TLS, and this listener does not" in broker.read_log()
 
 
 @pytest.mark.parametrize("first", [b"POST / HTTP/1.1\r\n", b"x /y HTTP/1.0\n", b"Host: 127.0.0.1\r\n"])
