@@ -158,7 +158,7 @@ class BrokerProcess:
 
 
 def _ports(listeners: Any) -> dict[str, int]:
-    """The port of each scheme, from what stands in listeners.json: a list of URLs, or URLs by name."""
+    """The port of each scheme, as listeners.json names them: a list of URLs, or URLs by name."""
     found = {}
     for url in listeners.values() if isinstance(listeners, dict) else listeners:
         if match := _URL.match(url):

@@ -19,7 +19,7 @@ from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
 from core.security.passwords import Identity, Passwords
 from core.security.setup import SetupToken
-from core.vocabulary.idempotency import ANONYMOUS
+from core.vocabulary.idempotency import NO_PRINCIPAL
 
 BASIC, TOKEN = "basic", "token"
 # The client that may create the first user, and do nothing else.
@@ -56,7 +56,7 @@ class Authenticator:
             ways = frozenset().union(*self._ways.values())
         path = decode_path(request.scope)
         shown = request.scope.get(CERTIFICATE)
-        own = ANONYMOUS if shown is None else str(shown)
+        own = NO_PRINCIPAL if shown is None else str(shown)
         if not ways or path in _OPEN or _is_below(path, _OPEN_PREFIXES):
             return own
         header = request.headers.get(b"authorization")

@@ -1,11 +1,11 @@
-"""The principal of a request: the name of the client.
+"""The principal of a request: the name of its client.
 
-All clients have the same name until there are credentials. This is the one place for them: a certificate, an
-Authorization header, or the ticket of an EventSource. A browser's EventSource cannot send header lines. A password
-does not belong in a URL, because URLs are kept in histories and logs. So a page first gets a ticket by a POST with
-its credentials, and then opens the stream with `?ticket=…`. A ticket names the principal and one path. It works once,
-within half a minute. The open stream does not need it any more; a reconnect needs the next ticket. The ticket is
-removed from the query here, before a route sees it, and is never logged.
+The name comes from a client certificate, an Authorization header, or the ticket of an EventSource. A browser's
+EventSource cannot send header lines. A password does not belong in a URL, because URLs are kept in histories and
+logs. So a page first gets a ticket by a POST with its credentials, and then opens the stream with `?ticket=…`. A
+ticket names the principal and one path. It works once, within half a minute. The open stream does not need it any
+more; a reconnect needs the next ticket. The ticket is removed from the query here, before a route sees it, and is
+never logged.
 
 `create_app` takes a `Resolver`. It is called once for each request, after the Host and Origin rules and before any
 route. It returns a name, or raises a Problem (401, 403). Code after it asks `principal_of` for the name: idempotency
@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from app.http.request import Request, Scope, invalid_parameter
-from core.security.principal import ANONYMOUS as NOBODY
-from core.security.principal import Caller, Principal
-from core.vocabulary.idempotency import ANONYMOUS
+from core.security.principal import ANONYMOUS, Caller, Principal
+from core.vocabulary.idempotency import NO_PRINCIPAL
 
 Resolver = Callable[[Request, str | None], Awaitable[str]]
 """Returns the name of the client of a request, from its header lines, or from the ticket in its query."""
@@ -36,13 +35,13 @@ def principal_of(scope: Scope) -> str:
     name: str | None = scope.get(PRINCIPAL)
     if name is not None:
         return name
-    return str(scope[CERTIFICATE]) if CERTIFICATE in scope else ANONYMOUS
+    return str(scope[CERTIFICATE]) if CERTIFICATE in scope else NO_PRINCIPAL
 
 
 def caller_of(scope: Scope) -> Caller:
     """Return the caller of a request, for the rules on what it may do."""
     name = principal_of(scope)
-    principal = NOBODY if name == ANONYMOUS else Principal("User", name.removeprefix("User:"))
+    principal = ANONYMOUS if name == NO_PRINCIPAL else Principal("User", name.removeprefix("User:"))
     return Caller(principal, (scope.get("client") or ("",))[0])
 
 

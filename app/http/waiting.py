@@ -20,7 +20,7 @@ from app.http.principal import principal_of
 from app.http.request import ClientGoneError, Request, Scope
 from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
-from core.vocabulary.idempotency import ANONYMOUS
+from core.vocabulary.idempotency import NO_PRINCIPAL
 
 T = TypeVar("T")
 # The key in the ASGI scope under which routes that wait find the counts.
@@ -92,7 +92,7 @@ def share(scope: Scope) -> Iterator[None]:
 def client_of(scope: Scope) -> str:
     """Return the client of a request: its principal, or its address; of IPv6 the network of one site (64 bits)."""
     principal = principal_of(scope)
-    if principal != ANONYMOUS:
+    if principal != NO_PRINCIPAL:
         return principal
     host = (scope.get("client") or ("",))[0]
     if ":" not in host:

@@ -1,4 +1,4 @@
-"""Names for what stands inline in the OpenAPI document, so that generated clients get types with names.
+"""Names for the inline schemas of the OpenAPI document, so that generated clients get types with names.
 
 A generator makes a type of an inline enumeration as well, but calls it by the place where it found it, and makes
 another one at the next place. Here each set of words has one name, for both surfaces.

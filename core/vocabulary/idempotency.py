@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from core.vocabulary.records import ProduceResult
 
-# The principal of a client without credentials.
-ANONYMOUS = "anonymous"
+# The principal, in a key, of a client without credentials.
+NO_PRINCIPAL = "anonymous"
 # `details["reason"]` of the BrokerError when a key belongs to another request.
 KEY_REUSED = "key-reused"
 
@@ -19,7 +19,7 @@ class KeyedRequest(NamedTuple):
     path: str
     key: str
     fingerprint: bytes
-    principal: str = ANONYMOUS
+    principal: str = NO_PRINCIPAL
 
     @property
     def digest(self) -> bytes:

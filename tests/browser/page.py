@@ -138,7 +138,7 @@ class Page:
         return self.page_of_records()
 
     def retype(self, selector: str, text: str) -> None:
-        """Replace what stands in a field, with the keyboard."""
+        """Replace the text of a field, with the keyboard."""
         field = self.one(selector)
         # One call each: a key that is held is released at the end of a call.
         field.send_keys(Keys.CONTROL + "a")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.compare import BEGIN, END, main
+from bench.compare import MARKS, main
 
 
 def test_both_brokers_are_loaded_in_turn_and_the_ratio_is_written_into_the_documentation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, kept = tmp_path / "page.md", tmp_path / "figures.json"
-    page.write_text(f"before\n{BEGIN}an old table\n{END}\nafter\n")
+    page.write_text(f"before\n{MARKS[0]}an old table\n{MARKS[1]}\nafter\n")
     chosen = ("--short", "--loads", "start", "round_trip", "--against", "kafka")
     assert main([*chosen, "--markdown", str(page), "--json", str(kept)]) == 0
     found = json.loads(kept.read_text())
@@ -30,6 +30,6 @@ def test_both_brokers_are_loaded_in_turn_and_the_ratio_is_written_into_the_docum
     assert ratio == pytest.approx(ours / theirs, rel=0.02)
     assert found["about"]["kafka"] in printed
     text = page.read_text()
-    assert text.startswith(f"before\n{BEGIN}Measured {found['about']['date']}")
-    assert text.endswith(f"|\n{END}\nafter\n")
+    assert text.startswith(f"before\n{MARKS[0]}Measured {found['about']['date']}")
+    assert text.endswith(f"|\n{MARKS[1]}\nafter\n")
     assert "an old table" not in text

@@ -15,7 +15,7 @@ const at = parts(dialog);
 let current = null;
 
 at.close.addEventListener("click", () => dialog.close());
-// A click beside the dialog lands on the dialog itself, not on what stands in it.
+// A click beside the dialog lands on the dialog itself, not on its content.
 dialog.addEventListener("click", (event) => {
   if (event.target === dialog) dialog.close();
 });

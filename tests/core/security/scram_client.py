@@ -17,7 +17,7 @@ class ScramClient:
         self.nonce = nonce
         self.header = "n,,"
         self.extension = ""
-        # What stands in front of the nonce in the final message.
+        # Text before the nonce in the final message.
         self.before_nonce = ""
         self._salted = b""
         self._signed = b""
