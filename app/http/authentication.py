@@ -14,9 +14,10 @@ import binascii
 from collections.abc import Sequence
 
 from app.errors import Problem
-from app.http.principal import CERTIFICATE
+from app.http.principal import CERTIFICATE, LOGIN
 from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
+from core.security.logins import OpenLogins
 from core.security.passwords import Identity, Passwords
 from core.security.setup import SetupToken
 from core.vocabulary.idempotency import NO_PRINCIPAL
@@ -27,6 +28,7 @@ SETUP = "setup token"
 SETUP_REQUEST = ("POST", "/api/v1/users")
 _OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
 _OPEN_PREFIXES = ("/console", "/docs", "/problems")
+_OF_CREDENTIALS = ("/api/v1/users", "/api/v1/tokens")
 _MAX_HEADER = 4_096
 
 
@@ -34,10 +36,16 @@ class Authenticator:
     """Resolves the principal of each request. `endpoints` are the HTTP listeners, as they are bound."""
 
     def __init__(
-        self, config: Config, endpoints: Sequence[Endpoint], passwords: Passwords, setup: SetupToken
+        self,
+        config: Config,
+        endpoints: Sequence[Endpoint],
+        passwords: Passwords,
+        logins: OpenLogins,
+        setup: SetupToken,
     ) -> None:
         self._config = config
         self._passwords = passwords
+        self._logins = logins
         self._setup = setup
         # By port. Of two listeners with the same port on different addresses both ask, if one does.
         self._ways: dict[int, frozenset[str]] = {}
@@ -77,7 +85,15 @@ class Authenticator:
         if identity is None:
             await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
             raise self._refusal(ways, request, "The credentials are not valid.", invalid=True)
+        self._note(identity, request, path)
         return str(identity.principal)
+
+    def _note(self, identity: Identity, request: Request, path: str) -> None:
+        """Have a request end with its user or token: a stream or a long poll would otherwise go on."""
+        task = asyncio.current_task()
+        # Who deletes its own user or token is told that this is done; none of these requests lasts.
+        if task is not None and not _is_below(path, _OF_CREDENTIALS):
+            request.scope[LOGIN] = self._logins.add(identity, task.cancel)
 
     async def _basic(self, ways: frozenset[str], value: bytes, request: Request) -> Identity | None:
         """A password, or a token in its place."""
