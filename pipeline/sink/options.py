@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.records.compression import CODECS
-from pipeline.source.options import Given, OptionError, client_settings
+from pipeline.source.options import SECURITY, Given, OptionError, client_settings
 from pipeline.wire.cluster import ClientSettings
 
 AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 WRITING = (
     "kafka.bootstrap.servers", "kafka.client.id", "kafka.request.timeout.ms", "kafka.default.api.timeout.ms",
-    "kafka.security.protocol", "kafka.acks", "kafka.compression.type", "topic", "delivery", "marks",
+    *SECURITY, "kafka.acks", "kafka.compression.type", "topic", "delivery", "marks",
     "recordsPerSecond",
     # Spark's own, which it hands on.
     "checkpointLocation", "queryName",

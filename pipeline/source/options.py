@@ -17,15 +17,33 @@ from pipeline import limits
 from pipeline.decode import columns as c
 from pipeline.wire.cluster import ClientSettings, TopicPartition
 from pipeline.wire.connection import Timeouts
+from pipeline.wire.security import MECHANISMS, Login, Security, Tls
 
 
 class OptionError(ValueError):
     """An option is unknown, unreadable, missing, or contradicts another; the message names it."""
 
 
+SASL = ("kafka.sasl.mechanism", "kafka.sasl.username", "kafka.sasl.password", "kafka.sasl.password.file")
+SSL = (
+    "kafka.ssl.ca.location", "kafka.ssl.certificate.location", "kafka.ssl.key.location",
+    "kafka.ssl.endpoint.identification.algorithm",
+)  # fmt: skip
+SECURITY = ("kafka.security.protocol", *SASL, *SSL)
+"""Settings of TLS and the login, by the names of librdkafka; they may be given without `kafka.` too."""
+
+# Settings of the Java client that are refused with what to use. The first one holds a password under a name by which
+# Spark does not recognize it: Spark would print it in plans.
+_INSTEAD = {
+    "sasl.jaas.config": "kafka.sasl.username and kafka.sasl.password",
+    "ssl.truststore.": "kafka.ssl.ca.location, a file in PEM format",
+    "ssl.keystore.": "kafka.ssl.certificate.location and kafka.ssl.key.location, files in PEM format",
+    "ssl.key.password": "a key without a password that its user alone may read",
+}
+
 KAFKA = (
     "kafka.bootstrap.servers", "kafka.client.id", "kafka.request.timeout.ms", "kafka.default.api.timeout.ms",
-    "kafka.max.partition.fetch.bytes", "kafka.isolation.level", "kafka.security.protocol",
+    "kafka.max.partition.fetch.bytes", "kafka.isolation.level", *SECURITY,
 )  # fmt: skip
 """Settings of the client, by the names of the Java client."""
 
@@ -89,12 +107,18 @@ class Given:
 
     def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
         names = {name.lower(): name for name in known}
+        short = {name.removeprefix("kafka."): name for name in SECURITY if name in names}
         self._values: dict[str, str] = {}
         for key, value in options.items():
-            name = names.get(key.lower())
+            name = names.get(key.lower()) or short.get(key.lower())
             if name is None:
+                _refuse_java(key.lower().removeprefix("kafka."))
                 raise OptionError(
                     f"unknown option {key!r}; the options are {', '.join(sorted(names.values()))}"
+                )
+            if name in self._values:
+                raise OptionError(
+                    f"{name} and {name.removeprefix('kafka.')} are one option: give one of them"
                 )
             self._values[name] = str(value)
 
@@ -149,6 +173,13 @@ class Given:
         if len(given) > 1:
             raise OptionError(f"{' and '.join(given)} contradict each other: give one of them")
         return given[0] if given else None
+
+
+def _refuse_java(name: str) -> None:
+    """Raise OptionError for a setting of the Java client that has another name here; its value is not repeated."""
+    for known, instead in _INSTEAD.items():
+        if name == known or (known.endswith(".") and name.startswith(known)):
+            raise OptionError(f"kafka.{name} is not supported: use {instead}")
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -223,9 +254,6 @@ def client_settings(given: Given) -> ClientSettings:
     servers = given.text("kafka.bootstrap.servers")
     if not servers:
         raise OptionError("kafka.bootstrap.servers is missing: host:port, several separated by commas")
-    protocol = (given.text("kafka.security.protocol") or "PLAINTEXT").upper()
-    if protocol != "PLAINTEXT":
-        raise OptionError(f"kafka.security.protocol {protocol} is not supported yet, only PLAINTEXT")
     levels = ("read_uncommitted", "read_committed")
     answer_ms = given.number("kafka.request.timeout.ms")
     retry_ms = given.number("kafka.default.api.timeout.ms", least=0)
@@ -239,7 +267,45 @@ def client_settings(given: Given) -> ClientSettings:
         retry=limits.RETRY_TIMEOUT_S if retry_ms is None else retry_ms / 1000,
         fetch_bytes=fetch_bytes or limits.FETCH_BYTES,
         read_committed=given.one_of("kafka.isolation.level", levels) == "read_committed",
+        security=_security(given),
     )
+
+
+def _security(given: Given) -> Security:
+    """TLS and login. Raises OptionError."""
+    protocols = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+    protocol = given.one_of("kafka.security.protocol", protocols)
+    for names, part in ((SASL, "sasl"), (SSL, "ssl")):
+        for name in names:
+            if part not in protocol.split("_") and given.has(name):
+                raise OptionError(f"{name} means nothing with kafka.security.protocol {protocol.upper()}")
+    return Security(
+        tls=_tls(given) if "ssl" in protocol.split("_") else None,
+        login=_login(given) if protocol.startswith("sasl") else None,
+    )
+
+
+def _tls(given: Given) -> Tls:
+    # Empty is Java's word for no check, `none` librdkafka's.
+    check = given.one_of("kafka.ssl.endpoint.identification.algorithm", ("https", "none", ""))
+    certificate, key = given.text("kafka.ssl.certificate.location"), given.text("kafka.ssl.key.location")
+    if key and not certificate:
+        raise OptionError("kafka.ssl.key.location means nothing without kafka.ssl.certificate.location")
+    return Tls(given.text("kafka.ssl.ca.location"), certificate, key, check == "https")
+
+
+def _login(given: Given) -> Login:
+    mechanism = (given.text("kafka.sasl.mechanism") or "").upper()
+    if mechanism not in MECHANISMS:
+        found = f", not {mechanism!r}" if mechanism else ""
+        raise OptionError(f"kafka.sasl.mechanism must be {' or '.join(MECHANISMS)}{found}")
+    user = given.text("kafka.sasl.username")
+    secret = given.only_one(("kafka.sasl.password", "kafka.sasl.password.file"))
+    if not user or secret is None or not given.text(secret):
+        raise OptionError(
+            "a login needs kafka.sasl.username, and kafka.sasl.password or kafka.sasl.password.file"
+        )
+    return Login(mechanism, user, given.text("kafka.sasl.password"), given.text("kafka.sasl.password.file"))
 
 
 def address(text: str) -> tuple[str, int]:

@@ -21,6 +21,7 @@ from core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopi
 from pipeline import limits
 from pipeline.wire.connection import Connection, Timeouts
 from pipeline.wire.errors import ConnectionLostError, KafkaError, WireError, error_code, refuse
+from pipeline.wire.security import Security
 
 LIST_OFFSETS, METADATA = 2, 3
 
@@ -37,6 +38,7 @@ class ClientSettings(NamedTuple):
     retry: float = limits.RETRY_TIMEOUT_S
     fetch_bytes: int = limits.FETCH_BYTES
     read_committed: bool = False
+    security: Security = Security()
 
 
 class UnknownTopicError(WireError):
@@ -91,7 +93,11 @@ class Cluster:
         connection = self._connections.get((host, port))
         if connection is None:
             connection = Connection(
-                host, port, client_id=self.settings.client_id, timeouts=self.settings.timeouts
+                host,
+                port,
+                client_id=self.settings.client_id,
+                timeouts=self.settings.timeouts,
+                security=self.settings.security,
             )
             self._connections[host, port] = connection
         return connection

@@ -1,4 +1,4 @@
-"""One blocking TCP connection to a broker: frames out, frames in, versions agreed upon at its start.
+"""One blocking connection to a broker: frames out, frames in, TLS, versions and a login at its start.
 
 Requests may be sent ahead of their answers (`send`, then `receive` in the same order): so the next fetch travels
 while the last one is decoded, without a thread. Every wait has a time limit; after any error the connection is
@@ -8,19 +8,31 @@ useless and must be closed.
 from __future__ import annotations
 
 import socket
+import time
 from collections import deque
 from struct import Struct
 from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
+from core.errors import ErrorCode
 from core.protocol.apis import API_VERSIONS, APIS
 from core.protocol.codec import decode_response, encode_request
 from core.protocol.header import decode_response_header, encode_request_header
 from core.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from core.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from core.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from core.protocol.primitives import ProtocolError
 from pipeline import limits
-from pipeline.wire.errors import ConnectionLostError, KafkaError, WireError
+from pipeline.wire.errors import (
+    AuthenticationError,
+    ConnectionLostError,
+    KafkaError,
+    WireError,
+    error_code,
+    refuse,
+)
+from pipeline.wire.security import Login, Security, is_refusal, log_in, wrapped
 
 _SIZE = Struct(">i")
 
@@ -29,7 +41,11 @@ _SIZE = Struct(">i")
 # about two-phase commit. None of it is needed here.
 _NEWEST = {0: 12, 1: 12, 8: 9, 9: 7, 10: 3, 22: 4}
 # Produce and Fetch from record batches with magic 2 on (Kafka 0.11) for what is written; older brokers can be read.
-_OLDEST = {0: 3}
+# After SaslHandshake 0 raw frames would follow (Kafka 0.10).
+_OLDEST = {0: 3, 17: 1}
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+# The part of a session's life after which the client logs in again, as the Java client does (KIP-368).
+_RENEW_AFTER = 0.85
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
@@ -42,24 +58,44 @@ class Timeouts(NamedTuple):
 
 
 class Connection:
-    """A connection that has agreed on versions with its broker. Raises ConnectionLostError, WireError."""
+    """A connection that has agreed on versions with its broker, and has logged in if `security` says so.
 
-    def __init__(self, host: str, port: int, *, client_id: str, timeouts: Timeouts | None = None) -> None:
+    Raises ConnectionLostError, AuthenticationError, WireError.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeouts: Timeouts | None = None,
+        security: Security | None = None,
+    ) -> None:
         self.name = f"{host}:{port}"
         self._client_id = client_id
         self._correlation = 0
         self._waiting: deque[tuple[int, int, int]] = deque()
-        timeouts = timeouts or Timeouts()
+        # Answers that came before a login and were not asked for yet.
+        self._kept: deque[bytes] = deque()
+        self._login: Login | None = None
+        self._renew_at = float("inf")
+        timeouts, security = timeouts or Timeouts(), security or Security()
         try:
             self._socket = socket.create_connection((host, port), timeouts.connect)
         except OSError as error:
             raise ConnectionLostError(f"no connection to the broker at {self.name}: {error}") from None
-        self._socket.settimeout(timeouts.answer)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(64 * 1024)
         self._versions: dict[int, tuple[int, int]] = {API_VERSIONS: (0, 0)}
         try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if security.tls is not None:
+                self._socket = wrapped(self._socket, security.tls, host, self.name)
+            self._socket.settimeout(timeouts.answer)
             self._versions = self._ask_versions()
+            if security.login is not None:
+                self._log_in(security.login)
+                self._login = security.login
         except BaseException:
             self.close()
             raise
@@ -70,6 +106,54 @@ class Connection:
         if answer.error_code:
             raise KafkaError(answer.error_code, f"ApiVersions at {self.name}")
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+    def _log_in(self, login: Login) -> None:
+        """Log in by SaslHandshake 1 and SaslAuthenticate (KIP-152); again before the session ends (KIP-368)."""
+        offered = self.request(SASL_HANDSHAKE, SaslHandshakeRequest(login.mechanism), SaslHandshakeResponse)
+        if error_code(offered.error_code) is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            there = ", ".join(offered.mechanisms) or "none"
+            raise AuthenticationError(
+                f"the broker at {self.name} does not offer {login.mechanism}; it offers: {there}"
+            )
+        # For instance ILLEGAL_SASL_STATE from a listener that does not ask clients to log in.
+        refuse(offered.error_code, f"SaslHandshake at {self.name}")
+        lifetime_ms = 0
+
+        def ask(message: bytes) -> bytes:
+            nonlocal lifetime_ms
+            answer = self.request(
+                SASL_AUTHENTICATE, SaslAuthenticateRequest(message), SaslAuthenticateResponse
+            )
+            if answer.error_code:
+                refused = KafkaError(answer.error_code, "SaslAuthenticate", answer.error_message)
+                raise AuthenticationError(str(refused))
+            lifetime_ms = answer.session_lifetime_ms
+            return bytes(answer.auth_bytes)
+
+        try:
+            log_in(login, ask)
+        except AuthenticationError as error:
+            raise AuthenticationError(
+                f"no login of user {login.username!r} with {login.mechanism} at {self.name}: {error}"
+            ) from None
+        self._renew_at = time.monotonic() + lifetime_ms / 1000 * _RENEW_AFTER if lifetime_ms else float("inf")
+
+    def _renew(self) -> None:
+        """Log in again. Answers that are under way come first: they are kept for `receive`."""
+        assert self._login is not None
+        waiting, self._waiting = self._waiting, deque()
+        self._renew_at = float("inf")
+        # The caller may still decode records of the last answer, which are views of the old buffer.
+        self._buffer = bytearray(64 * 1024)
+        try:
+            for key, _, _ in list(waiting)[len(self._kept) :]:
+                self._kept.append(bytes(self._frame(APIS[key].name)))
+            kept, self._kept = self._kept, deque()
+            self._log_in(self._login)
+        except BaseException:
+            self.close()
+            raise
+        self._waiting, self._kept = waiting, kept
 
     def version(self, key: int) -> int:
         """The newest version of an API that both sides speak. Raises WireError when there is none."""
@@ -86,6 +170,8 @@ class Connection:
 
     def send(self, key: int, message: msgspec.Struct) -> None:
         """Send a request; `receive` returns the answers in the order of the requests."""
+        if self._login is not None and time.monotonic() >= self._renew_at:
+            self._renew()
         version = self.version(key)
         self._correlation += 1
         header = encode_request_header(key, version, self._correlation, self._client_id)
@@ -100,7 +186,7 @@ class Connection:
         """Return the next answer. Its record bytes are valid until the next call."""
         key, version, correlation = self._waiting.popleft()
         name = APIS[key].name
-        frame = self._frame(name)
+        frame = memoryview(self._kept.popleft()) if self._kept else self._frame(name)
         try:
             found, position = decode_response_header(key, version, frame)
             if found != correlation:
@@ -137,8 +223,11 @@ class Connection:
                 raise ConnectionResetError("the broker closed the connection")
             view = view[count:]
 
-    def _lost(self, when: str, error: OSError) -> ConnectionLostError:
+    def _lost(self, when: str, error: OSError) -> WireError:
         self.close()
+        if is_refusal(error):
+            # With TLS 1.3 a client learns only here that the broker refuses its certificate.
+            return AuthenticationError(f"the broker at {self.name} ends TLS {when}: {error}")
         reason = "no answer in time" if isinstance(error, TimeoutError) else error
         return ConnectionLostError(f"the connection to the broker at {self.name} was lost {when}: {reason}")
 

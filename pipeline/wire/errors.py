@@ -13,6 +13,13 @@ class ConnectionLostError(WireError):
     """The connection could not be made, or ended; another try may help."""
 
 
+class AuthenticationError(WireError):
+    """The broker or this client could not prove its identity, or a file that it needs for that is not usable.
+
+    Another try does not help.
+    """
+
+
 class KafkaError(WireError):
     """A broker answered with a Kafka error. `code` is its ErrorCode, `retriable` whether to ask again."""
 

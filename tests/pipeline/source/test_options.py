@@ -6,6 +6,7 @@ import pytest
 
 from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline.source.options import OptionError, columns_of, read_options
+from pipeline.wire.security import Login, Security, Tls
 
 SERVERS = {"kafka.bootstrap.servers": "one:9092"}
 TOPIC = {**SERVERS, "subscribe": "t"}
@@ -79,7 +80,7 @@ def test_columns_are_chosen_by_name_and_headers_come_with_them() -> None:
         ({"transport": "pigeon"}, "transport must be wire or segments, not 'pigeon'"),
         ({"transport": "segments", "kafka.isolation.level": "read_committed"}, "contradicts kafka.isolation"),
         ({"dataDir": "/data"}, "dataDir is for transport=segments alone"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "SASL_SSL is not supported yet"),
+        ({"security.protocol": "TLS"}, "kafka.security.protocol must be plaintext or ssl or sasl_plaintext"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is not for batch reads"),
         ({"commitGroup": "g"}, "commitGroup is not for batch reads"),
         ({"kafka.bootstrap.servers": "one"}, "'one' is no host:port"),
@@ -121,3 +122,65 @@ def test_nonsense_of_streams_is_refused(options: dict[str, str], says: str) -> N
 def test_a_read_must_say_what_it_reads(options: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         read_options({**SERVERS, **options}, streaming=False)
+
+
+LOGIN = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "scram-sha-256",
+    "kafka.sasl.username": "alice",
+    "kafka.sasl.password": "canary",
+}
+
+
+def test_security_has_names_with_and_without_the_prefix_of_kafka() -> None:
+    files = {
+        "kafka.ssl.ca.location": "/ca.pem",
+        "kafka.ssl.certificate.location": "/c.pem",
+        "kafka.ssl.key.location": "/c.key",
+        "kafka.ssl.endpoint.identification.algorithm": "",
+    }
+    long = {**LOGIN, **files}
+    short = {name.removeprefix("kafka.").upper(): value for name, value in long.items()}
+    found = [read_options({**TOPIC, **given}, streaming=False).settings.security for given in (long, short)]
+    tls = Tls("/ca.pem", "/c.pem", "/c.key", check_host=False)
+    assert found == 2 * [Security(tls, Login("SCRAM-SHA-256", "alice", "canary"))]
+    read = read_options({**TOPIC, **LOGIN}, streaming=False)
+    assert read.settings.security.tls == Tls()
+    assert "canary" not in repr(read)
+    assert read_options(TOPIC, streaming=False).settings.security == Security()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"sasl.username": "bob"}, "kafka.sasl.username and sasl.username are one option"),
+        ({"kafka.security.protocol": "SSL"}, "kafka.sasl.mechanism means nothing with .* SSL"),
+        (
+            {"kafka.security.protocol": "SASL_PLAINTEXT", "ssl.ca.location": "x"},
+            "kafka.ssl.ca.location means nothing with kafka.security.protocol SASL_PLAINTEXT",
+        ),
+        ({"kafka.sasl.mechanism": "GSSAPI"}, "must be PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512, not 'GSSAPI'"),
+        ({"kafka.sasl.mechanism": ""}, "must be PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512$"),
+        ({"kafka.sasl.username": ""}, "a login needs kafka.sasl.username, and"),
+        ({"kafka.sasl.password": ""}, "a login needs kafka.sasl.username, and"),
+        ({"sasl.password.file": "/f"}, "kafka.sasl.password and kafka.sasl.password.file contradict"),
+        ({"ssl.key.location": "/k"}, "kafka.ssl.key.location means nothing without kafka.ssl.certificate"),
+        ({"ssl.endpoint.identification.algorithm": "ldap"}, "algorithm must be https or none"),
+        (
+            {"kafka.sasl.jaas.config": 'Module required username="a" password="canary";'},
+            "kafka.sasl.jaas.config is not supported: use kafka.sasl.username and kafka.sasl.password",
+        ),
+        ({"kafka.ssl.truststore.location": "/t"}, "use kafka.ssl.ca.location, a file in PEM format"),
+        (
+            {"ssl.keystore.password": "canary"},
+            "use kafka.ssl.certificate.location and kafka.ssl.key.location",
+        ),
+        ({"sasl.passwort": "canary"}, "unknown option 'sasl.passwort'"),
+    ],
+)
+def test_a_login_that_makes_no_sense_is_refused_without_its_secrets(
+    options: dict[str, str], says: str
+) -> None:
+    with pytest.raises(OptionError, match=says) as raised:
+        read_options({**TOPIC, **LOGIN, **options}, streaming=False)
+    assert "canary" not in str(raised.value)
