@@ -31,6 +31,8 @@ CONSUMERS = "/consumers"
 CONNECTED, SUSPENDED, LOST = "CONNECTED", "SUSPENDED", "LOST"
 # How often a node is tried again that another client creates or deletes between two requests.
 _TRIES = 5
+# Bytes that are kept of a value. Any client of ZooKeeper can write values of 1 MiB.
+_MAX_VALUE = 4_096
 _PLACE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _LONG = re.compile(r"-?\d{1,18}")
 
@@ -70,9 +72,10 @@ def read_groups(nodes: Iterable[Node], broker_id: int) -> list[ForeignGroup]:
     owned: dict[str, dict[str, list[tuple[str, int]]]] = {}
     offsets: dict[str, list[ByteOffset]] = {}
     for path, value in nodes:
-        # "", consumers, group, kind, and one or two names
-        _, _, group, kind, *names = path.split("/")
+        # "", consumers, group, kind, and one or two names; a group may have nothing below it
+        _, _, group, *below = path.split("/")
         members.setdefault(group, {})
+        kind, *names = below or [""]
         text = value.decode("utf-8", "replace")
         if kind == "ids" and len(names) == 1:
             members[group][names[0]] = text
@@ -88,23 +91,28 @@ def read_groups(nodes: Iterable[Node], broker_id: int) -> list[ForeignGroup]:
         ForeignGroup(
             group,
             tuple(
-                ForeignMember(one, text, tuple(sorted(_owned_by(one, owned.get(group, {})))))
+                ForeignMember(one, text, tuple(sorted(places.get(one, ()))))
                 for one, text in sorted(known.items())
             ),
             tuple(sorted(offsets.get(group, ()))),
         )
         for group, known in sorted(members.items())
+        for places in [_by_member(owned.get(group, {}))]
     ]
 
 
-def _owned_by(member: str, owned: dict[str, list[tuple[str, int]]]) -> list[tuple[str, int]]:
-    """Return what one member owns: each of its threads owns under the member's id, a dash and a number."""
-    return [
-        place
-        for owner, places in owned.items()
-        if owner == member or (owner.startswith(member + "-") and owner[len(member) + 1 :].isdigit())
-        for place in places
-    ]
+def _by_member(owned: dict[str, list[tuple[str, int]]]) -> dict[str, list[tuple[str, int]]]:
+    """Return what each member owns: each of its threads owns under the member's id, a dash and a number.
+
+    Each owner is looked at once. Any client of ZooKeeper can write thousands of them.
+    """
+    found: dict[str, list[tuple[str, int]]] = {}
+    for owner, places in owned.items():
+        found.setdefault(owner, []).extend(places)
+        member, dash, number = owner.rpartition("-")
+        if dash and number.isdigit():
+            found.setdefault(member, []).extend(places)
+    return found
 
 
 class SessionError(Exception):
@@ -337,9 +345,10 @@ def _leaves(calls: _Calls, path: str, limit: int) -> tuple[list[Node], bool]:
         try:
             below = calls.children(here)
             if below:
-                waiting += [f"{here}/{name}" for name in reversed(below)]
+                # No more of them than can be asked for: one node may have a million.
+                waiting += [f"{here}/{name}" for name in reversed(below[: limit - asked + 1])]
             elif here != path:
-                found.append(Node(here, calls.get(here)[0]))
+                found.append(Node(here, calls.get(here)[0][:_MAX_VALUE]))
         except NoNodeError:
             continue
     return found, False

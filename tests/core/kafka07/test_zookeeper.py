@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from core.kafka07.zookeeper import Node, creator_of, id_node, read_groups, same_address, topic_node
+from typing import Any, cast
+
+from core.kafka07.zookeeper import (
+    Node,
+    _leaves,
+    creator_of,
+    id_node,
+    read_groups,
+    same_address,
+    topic_node,
+)
 from core.vocabulary.foreign_groups import ByteOffset, ForeignGroup, ForeignMember
 
 
@@ -58,3 +68,43 @@ def test_what_does_not_look_as_it_should_is_left_out() -> None:
         Node("/consumers/g/ids/\u2603", b"\xff\xfe"),
     ]
     assert read_groups(nodes, 1) == [ForeignGroup("g", (ForeignMember("\u2603", "\ufffd\ufffd", ()),), ())]
+
+
+def test_a_group_with_nothing_below_it_is_a_group_without_members() -> None:
+    assert read_groups([Node("/consumers/g", b"")], 1) == [ForeignGroup("g", (), ())]
+
+
+class Flooded:
+    """Nodes below /consumers as a hostile client of ZooKeeper writes them; counts what is asked for."""
+
+    def __init__(self, names: int) -> None:
+        self.names = [f"c{number}" for number in range(names)]
+        self.asked = 0
+
+    def children(self, path: str) -> list[str]:
+        self.asked += 1
+        return {"/consumers": ["g"], "/consumers/g": ["ids"], "/consumers/g/ids": self.names}.get(path, [])
+
+    def get(self, path: str) -> tuple[bytes, Any]:
+        return b"x" * 1_048_576, None
+
+
+def test_a_flood_of_nodes_and_large_values_are_cut() -> None:
+    flooded = Flooded(100_000)
+    nodes, cut = _leaves(cast(Any, flooded), "/consumers", 500)
+    assert cut and flooded.asked == 500 and len(nodes) == 497
+    assert sum(len(node.value) for node in nodes) <= 497 * 4_096
+    nodes, cut = _leaves(cast(Any, Flooded(497)), "/consumers", 500)
+    assert not cut and len(nodes) == 497
+
+
+def test_an_owner_is_a_member_or_one_of_its_threads() -> None:
+    nodes = [Node(f"/consumers/g/ids/c{number}", b"") for number in range(3)]
+    nodes += [
+        Node("/consumers/g/owners/t/1-0", b"c0"),
+        Node("/consumers/g/owners/t/1-1", b"c1-12"),
+        Node("/consumers/g/owners/t/1-2", b"c1-x"),
+        Node("/consumers/g/owners/t/1-3", b"-2"),
+    ]
+    (group,) = read_groups(nodes, 1)
+    assert [one.owned for one in group.members] == [(("t", 0),), (("t", 1),), ()]
