@@ -11,10 +11,9 @@ from sqlalchemy import Connection
 
 from core.metadata.groups import Effect, Row, all_rows, many
 from core.metadata.models import acls
+from core.metadata.statements import sql
 
-_COLUMNS = [column.name for column in acls.columns]
-_PUT = f"INSERT OR REPLACE INTO acls VALUES ({', '.join('?' * len(_COLUMNS))})"
-_REMOVE = f"DELETE FROM acls WHERE {' AND '.join(f'{name} = ?' for name in _COLUMNS)}"
+_PUT, _REMOVE = sql("acls.put/1"), sql("acls.delete/1")
 
 
 def put_acls(rows: Sequence[Row]) -> Effect:

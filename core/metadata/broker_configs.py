@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from core.metadata.groups import Effect, all_rows, upsert
+from core.metadata.groups import Effect, all_rows
 from core.metadata.models import broker_configs
+from core.metadata.statements import sql
 
-_PUT = upsert(broker_configs)
-_REMOVE = "DELETE FROM broker_configs WHERE broker = ? AND name = ?"
+_PUT, _REMOVE = sql("broker_configs.put/1"), sql("broker_configs.delete/1")
 
 
 def put_broker_configs(broker: str, changes: Mapping[str, str | None]) -> Effect:

@@ -1,7 +1,10 @@
 """Changes of the database as data: the statements of a transaction with their values, for other brokers to repeat.
 
-    MessagePack: [statement, rows] for each, a row being the array of its values; or the whole database, which
-    begins with a statement that is empty: ["", [[table, columns…], …]], followed by the inserts.
+    MessagePack: [1, [[name, rows], …]]; a row is the array of its values. A name is one of
+    `core.metadata.statements`. A whole database begins with the empty name, ["", [[]]], followed by its rows.
+    Older: [[text, rows], …] with the SQL of the statement, which must be equal to a text of that registry.
+
+A broker executes no statement that it does not know itself: `decode_changes` refuses the whole transaction.
 
 A broker that repeats the transactions in their order, from the beginning or from a copy of the database on, gets the
 same database. Times and random values are in the transactions: no statement asks SQLite for them.
@@ -11,27 +14,47 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
 from core.metadata.models import metadata
+from core.metadata.statements import (
+    LOCAL_PREFIX,
+    Statement,
+    check_not_local,
+    check_values,
+    sql,
+    statement_named,
+    statement_of,
+)
 
 Change = tuple[str, list[Sequence[Any]]]
 """A statement, and the rows of values with which it was executed."""
 
 # The setting that says up to which transaction the database has come; each broker's own.
 APPLIED = "local.metadata.applied"
-LOCAL_PREFIX = "local."
 WHOLE = ""
+# The number with which a transaction begins, as MessagePack has it; an older one begins with an array.
+_FORMAT = 1
+_HEAD = b"\x92"
+_NUMBERS = range(0x80)
+# How MessagePack begins an array of two whose first element is the empty text: a whole database.
+_WHOLE_PREFIX = b"\x92\xa0"
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
 _OF_TOPICS = re.compile(
     r"\b(topics|settings|broker_configs|users|scram_credentials|tokens|acls)\b", re.IGNORECASE
 )
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[tuple[str, list[list[Any]]]])
+_Changes = list[tuple[str, list[list[Any]]]]
+_decoder = msgspec.msgpack.Decoder(tuple[int, _Changes])
+_decoder_of_texts = msgspec.msgpack.Decoder(_Changes)
+
+
+class RefusedChangeError(Exception):
+    """A transaction of another broker that this broker does not execute."""
 
 
 class RecordingConnection(sqlite3.Connection):
@@ -76,23 +99,57 @@ class _RecordingCursor(sqlite3.Cursor):
         return self
 
 
-def encode_changes(changes: list[Change]) -> bytes:
-    """Changes as bytes."""
-    return _encoder.encode(changes)
+def encode_changes(changes: Sequence[Change]) -> bytes:
+    """Return changes as bytes. Raises UnknownStatementError for a text that is not in the registry."""
+    named = []
+    for text, rows in changes:
+        name = WHOLE
+        if text != WHOLE:
+            statement, rows = statement_of(text, rows)
+            check_not_local(statement, rows)
+            name = statement.name
+        named.append((name, rows))
+    return _encoder.encode((_FORMAT, named))
 
 
-def decode_changes(data: bytes) -> list[tuple[str, list[list[Any]]]]:
-    """Changes from bytes; ValueError if they are none."""
-    return _decoder.decode(data)
+def decode_changes(data: bytes) -> list[Change]:
+    """Return changes from bytes, with the texts of the registry. Raises RefusedChangeError."""
+    try:
+        if data[:1] == _HEAD and len(data) > 1 and data[1] in _NUMBERS:
+            if data[1] != _FORMAT:
+                raise RefusedChangeError(f"it has the format {data[1]}, which belongs to a later release")
+            return [_known(one, rows, statement_named) for one, rows in _decoder.decode(data)[1]]
+        return [_known(one, rows, statement_of) for one, rows in _decoder_of_texts.decode(data)]
+    except (ValueError, RecursionError) as error:
+        raise RefusedChangeError(str(error)) from None
 
 
-def touch_topics(changes: Sequence[Change | tuple[str, list[list[Any]]]]) -> bool:
+def _known(
+    one: str,
+    rows: list[list[Any]],
+    find: Callable[[str, Sequence[Sequence[Any]]], tuple[Statement, list[Sequence[Any]]]],
+) -> Change:
+    if one == WHOLE:
+        return WHOLE, [[]]
+    statement, single = find(one, rows)
+    check_values(single)
+    check_not_local(statement, single)
+    return statement.text, single
+
+
+def is_whole(data: bytes) -> bool:
+    """Return whether encoded changes begin with a whole database."""
+    # The array of changes has a head of one, three or five bytes, by its length.
+    return _WHOLE_PREFIX in data[2:9]
+
+
+def touch_topics(changes: Sequence[Change]) -> bool:
     """Whether any of the changes is about topics, settings, users or access rules: each broker has all of these."""
     return any(statement == WHOLE or _OF_TOPICS.search(statement) for statement, _ in changes)
 
 
-def apply_changes(changes: Sequence[tuple[str, list[list[Any]]]]) -> Any:
-    """The effect that repeats changes of another broker."""
+def apply_changes(changes: Sequence[Change]) -> Any:
+    """The effect that repeats changes of another broker, as `decode_changes` has made them."""
 
     def effect(connection: Connection) -> None:
         cursor = connection.connection.cursor()
@@ -123,16 +180,14 @@ def whole_database(connection: Connection) -> list[Change]:
     """Return the database as changes. A broker that applies them has the same rows in the same order."""
     changes: list[Change] = [(WHOLE, [[]])]
     for table in metadata.sorted_tables:
-        names = [column.name for column in table.columns]
-        columns = ", ".join(f'"{name}"' for name in names)
-        marks = ", ".join("?" * len(names))
+        columns = ", ".join(f'"{column.name}"' for column in table.columns)
         where = f" WHERE name NOT LIKE '{LOCAL_PREFIX}%'" if table.name == "settings" else ""
         order = "" if not table.dialect_options["sqlite"]["with_rowid"] else " ORDER BY rowid"
         rows = connection.exec_driver_sql(
             f'SELECT {columns} FROM "{table.name}"{where}{order}'
         ).cursor.fetchall()
         if rows:
-            changes.append((f'INSERT INTO "{table.name}" ({columns}) VALUES ({marks})', list(rows)))
+            changes.append((sql(f"{table.name}.copy/1"), list(rows)))
     return changes
 
 

@@ -6,17 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection
 
-from core.metadata.groups import Effect, Row, all_rows, many, upsert
+from core.metadata.groups import Effect, Row, all_rows, many
 from core.metadata.models import consumer_positions, consumers
+from core.metadata.statements import sql
 
-_PUT_CONSUMER, _PUT_POSITION = upsert(consumers), upsert(consumer_positions)
-# What a poll or an acknowledgement changes; the rest of the row stays.
-PROGRESS_COLUMNS = ("member_id", "generation", "sequence", "outstanding", "paused", "deadline_ms")
-_SET_PROGRESS = ", ".join(f"{name} = ?" for name in PROGRESS_COLUMNS)
-_PROGRESS = f"UPDATE consumers SET {_SET_PROGRESS} WHERE group_id = ? AND name = ?"
-_REMOVE_POSITION = (
-    "DELETE FROM consumer_positions WHERE group_id = ? AND name = ? AND topic = ? AND partition = ?"
-)
+_PUT_CONSUMER, _PUT_POSITION = sql("consumers.put/1"), sql("consumer_positions.put/1")
+_PROGRESS = sql("consumers.progress/1")
+_REMOVE_POSITION = sql("consumer_positions.delete/1")
+_REMOVE_CONSUMER = (sql("consumers.delete/1"), sql("consumer_positions.delete_of_consumer/1"))
 
 
 def put_consumer(row: Row) -> Effect:
@@ -25,7 +22,7 @@ def put_consumer(row: Row) -> Effect:
 
 
 def put_progress(group_id: str, name: str, values: Row) -> Effect:
-    """The effect that stores the values of `PROGRESS_COLUMNS` of a consumer."""
+    """The effect that stores the values of `core.metadata.statements.PROGRESS_COLUMNS` of a consumer."""
     return many(_PROGRESS, [(*values, group_id, name)])
 
 
@@ -43,10 +40,8 @@ def remove_consumer(group_id: str, name: str) -> Effect:
     """The effect that forgets a consumer with its positions."""
 
     def effect(connection: Connection) -> None:
-        for table in ("consumers", "consumer_positions"):
-            connection.exec_driver_sql(
-                f"DELETE FROM {table} WHERE group_id = ? AND name = ?", (group_id, name)
-            )
+        for statement in _REMOVE_CONSUMER:
+            connection.exec_driver_sql(statement, (group_id, name))
 
     return effect
 

@@ -14,34 +14,16 @@ from typing import Any
 from sqlalchemy import Connection, Table
 
 from core.metadata.models import committed_offsets, group_members, groups
+from core.metadata.statements import OFFSETS_AT_ONCE, put_offsets_text, sql
 
 Row = tuple[Any, ...]
-# Rows of committed offsets in one statement: most commits are smaller, and SQLite keeps a statement of each size.
-_ROWS_AT_ONCE = 50
 Effect = Callable[[Connection], None]
 
 
-def upsert(table: Table) -> str:
-    """The statement that stores a row of a table, new or changed."""
-    names = [column.name for column in table.columns]
-    keys = [column.name for column in table.primary_key.columns]
-    updates = ", ".join(f'"{n}" = excluded."{n}"' for n in names if n not in keys)
-    columns, marks = ", ".join(f'"{n}"' for n in names), ", ".join("?" * len(names))
-    on = ", ".join(f'"{n}"' for n in keys)
-    return (
-        f'INSERT INTO "{table.name}" ({columns}) VALUES ({marks}) ON CONFLICT ({on}) DO UPDATE SET {updates}'
-    )
-
-
-@lru_cache(maxsize=2 * _ROWS_AT_ONCE)
-def _put_offsets(count: int) -> str:
-    """Many rows in one statement are cheaper than one after the other, and a replacement than an upsert."""
-    marks = ", ".join("?" * len(committed_offsets.columns))
-    return f'INSERT OR REPLACE INTO "committed_offsets" VALUES {", ".join([f"({marks})"] * count)}'
-
-
-_PUT_GROUP, _PUT_MEMBER = upsert(groups), upsert(group_members)
-_TABLES = ("groups", "group_members", "committed_offsets")
+_put_offsets = lru_cache(maxsize=2 * OFFSETS_AT_ONCE)(put_offsets_text)
+_PUT_GROUP, _PUT_MEMBER = sql("groups.put/1"), sql("group_members.put/1")
+_REMOVE_MEMBER, _REMOVE_MEMBERS = sql("group_members.delete/1"), sql("group_members.delete_of_group/1")
+_REMOVE_GROUP = (sql("groups.delete/1"), _REMOVE_MEMBERS, sql("committed_offsets.delete_of_group/1"))
 
 
 def many(statement: str, rows: Sequence[Row]) -> Effect:
@@ -68,13 +50,12 @@ def put_members(rows: Sequence[Row]) -> Effect:
 
 def remove_members(group_id: str, member_ids: Iterable[str]) -> Effect:
     """The effect that forgets some members of a group."""
-    statement = "DELETE FROM group_members WHERE group_id = ? AND member_id = ?"
-    return many(statement, [(group_id, member_id) for member_id in member_ids])
+    return many(_REMOVE_MEMBER, [(group_id, member_id) for member_id in member_ids])
 
 
 def remove_all_members(group_id: str) -> Effect:
     """The effect that forgets all members of a group."""
-    return many("DELETE FROM group_members WHERE group_id = ?", [(group_id,)])
+    return many(_REMOVE_MEMBERS, [(group_id,)])
 
 
 def put_offsets(rows: Sequence[Row]) -> Effect:
@@ -82,8 +63,8 @@ def put_offsets(rows: Sequence[Row]) -> Effect:
 
     def effect(connection: Connection) -> None:
         cursor = connection.connection.cursor()
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            some = rows[start : start + _ROWS_AT_ONCE]
+        for start in range(0, len(rows), OFFSETS_AT_ONCE):
+            some = rows[start : start + OFFSETS_AT_ONCE]
             cursor.execute(_put_offsets(len(some)), tuple(chain.from_iterable(some)))
         cursor.close()
 
@@ -92,16 +73,17 @@ def put_offsets(rows: Sequence[Row]) -> Effect:
 
 def remove_offsets(group_id: str, partitions: Iterable[tuple[str, int]]) -> Effect:
     """The effect that forgets committed offsets of a group."""
-    statement = "DELETE FROM committed_offsets WHERE group_id = ? AND topic = ? AND partition = ?"
-    return many(statement, [(group_id, topic, partition) for topic, partition in partitions])
+    return many(
+        sql("committed_offsets.delete/1"), [(group_id, topic, partition) for topic, partition in partitions]
+    )
 
 
 def remove_group(group_id: str) -> Effect:
     """The effect that forgets a group with its members and offsets."""
 
     def effect(connection: Connection) -> None:
-        for table in _TABLES:
-            connection.exec_driver_sql(f"DELETE FROM {table} WHERE group_id = ?", (group_id,))
+        for statement in _REMOVE_GROUP:
+            connection.exec_driver_sql(statement, (group_id,))
 
     return effect
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from core.metadata.groups import Effect, many
+from core.metadata.statements import sql
 
 # An answer of this many bytes or more is stored compressed. It has an offset for each record, and shrinks to a tenth.
 COMPRESS_FROM = 1024
@@ -18,20 +19,10 @@ ROW_BYTES = 250
 ROWS_AT_ONCE = 100
 _PLAIN, _COMPRESSED = b"\0", b"\1"
 
-_BIND = (
-    "INSERT INTO idempotency_keys (digest, fingerprint, created_ms, size, plan, places, answer)"
-    " VALUES (?, ?, ?, ?, ?, x'', NULL) ON CONFLICT (digest) DO UPDATE SET fingerprint = excluded.fingerprint,"
-    " created_ms = excluded.created_ms, size = excluded.size, plan = excluded.plan, places = x'', answer = NULL"
-    " WHERE created_ms < ?"
-)
+_BIND, _REMOVE = sql("idempotency_keys.bind/1"), sql("idempotency_keys.delete/1")
+_ANSWER, _PLACES = sql("idempotency_keys.answer/1"), sql("idempotency_keys.places/1")
+_REMOVE_OLDEST = sql("idempotency_keys.delete_oldest/1")
 _FIND = "SELECT fingerprint, plan, places, answer FROM idempotency_keys WHERE digest = ? AND created_ms >= ?"
-_ANSWER = "UPDATE idempotency_keys SET answer = ?, size = size + ? WHERE digest = ?"
-_PLACES = "UPDATE idempotency_keys SET places = ? WHERE digest = ?"
-_REMOVE = "DELETE FROM idempotency_keys WHERE digest = ?"
-_REMOVE_OLDEST = (
-    "DELETE FROM idempotency_keys WHERE rowid IN (SELECT rowid FROM idempotency_keys"
-    " WHERE created_ms < ? AND (answer IS NOT NULL OR created_ms < ?) ORDER BY created_ms LIMIT ?)"
-)
 
 
 class KeyRow(NamedTuple):

@@ -243,8 +243,9 @@ class Store:
             _execute(connection, jobs, recording)
             if recording is not None and (changes := recording.take()):
                 applied = self._replicate(changes)
+                recording.silent = True
                 connection.execute(_SET_APPLIED, {"name": APPLIED, "value": str(applied)})
-                recording.take()
+                recording.silent = False
 
     def _replicate(self, changes: list[Change]) -> int:
         """Give a transaction to the other brokers and wait until they have it, or never will."""

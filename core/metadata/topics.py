@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Connection, select, update
 
+from core.metadata.groups import Effect, many
 from core.metadata.models import settings, topics
-from core.metadata.store import Rows
+from core.metadata.statements import sql
 
 # The single value that a deleted topic leaves until its files are out of the way: this and its id.
 _DELETED = "deleted.topic."
@@ -30,61 +30,30 @@ class TopicRow(NamedTuple):
     replicas: tuple[int, ...] = ()
 
 
-_insert_topic = insert(topics)
-_UPSERT_TOPIC = _insert_topic.on_conflict_do_update(
-    index_elements=[topics.c.name],
-    set_={
-        name: _insert_topic.excluded[name]
-        for name in ("topic_id", "partitions", "configs", "created_ms", "version", "replicas")
-    },
-)
-_insert_setting = insert(settings)
-_UPSERT_SETTING = _insert_setting.on_conflict_do_update(
-    index_elements=[settings.c.name], set_={"value": _insert_setting.excluded["value"]}
-)
+_PUT_TOPIC, _REMOVE_TOPIC = sql("topics.put/1"), sql("topics.delete/1")
+_PUT_SETTING, _REMOVE_SETTING = sql("settings.put/1"), sql("settings.delete/1")
 
 
-def put_topic(row: TopicRow) -> Rows:
+def put_topic(row: TopicRow) -> Effect:
     """The effect that stores a topic, new or changed."""
-    return Rows(
-        _UPSERT_TOPIC,
-        [
-            {
-                "name": row.name,
-                "topic_id": row.topic_id.bytes,
-                "partitions": row.partitions,
-                "configs": json.dumps(row.configs, sort_keys=True),
-                "created_ms": row.created_ms,
-                "version": row.version,
-                "replicas": json.dumps(row.replicas),
-            }
-        ],
-    )
+    configs, replicas = json.dumps(row.configs, sort_keys=True), json.dumps(row.replicas)
+    stored = (row.name, row.topic_id.bytes, row.partitions, configs, row.created_ms, row.version, replicas)
+    return many(_PUT_TOPIC, [stored])
 
 
-def remove_topic(name: str) -> Callable[[Connection], None]:
+def remove_topic(name: str) -> Effect:
     """The effect that forgets a topic."""
-
-    def effect(connection: Connection) -> None:
-        connection.execute(delete(topics).where(topics.c.name == name))
-
-    return effect
+    return many(_REMOVE_TOPIC, [(name,)])
 
 
-def note_deletion(topic_id: UUID) -> Rows:
+def note_deletion(topic_id: UUID) -> Effect:
     """The effect that says that the files of a topic may go, once the topic is forgotten."""
     return put_setting(_DELETED + topic_id.hex, "")
 
 
-def forget_deletions(topic_ids: Iterable[UUID]) -> Callable[[Connection], None]:
+def forget_deletions(topic_ids: Iterable[UUID]) -> Effect:
     """The effect that forgets this of topics whose files are out of the way."""
-    names = [_DELETED + topic_id.hex for topic_id in topic_ids]
-
-    def effect(connection: Connection) -> None:
-        for name in names:
-            connection.execute(delete(settings).where(settings.c.name == name))
-
-    return effect
+    return many(_REMOVE_SETTING, [(_DELETED + topic_id.hex,) for topic_id in topic_ids])
 
 
 def deleted_topics(found: Mapping[str, str]) -> set[UUID]:
@@ -108,9 +77,9 @@ def load_topics(connection: Connection) -> list[TopicRow]:
     ]
 
 
-def put_setting(name: str, value: str) -> Rows:
+def put_setting(name: str, value: str) -> Effect:
     """The effect that stores a single value."""
-    return Rows(_UPSERT_SETTING, [{"name": name, "value": value}])
+    return many(_PUT_SETTING, [(name, value)])
 
 
 def load_settings(connection: Connection) -> dict[str, str]:
@@ -118,7 +87,7 @@ def load_settings(connection: Connection) -> dict[str, str]:
     return {r.name: r.value for r in connection.execute(select(settings))}
 
 
-def own_topics(broker_id: int) -> Callable[[Connection], None]:
+def own_topics(broker_id: int) -> Effect:
     """The effect that says of the topics which no cluster knew so far that this broker holds them."""
 
     def effect(connection: Connection) -> None:

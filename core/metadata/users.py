@@ -9,12 +9,16 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from core.metadata.groups import Effect, Row, all_rows, many, upsert
+from core.metadata.groups import Effect, Row, all_rows, many
 from core.metadata.models import scram_credentials, tokens, users
+from core.metadata.statements import sql
 
-_PUT_USER = "INSERT OR IGNORE INTO users (name, created_ms) VALUES (?, ?)"
-_PUT_CREDENTIAL, _PUT_TOKEN = upsert(scram_credentials), upsert(tokens)
-_REMOVE_CREDENTIAL = "DELETE FROM scram_credentials WHERE name = ? AND mechanism = ?"
+_PUT_USER, _PUT_CREDENTIAL = sql("users.put/1"), sql("scram_credentials.put/1")
+_PUT_TOKEN, _REMOVE_TOKEN = sql("tokens.put/1"), sql("tokens.delete/1")
+_REMOVE_CREDENTIAL = sql("scram_credentials.delete/1")
+_REMOVE_USER = (
+    sql("users.delete/1"), sql("scram_credentials.delete_of_user/1"), sql("tokens.delete_of_user/1"),
+)  # fmt: skip
 
 
 def put_user(name: str, created_ms: int) -> Effect:
@@ -36,8 +40,8 @@ def remove_user(name: str) -> Effect:
     """The effect that forgets a user with credentials and tokens."""
 
     def effect(connection: Connection) -> None:
-        for table, column in (("users", "name"), ("scram_credentials", "name"), ("tokens", "owner")):
-            connection.exec_driver_sql(f"DELETE FROM {table} WHERE {column} = ?", (name,))
+        for statement in _REMOVE_USER:
+            connection.exec_driver_sql(statement, (name,))
 
     return effect
 
@@ -49,7 +53,7 @@ def put_token(row: Row) -> Effect:
 
 def remove_tokens(token_ids: Sequence[str]) -> Effect:
     """The effect that forgets tokens."""
-    return many("DELETE FROM tokens WHERE token_id = ?", [(one,) for one in token_ids])
+    return many(_REMOVE_TOKEN, [(one,) for one in token_ids])
 
 
 def load_users(connection: Connection) -> tuple[list[Row], list[Row], list[Row]]:

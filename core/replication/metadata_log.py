@@ -25,9 +25,11 @@ from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.metadata.changelog import (
     APPLIED,
+    RefusedChangeError,
     apply_changes,
     clear,
     decode_changes,
+    is_whole,
     note_whole_database,
     touch_topics,
 )
@@ -49,8 +51,6 @@ _FOREVER = 86_400.0 * 365
 _RETRY_SECONDS = 0.2
 # Instead of the number of the next change: everything is to be repeated.
 _ANEW = -1
-# How MessagePack begins an array of two whose first element is the empty text: a whole database.
-_WHOLE_PREFIX = b"\x92\xa0"
 
 
 class MetadataLog:
@@ -95,6 +95,8 @@ class MetadataLog:
         self._closed = False
         # The offset of the newest whole database that this broker has written.
         self._last_whole = 0
+        # Why the next change is not executed, as it was logged.
+        self._refused = ""
         self._store.ship_timeout = config.metadata_timeout_ms / 1000
 
     def open(self, copy: Copy) -> None:
@@ -137,6 +139,11 @@ class MetadataLog:
             self._news.clear()
             try:
                 await self._step()
+            except RefusedChangeError as error:
+                # Nothing of it was executed, and nothing after it is. The next news may have another history.
+                if str(error) != self._refused:
+                    self._refused = str(error)
+                    logger.error("metadata: %s", error)
             except Exception as error:
                 logger.error("metadata: %s", error, exc_info=not isinstance(error, BrokerError))
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -207,8 +214,7 @@ class MetadataLog:
         log = copy.log
         result = log.append(batch, [read_header(batch)], leader_epoch=epoch)
         end = result.last_offset + 1
-        # The array of changes has a head of one, three or five bytes, by its length.
-        whole = _WHOLE_PREFIX in data[1:7]
+        whole = is_whole(data)
         waiting = self._replicas.committed(copy, end, self._flusher.durable(log, end), _FOREVER)
         self._replicas.appended(copy)
         self._purgatory.notify(METADATA)
@@ -283,10 +289,18 @@ class MetadataLog:
             if header.last_offset < offset:
                 continue
             limit = self._config.max_frame_bytes
-            for record in read_records(data, position, header, max_bytes=limit):
-                changes = decode_changes(record.value or b"")
-                effects.append(apply_changes(changes))
-                topics = topics or touch_topics(changes)
+            try:
+                records = read_records(data, position, header, max_bytes=limit)
+                found = [decode_changes(record.value or b"") for record in records]
+            except RefusedChangeError as error:
+                if effects:  # those before it count
+                    break
+                raise RefusedChangeError(
+                    f"The change at offset {header.base_offset} of {METADATA} is not executed, and none after "
+                    f"it: {error}"
+                ) from None
+            effects += map(apply_changes, found)
+            topics = topics or any(map(touch_topics, found))
             offset = header.next_offset
         return effects, offset, topics
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.metadata.consumers import (
-    PROGRESS_COLUMNS,
     load_consumers,
     put_consumer,
     put_positions,
@@ -14,6 +13,7 @@ from core.metadata.consumers import (
     remove_positions,
 )
 from core.metadata.models import consumers
+from core.metadata.statements import PROGRESS_COLUMNS
 from core.metadata.store import Store
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from core.broker.broker import Broker
@@ -19,6 +20,7 @@ from core.metadata.changelog import (
     touch_topics,
     whole_database,
 )
+from core.metadata.statements import sql
 from core.metadata.store import Store
 from core.metadata.topics import load_settings, put_setting
 from core.records.record import NewRecord
@@ -244,6 +246,45 @@ def test_changes_of_topics_are_told_from_others() -> None:
     assert touch_topics([('INSERT INTO "topics" VALUES (?)', [["t"]])])
     assert touch_topics([("", [[]])])
     assert not touch_topics([("DELETE FROM group_members WHERE group_id = ?", [["topics"]])])
+
+
+HOSTILE = [
+    [("INSERT INTO users (name, created_ms) VALUES (?, ?)", [["mallory", 1]])],
+    [("CREATE TRIGGER t AFTER INSERT ON topics BEGIN DELETE FROM acls; END", [[]])],
+    [("WITH RECURSIVE n(x) AS (SELECT ? UNION ALL SELECT x + 1 FROM n) DELETE FROM topics", [[1]])],
+    [("ATTACH DATABASE ? AS other", [["other.db"]])],
+    (1, [("users.put/1", [["mallory", 1]]), ("users.put/2", [["mallory", 1]])]),
+    (1, [("users.put/1", [["mallory"]])]),
+]
+
+
+@pytest.mark.parametrize(
+    "changes", HOSTILE, ids=["insert", "trigger", "recursive", "attach", "name", "count"]
+)
+async def test_a_follower_executes_nothing_that_it_does_not_know(
+    two: Brokers, changes: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader is a rogue: it commits what no broker writes, and goes on with changes that are good."""
+    leader, follower = two[1].metadata, two[2].metadata
+    assert leader is not None and follower is not None
+    await until(lambda: follower._applied == two[1].partitions.info(METADATA).offsets.log_end_offset)
+    before, applied = await tables(two[2]), follower._applied
+    with caplog.at_level("ERROR"):
+        assert await leader._ship(msgspec.msgpack.encode(changes)) == applied + 1
+        await leader._ship(encode_changes([(sql("users.put/1"), [["alice", 1]])]))
+        await until(lambda: two[2].partitions.info(METADATA).offsets.high_watermark == applied + 2)
+        await until(lambda: caplog.messages, "a line in the log")
+        follower.poke()
+        await two[2].store.read(load_settings)
+    (line,) = caplog.messages
+    assert (
+        f"The change at offset {applied} of __cluster_metadata-0 is not executed, and none after it" in line
+    )
+    assert follower._applied == applied and await tables(two[2]) == before
+    await two.stop(1)
+    await two[2].roles.set(METADATA, "leader")
+    await until(lambda: two[2].replicas.get(METADATA).replica.leads)  # type: ignore[union-attr]
+    assert follower.serving < 0 and await tables(two[2]) == before
 
 
 async def test_settings_of_brokers_are_known_to_all_of_them(two: Brokers) -> None:
