@@ -26,10 +26,14 @@ _MAX_REMEMBERED = 10_000
 
 
 class Identity(NamedTuple):
-    """A principal, and until when its credential is valid: milliseconds of the epoch, None for no end."""
+    """A principal, and until when its credential is valid: milliseconds of the epoch, None for no end.
+
+    `token_id` is that of the token of ours that the client has shown, if it was one.
+    """
 
     principal: Principal
     expires_ms: int | None = None
+    token_id: str | None = None
 
 
 class Passwords:
@@ -49,7 +53,7 @@ class Passwords:
     def token(self, text: str) -> Identity | None:
         """Return the owner of a token; None if it is not valid."""
         info = self._tokens.owner_of(text)
-        return None if info is None else Identity(Principal(name=info.owner), info.expires_ms)
+        return None if info is None else Identity(Principal(name=info.owner), info.expires_ms, info.token_id)
 
     def at_once(self, user: str, password: str) -> Identity | None:
         """Return the user of a password or a token, if that is known without computing; None says nothing."""
