@@ -77,6 +77,8 @@ class Application:
                 server.broker.logins,
                 self.setup,
                 server.broker.jwts,
+                shared.sessions,
+                shared.tickets,
             )
         self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
 

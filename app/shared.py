@@ -12,7 +12,9 @@ from core.broker.broker import Broker
 from core.config import Config, Endpoint
 from core.facade import Facade
 from core.security.guarded import Guarded
+from core.security.sessions import Sessions
 from core.security.setup import SetupToken
+from core.security.tickets import StreamTickets
 from core.types import ApiSupport
 
 
@@ -21,7 +23,7 @@ class Shared:
 
     `protocol_versions` are the APIs of the Kafka listener. `endpoints` are the TCP listeners, a list that the server
     fills when it starts; `http_endpoints` are those of HTTP. `setup` is the token by which the
-    first user is created.
+    first user is created. `sessions` are those of the console, `tickets` those of an EventSource.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class Shared:
         self.endpoints = endpoints
         self.http_endpoints = http_endpoints
         self.setup = setup
+        self.sessions = Sessions(broker.clock, broker.users, broker.tokens)
+        self.tickets = StreamTickets(broker.clock, broker.users)
         # Changes of topics over HTTP run one after the other, so that nothing happens between an If-Match
         # and its change.
         self.topic_changes = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""All URLs of the console: the page and its files. For everything else it uses the public API."""
+"""All URLs of the console: the page, its files, its session. For everything else it uses the public API."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
+from app.console.session import log_in, log_out, renew
 from app.docs.assets import POLICY, TEXT_IS_NO_MARKUP, Assets
 
 router = APIRouter(prefix="/console", include_in_schema=False)
+router.add_api_route("/session", log_in, methods=["POST"], status_code=204, response_class=Response)
+router.add_api_route("/session", log_out, methods=["DELETE"], status_code=204, response_class=Response)
+router.add_api_route("/session/token", renew, methods=["POST"])
 
 PAGE = Path(__file__).parent / "page"
 assets = Assets({file.name: file for file in sorted(PAGE.iterdir())}, POLICY + TEXT_IS_NO_MARKUP)

@@ -5,7 +5,8 @@ A bearer token is one of the broker's own, or an access token of another issuer 
 `Authenticator` is the `Resolver` of `app.http.principal`. A listener with the option `auth` refuses a request without
 valid credentials with 401, before any route is looked for; but not the probes of supervisors, and the files of the
 console and of the documentation, which hold nothing of the broker. The credentials are those of the Kafka listener.
-A client with a certificate need not send any; if it does, they count.
+A client with a certificate need not send any; if it does, they count. A page of the console sends the bearer token of
+its session, an EventSource a stream ticket.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from core.errors import BrokerError
 from core.security.jwt import MAX_TOKEN, JwtVerifier
 from core.security.logins import OpenLogins
 from core.security.passwords import Identity, Passwords
+from core.security.principal import Principal
+from core.security.sessions import Sessions
 from core.security.setup import SetupToken
+from core.security.tickets import StreamTickets
 from core.vocabulary.idempotency import NO_PRINCIPAL
 from core.vocabulary.users import TOKEN_PREFIX
 
@@ -31,6 +35,9 @@ BASIC, TOKEN, JWT = "basic", "token", "jwt"
 # The client that may create the first user, and do nothing else.
 SETUP = "setup token"
 SETUP_REQUEST = ("POST", "/api/v1/users")
+# In the scope of a request: the Identity of the password or token that it came with, and whether its listener asks.
+IDENTITY, ASKS = "sluice.identity", "sluice.asks"
+CONSOLE_LOGIN = "/console/session"
 _OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
 _OPEN_PREFIXES = ("/console", "/docs", "/problems")
 _OF_CREDENTIALS = ("/api/v1/users", "/api/v1/tokens")
@@ -48,12 +55,16 @@ class Authenticator:
         logins: OpenLogins,
         setup: SetupToken,
         jwts: JwtVerifier,
+        sessions: Sessions,
+        tickets: StreamTickets,
     ) -> None:
         self._config = config
         self._passwords = passwords
         self._logins = logins
         self._setup = setup
         self._jwts = jwts
+        self._sessions = sessions
+        self._tickets = tickets
         # By port. Of two listeners with the same port on different addresses both ask, if one does.
         self._ways: dict[int, frozenset[str]] = {}
         for endpoint in endpoints:
@@ -62,17 +73,19 @@ class Authenticator:
 
     async def __call__(self, request: Request, ticket: str | None) -> str:
         """Return the principal of a request, as `User:alice`. Raises Problem (401, 429)."""
-        if ticket is not None:
-            raise Problem("unauthenticated", "This server gives no tickets; send an Authorization header.")
         server = request.scope.get("server")
         # A server that does not say where the request came in must let no client in.
         ways = self._ways.get(server[1]) if server is not None else None
         if ways is None:
             ways = frozenset().union(*self._ways.values())
         path = decode_path(request.scope)
+        if ticket is not None:
+            return await self._ticket(ticket, path, ways, request)
+        request.scope[ASKS] = bool(ways)
+        login = path == CONSOLE_LOGIN and request.scope["method"] == "POST"
         shown = request.scope.get(CERTIFICATE)
         own = NO_PRINCIPAL if shown is None else str(shown)
-        if not ways or path in _OPEN or _is_below(path, _OPEN_PREFIXES):
+        if not ways or path in _OPEN or (_is_below(path, _OPEN_PREFIXES) and not login):
             return own
         header = request.headers.get(b"authorization")
         if header is None:
@@ -86,12 +99,14 @@ class Authenticator:
             token = value.decode("latin-1")
             if TOKEN in ways and self._setup.fits(token) and (request.scope["method"], path) == SETUP_REQUEST:
                 return SETUP
-            identity = await self._bearer(ways, token)
+            page = None if login else self._sessions.owner_of(token)
+            identity = page or await self._bearer(ways, token)
         elif kind == b"basic":
             identity = await self._basic(ways, value, request)
         if identity is None:
             await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
             raise self._refusal(ways, request, "The credentials are not valid.", invalid=True)
+        request.scope[IDENTITY] = identity
         self._note(identity, request, path)
         return str(identity.principal)
 
@@ -112,6 +127,18 @@ class Authenticator:
             return Identity(*await self._jwts.verify(token))
         except BrokerError:
             return None
+
+    async def _ticket(self, ticket: str, path: str, ways: frozenset[str], request: Request) -> str:
+        found = self._tickets.use(ticket, path) if request.scope["method"] == "GET" else None
+        if found is not None:
+            self._note(Identity(Principal("User", found.removeprefix("User:"))), request, path)
+            return found
+        await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
+        raise self._refusal(
+            ways,
+            request,
+            "The ticket is not valid: it opens one stream of its path, once, within 30 seconds. Get another one.",
+        )
 
     async def _basic(self, ways: frozenset[str], value: bytes, request: Request) -> Identity | None:
         """A password, or a token in its place."""
@@ -134,7 +161,8 @@ class Authenticator:
         if ways & {TOKEN, JWT}:
             challenges.append('Bearer realm="sluice"' + (', error="invalid_token"' if invalid else ""))
         # A browser would open its own dialog over the console.
-        if BASIC in ways and b"sec-fetch-site" not in request.headers:
+        page = b"sec-fetch-site" in request.headers or request.scope["path"].startswith("/console/")
+        if BASIC in ways and not page:
             challenges.append('Basic realm="sluice", charset="UTF-8"')
         headers = {"www-authenticate": ", ".join(challenges or ['Bearer realm="sluice"'])}
         return Problem("unauthenticated", detail, headers={**headers, "cache-control": "no-store"})

@@ -10,9 +10,8 @@ page's origin. It may send other requests only if a preflight allowed them. So:
   return an answer without these lines to a page that needs them.
 - A preflight of an allowed origin is granted for every path; the request itself finds out whether the route exists.
   The allowed header names are a fixed list, and the names of record headers that the preflight asks for.
-- Cookies are never allowed (no Access-Control-Allow-Credentials), because this server reads none. When there are
-  credentials, they are sent in the Authorization header, which is then added to `ALLOWED_HEADERS`. EventSource cannot
-  send that header and uses a ticket: see `app.http.principal`.
+- Cookies are never allowed (no Access-Control-Allow-Credentials), because the API reads none. Credentials are sent in
+  the Authorization header. EventSource cannot send that header and uses a ticket: see `app.http.principal`.
 - A page of a public site that calls a private address asks for that in its preflight (Private Network Access). An
   allowed origin is granted it.
 
@@ -32,11 +31,12 @@ Lines = Iterable[tuple[bytes, bytes]]
 
 ALLOWED_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 ALLOWED_HEADERS = (
-    b"accept", b"cache-control", b"content-type", b"idempotency-key", b"if-match", b"if-none-match",
+    b"accept", b"authorization", b"cache-control", b"content-type", b"idempotency-key", b"if-match", b"if-none-match",
     b"last-event-id", b"x-request-id",
 )  # fmt: skip
 EXPOSED_HEADERS = (
-    b"Allow", b"ETag", b"Idempotent-Replayed", b"Link", b"Location", b"Retry-After", b"X-Request-Id",
+    b"Allow", b"ETag", b"Idempotent-Replayed", b"Link", b"Location", b"Retry-After", b"WWW-Authenticate",
+    b"X-Request-Id",
 )  # fmt: skip
 # How long a browser may remember a preflight, in seconds: the most that Chromium does. Requests are checked anyway.
 MAX_AGE = 7200

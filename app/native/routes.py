@@ -399,7 +399,7 @@ def _consumers() -> tuple[ControlRoute, ...]:
 
 
 def _users() -> tuple[ControlRoute, ...]:
-    from app.native import users
+    from app.native import stream_tickets, users
 
     return (
         Route(
@@ -434,5 +434,11 @@ def _users() -> tuple[ControlRoute, ...]:
         Route(
             "DELETE", "/tokens/{token}", users.delete_token, "deleteToken", "users", "Delete a token",
             answers={204: None}, refuses=(404, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/stream-tickets", stream_tickets.create_stream_ticket,
+            "createStreamTicket", "users", "Create a ticket that opens one stream of server-sent events",
+            request=stream_tickets.StreamToOpen, answers={201: stream_tickets.StreamTicket},
+            refuses=(429, *ON_WRITES),
         ),
     )  # fmt: skip

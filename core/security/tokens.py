@@ -83,6 +83,10 @@ class Tokens:
         expires = one.info.expires_ms
         return None if expires is not None and expires <= self._clock.wall_ms() else one.info
 
+    def holds(self, token_id: str) -> bool:
+        """Return whether a token of that id has not been deleted."""
+        return token_id in self._tokens
+
     def _owner_deleted(self, owner: str) -> None:
         self._tokens = {k: one for k, one in self._tokens.items() if one.info.owner != owner}
 

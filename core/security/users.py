@@ -117,6 +117,13 @@ class Users:
         size = 32 if mechanism is Mechanism.SHA_256 else 64
         return ScramCredential(salt, bytes(size), bytes(size), self._config.scram_iterations), False
 
+    def standing(self, name: str) -> object:
+        """Return a value that is another one once the user is deleted, created again, or gets another password."""
+        if name not in self._created:
+            return None
+        held = tuple(self._credentials.get((name, mechanism)) for mechanism in Mechanism)
+        return self._created[name], held
+
     # --- changes -------------------------------------------------------------------------------------------
 
     async def create(self, name: str, password: str | None) -> UserInfo:
