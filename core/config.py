@@ -423,6 +423,8 @@ class Config:
     allow_everyone_if_no_acl_found: bool = False
     # Rules at most: each takes a kilobyte of memory, and a start reads all of them.
     max_acls: int = 10_000
+    # Client quotas at most, one for each key of an entity.
+    max_quotas: int = 10_000
 
     # --- operations ----------------------------------------------------------------------------------------
     # `console` or `json`; `debug`, `info`, `warning` or `error`.

@@ -59,6 +59,7 @@ from core.vocabulary.groups import (
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.idempotency import KeyedAnswer, KeyedRequest
 from core.vocabulary.partition import PartitionInfo
+from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
 from core.vocabulary.topic import ConfigEntry, TopicInfo
@@ -790,6 +791,10 @@ class Facade(Logs, Protocol):
     @property
     def tokens(self) -> Tokens:
         """Tokens of users."""
+
+    @property
+    def quotas(self) -> Quotas:
+        """Client quotas."""
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """Count topics, partitions and groups, with sizes and lags, up to these limits; the oldest topics first."""

@@ -70,6 +70,7 @@ OTHER: dict[str, str] = {
     "tls_max_handshakes": "TLS handshakes on one listener at the same time. One more closes the oldest.",
     "tls_check_interval_ms": "How often the broker checks the files of certificates for changes.",
     "max_acls": "Access rules at most.",
+    "max_quotas": "Client quotas at most.",
     "max_inflight_bytes": "Bytes of requests that are partly received, over all connections.",
     "first_request_timeout_ms": "A connection must send its first request within this time.",
     "frame_timeout_ms": "A request that has begun must be complete within this time.",

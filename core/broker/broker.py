@@ -22,6 +22,7 @@ from core.broker.flusher import Flusher
 from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.producer_ids import ProducerIds, ReservedIds
+from core.broker.quotas import Quotas
 from core.broker.records import Records
 from core.broker.roles import Roles
 from core.broker.statistics import holdings
@@ -42,6 +43,7 @@ from core.log.log import Log
 from core.log.manager import LogManager
 from core.metadata.acls import load_acls
 from core.metadata.broker_configs import load_broker_configs
+from core.metadata.quotas import load_quotas
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.metadata.users import load_users
@@ -55,6 +57,7 @@ from core.security.guarded import Guards
 from core.security.jwt import JwtVerifier
 from core.security.logins import OpenLogins
 from core.security.passwords import Passwords
+from core.security.quotas import QuotaTable
 from core.security.tokens import Tokens
 from core.security.users import Users
 from core.topic_config import parse_topic_config
@@ -120,7 +123,8 @@ class Broker:
             allow_if_no_acl=config.allow_everyone_if_no_acl_found,
         )
         self.users.when_changed(self._switch_authorizer)
-        self.guards = Guards(self, self.authorizer)
+        self.quota_table = QuotaTable()
+        self.guards = Guards(self, self.authorizer, self.quota_table)
         self._build_replication()
         self._build_parts()
         self._background: list[asyncio.Task[None]] = []
@@ -166,6 +170,7 @@ class Broker:
         sticky = StickyPartitions()
         self.broker_configs = BrokerConfigs(config, self.store, logs, table, self.controller)
         self.acls = Acls(config, self.store, self.controller, self.authorizer)
+        self.quotas = Quotas(config, self.store, self.controller, self.quota_table)
         self.topics = Topics(
             config, clock, self.store, logs, table, self.broker_configs, self.controller, self.replicas, self.cluster,
             purgatory, sticky, deleted=self._topic_deleted,
@@ -195,6 +200,7 @@ class Broker:
         self._reserved_ids.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
         self.acls.load(await self.store.read(load_acls))
+        self.quotas.load(await self.store.read(load_quotas))
         await self._load_users(settings)
         deleted = deleted_topics(settings)
         self.topics.load(await self.store.read(load_topics), deleted)
@@ -320,11 +326,12 @@ class Broker:
         self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
 
     async def _topics_changed(self) -> None:
-        """Take over the settings, users, access rules and topics that the store has got from another broker."""
+        """Take over settings, users, access rules, quotas and topics that the store has got from another broker."""
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
         self.broker_configs.load(await self.store.read(load_broker_configs))
         self.acls.load(await self.store.read(load_acls))
+        self.quotas.load(await self.store.read(load_quotas))
         await self._load_users(settings)
         await self.topics.adopt(await self.store.read(load_topics))
         self.changes.answers_changed()

@@ -72,6 +72,8 @@ class Kafka07Session:
         self._fetch_limit = listener.broker.config.legacy_fetch_max_bytes
         self._counters = listener.broker.counters
         self._now = listener.broker.clock.monotonic
+        # See `Session.mute_ms`.
+        self.mute_ms = 0
 
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
         """See `Session.connected`. Clients of 0.7 know no login; the principal is that of a certificate."""

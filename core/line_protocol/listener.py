@@ -54,6 +54,8 @@ class LineSession:
         # Of the line under way: when it arrived, and its size in bytes.
         self._started = 0.0
         self._received = 0
+        # See `Session.mute_ms`.
+        self.mute_ms = 0
 
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
         """See `Session.connected`."""

@@ -112,7 +112,13 @@ class Deferred:
 
 
 class Session(Protocol):
-    """What a listener keeps for one connection."""
+    """What a listener keeps for one connection.
+
+    `mute_ms` is how long nothing is read from the connection, because its client is beyond a quota. A session sets it
+    while it handles a request; the connection takes it and sets it back to 0.
+    """
+
+    mute_ms: int
 
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
         """Take the client's address, the address of ours that it connected to, and its principal.
@@ -211,6 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         self._read_paused = False
         self._draining = False
         self._limits: Limits | None = None
+        self._muted: asyncio.TimerHandle | None = None
         self.deadline = _NEVER
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -247,6 +254,9 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog = None
         self._transport = None
         self.deadline = _NEVER
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         if self._task is not None:
             # Cancel one turn later. A task that has not started yet starts first, so that asyncio does not warn
             # of a coroutine that was never awaited.
@@ -268,6 +278,9 @@ class Connection(asyncio.BufferedProtocol):
     def drain(self) -> None:
         """Close as soon as the requests under way are answered."""
         self._draining = True
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         if not self._busy() and not self._deferred:
             self._close()
 
@@ -297,6 +310,8 @@ class Connection(asyncio.BufferedProtocol):
         """Return whether no request may be handled now: one is under way, or an answer, or it is closed."""
         stuck = bool(self._out) and not self._corked
         if self._task is not None or stuck or self._write_paused or self._transport is None:
+            return True
+        if self._muted is not None:
             return True
         deferred = self._deferred
         if not deferred:
@@ -427,6 +442,22 @@ class Connection(asyncio.BufferedProtocol):
             self.deadline = _NEVER
             self._task = self._shared.loop.create_task(answer)
             self._task.add_done_callback(self._answered)
+            return
+        if self._session.mute_ms:
+            self._mute()
+
+    def _mute(self) -> None:
+        """Handle no more requests for the time that the session asks for; those that arrive wait in the socket."""
+        milliseconds, self._session.mute_ms = self._session.mute_ms, 0
+        if self._transport is None or self._draining:
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._shared.loop.call_later(milliseconds / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._continue()
 
     def _answered(self, task: asyncio.Task[Answer]) -> None:
         self._task = None
@@ -447,6 +478,8 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
         else:
             self._send(answer or [])
+            if self._session.mute_ms:
+                self._mute()
             self._continue()
 
     def _finished(self) -> None:

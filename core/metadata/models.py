@@ -6,9 +6,9 @@ and a new `SCHEMA_REVISION`. A test checks that a fresh database and a migrated 
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_REVISION = "0008"
+SCHEMA_REVISION = "0010"
 
 metadata = MetaData()
 
@@ -88,6 +88,16 @@ tokens = Table(
     Column("digest", LargeBinary(32), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger, nullable=False),
+)
+
+# One row a quota of a client. `entity` is a JSON array of [type, name] pairs; `name` is the key of the quota.
+client_quotas = Table(
+    "client_quotas",
+    metadata,
+    Column("entity", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("value", Float, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 # One row a group that has had members. `empty_since_ms` is −1 while it has some.

@@ -13,6 +13,9 @@ _FIRST_TOPIC_IDS = {0: 13, 1: 13, 8: 10, 9: 10}
 # uploaded (KIP-1023). -1 and -2 are older.
 _FIRST_SPECIAL_TIMES = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 
+# CreateTopics, DeleteTopics, CreatePartitions (KIP-599).
+_FIRST_STRICT_MUTATIONS = {19: 6, 20: 5, 37: 3}
+
 
 def produce_magic(version: int) -> int:
     """The newest record format that a Produce request of this version may carry."""
@@ -129,3 +132,8 @@ def knows_zstd(key: int, version: int) -> bool:
 def sasl_tokens_are_framed(version: int) -> bool:
     """Whether SaslAuthenticate requests follow a SaslHandshake of this version; raw frames if not (KIP-152)."""
     return version >= 1
+
+
+def refuses_mutations_beyond_quota(key: int, version: int) -> bool:
+    """Whether this version knows THROTTLING_QUOTA_EXCEEDED; for earlier ones the change is made (KIP-599)."""
+    return version >= _FIRST_STRICT_MUTATIONS[key]

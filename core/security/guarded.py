@@ -27,13 +27,16 @@ from core.records.validation import ProduceBatches
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Authorizer, Rights
 from core.security.guarded_groups import GuardedConsumers, GuardedGroups, visible_foreign_groups
-from core.security.guarded_users import GuardedTokens, GuardedUsers
+from core.security.guarded_users import GuardedQuotas, GuardedTokens, GuardedUsers
+from core.security.meter import Meter
 from core.security.principal import Caller
+from core.security.quotas import QuotaTable
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.idempotency import KeyedAnswer, KeyedRequest
 from core.vocabulary.partition import PartitionInfo
+from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
 from core.vocabulary.topic import ConfigEntry, TopicInfo
@@ -48,9 +51,10 @@ _MAX_CALLERS = 10_000
 class Guards:
     """The guarded facades of one broker, one for each principal and host."""
 
-    def __init__(self, broker: facade.Facade, authorizer: Authorizer) -> None:
+    def __init__(self, broker: facade.Facade, authorizer: Authorizer, quotas: QuotaTable) -> None:
         self._broker = broker
         self._authorizer = authorizer
+        self._quotas = quotas
         self._guarded: dict[tuple[str, str], Guarded] = {}
 
     def of(self, caller: Caller) -> Guarded:
@@ -60,19 +64,21 @@ class Guards:
         if found is None:
             if len(self._guarded) >= _MAX_CALLERS:
                 self._guarded.clear()
-            found = self._guarded[key] = Guarded(self._broker, Rights(self._authorizer, *key))
+            meter = Meter(self._quotas, self._broker.clock, caller.principal.name)
+            found = self._guarded[key] = Guarded(self._broker, Rights(self._authorizer, *key), meter)
         return found
 
 
 class Guarded:
     """A broker as one caller may use it; implements `core.facade.Facade`."""
 
-    def __init__(self, broker: facade.Facade, rights: Rights) -> None:
+    def __init__(self, broker: facade.Facade, rights: Rights, meter: Meter) -> None:
         self._broker = broker
         self.rights = rights
+        self.meter = meter
         self._topics = GuardedTopics(broker, rights)
         self._partitions = GuardedPartitions(broker, rights)
-        self._records = GuardedRecords(broker, rights, self._topics)
+        self._records = GuardedRecords(broker, rights, self._topics, meter)
         self._roles = GuardedRoles(broker, rights)
 
     # --- what is no resource: settings, clock, waits -----------------------------------------------------------
@@ -152,12 +158,12 @@ class Guarded:
     @property
     def consumers(self) -> facade.Consumers:
         """See `Facade.consumers`."""
-        return GuardedConsumers(self._broker.consumers, self.rights)
+        return GuardedConsumers(self._broker.consumers, self.rights, self.meter)
 
     @property
     def idempotency(self) -> facade.Idempotency:
         """See `Facade.idempotency`."""
-        return GuardedIdempotency(self._broker, self._records)
+        return GuardedIdempotency(self._broker, self._records, self.meter)
 
     @property
     def users(self) -> facade.Users:
@@ -169,9 +175,18 @@ class Guarded:
         """See `Facade.tokens`."""
         return GuardedTokens(self._broker.tokens, self.rights)
 
+    @property
+    def quotas(self) -> Quotas:
+        """See `Facade.quotas`."""
+        return GuardedQuotas(self._broker.quotas, self.rights)
+
     def require_write(self, topic: str) -> None:
         """Raise TOPIC_AUTHORIZATION_FAILED unless the topic may be written, and created if it is missing."""
         self._records.require_write(topic)
+
+    def require_create(self, topic: str) -> None:
+        """Raise TOPIC_AUTHORIZATION_FAILED unless the topic may be created."""
+        self._topics.require_create(topic)
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """See `Facade.holdings`: needs DESCRIBE on the cluster."""
@@ -421,12 +436,13 @@ class GuardedPartitions:
 
 
 class GuardedRecords:
-    """`Facade.records` for one caller."""
+    """`Facade.records` for one caller. A call beyond a quota raises THROTTLING_QUOTA_EXCEEDED and does nothing."""
 
-    def __init__(self, broker: facade.Facade, rights: Rights, topics: GuardedTopics) -> None:
+    def __init__(self, broker: facade.Facade, rights: Rights, topics: GuardedTopics, meter: Meter) -> None:
         self._broker = broker
         self._rights = rights
         self._topics = topics
+        self._meter = meter
 
     async def produce(
         self,
@@ -439,6 +455,7 @@ class GuardedRecords:
     ) -> list[ProduceResult]:
         """See `Records.produce`: needs WRITE, and CREATE if the topic is missing."""
         self.require_write(topic)
+        self._meter.produce(records)
         return await self._broker.records.produce(
             topic, records, acks=acks, partition=partition, timeout_ms=timeout_ms
         )
@@ -485,19 +502,24 @@ class GuardedRecords:
         result = await self._broker.records.read(
             tp,
             offset,
-            max_bytes=max_bytes,
+            max_bytes=self._meter.readable(max_bytes),
             max_records=max_records,
             wait_ms=wait_ms,
             min_bytes=min_bytes,
             first=first,
         )
         self._rights.require(_READ, _TOPIC, tp.topic)
+        if result is not first:
+            self._meter.read(result.records)
         return result
 
     def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
         """See `Records.read_now`: needs READ."""
         self._rights.require(_READ, _TOPIC, tp.topic)
-        return self._broker.records.read_now(tp, offset, max_bytes=max_bytes, max_records=max_records)
+        max_bytes = self._meter.readable(max_bytes)
+        result = self._broker.records.read_now(tp, offset, max_bytes=max_bytes, max_records=max_records)
+        self._meter.read(result.records)
+        return result
 
 
 class GuardedRoles:
@@ -579,9 +601,10 @@ class GuardedRoles:
 class GuardedIdempotency:
     """`Facade.idempotency` for one caller."""
 
-    def __init__(self, broker: facade.Facade, records: GuardedRecords) -> None:
+    def __init__(self, broker: facade.Facade, records: GuardedRecords, meter: Meter) -> None:
         self._broker = broker
         self._records = records
+        self._meter = meter
 
     async def produce(
         self,
@@ -594,4 +617,5 @@ class GuardedIdempotency:
     ) -> KeyedAnswer:
         """See `Idempotency.produce`: needs what `Records.produce` needs, for an answer that is stored, too."""
         self._records.require_write(topic)
+        self._meter.produce(records)
         return await self._broker.idempotency.produce(request, topic, records, acks=acks, render=render)

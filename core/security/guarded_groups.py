@@ -8,6 +8,7 @@ from core import facade
 from core.errors import BrokerError, ErrorCode
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Rights
+from core.security.meter import Meter
 from core.types import TopicPartition
 from core.vocabulary.consumers import (
     EARLIEST,
@@ -354,9 +355,10 @@ class GuardedConsumers:
     To look at a consumer needs DESCRIBE on the group.
     """
 
-    def __init__(self, consumers: facade.Consumers, rights: Rights) -> None:
+    def __init__(self, consumers: facade.Consumers, rights: Rights, meter: Meter) -> None:
         self._consumers = consumers
         self._rights = rights
+        self._meter = meter
 
     async def create(
         self,
@@ -427,7 +429,7 @@ class GuardedConsumers:
             group_id,
             name,
             limit=limit,
-            max_bytes=max_bytes,
+            max_bytes=self._meter.readable(max_bytes),
             wait_ms=wait_ms,
             min_bytes=min_bytes,
             ack=ack,
@@ -435,6 +437,8 @@ class GuardedConsumers:
         )
         # A batch that may not be seen stays outstanding, and is delivered once it may be.
         _require_reading(self._rights, group_id, (tp.topic for tp, _ in batch.records))
+        for _, records in batch.records:
+            self._meter.read(records)
         return batch
 
     def _require_polling(self, group_id: str, name: str) -> None:

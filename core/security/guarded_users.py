@@ -1,4 +1,4 @@
-"""Users and tokens of the facade as one caller may use them. See `core.security.guarded`.
+"""Users, tokens and quotas of the facade as one caller may use them. See `core.security.guarded`.
 
 To change users needs ALTER on the cluster, to see them DESCRIBE, as in Kafka (KIP-554). A user may look at itself,
 change its own password, and make, see and delete its own tokens.
@@ -6,9 +6,12 @@ change its own password, and make, see and delete its own tokens.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from core import facade
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Rights
+from core.vocabulary.quotas import Entity, QuotaEntry, QuotaFilter, Quotas
 from core.vocabulary.users import TokenInfo, UserInfo
 
 _CLUSTER = ResourceType.CLUSTER
@@ -77,3 +80,23 @@ class GuardedTokens:
         if token_id not in own:
             self._rights.require(Operation.ALTER, _CLUSTER)
         await self._tokens.delete(token_id)
+
+
+class GuardedQuotas:
+    """`Facade.quotas` for one caller."""
+
+    def __init__(self, quotas: Quotas, rights: Rights) -> None:
+        self._quotas = quotas
+        self._rights = rights
+
+    def describe(self, wanted: QuotaFilter) -> list[QuotaEntry]:
+        """See `Quotas.describe`: needs DESCRIBE_CONFIGS on the cluster."""
+        self._rights.require(Operation.DESCRIBE_CONFIGS, _CLUSTER)
+        return self._quotas.describe(wanted)
+
+    async def alter(
+        self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> Mapping[str, float]:
+        """See `Quotas.alter`: needs ALTER_CONFIGS on the cluster."""
+        self._rights.require(Operation.ALTER_CONFIGS, _CLUSTER)
+        return await self._quotas.alter(entity, changes, validate_only=validate_only)

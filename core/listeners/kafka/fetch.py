@@ -10,10 +10,11 @@ from core.listeners.kafka.fetch_conversion import FetchConversion
 from core.listeners.kafka.fetch_session import FetchSession, SessionPartition, TopicKey
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
+from core.listeners.kafka.throttling import FetchQuota
 from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
 from core.security.acl import Operation, ResourceType
-from core.types import TopicPartition
+from core.types import FileSlice, TopicPartition
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
 
 _READ_COMMITTED = 1
@@ -33,6 +34,8 @@ class _Fetch:
         )
         # The sets are cut after conversion, so the read must return the first batch of every partition.
         self.min_one_each = fetch_cuts_every_partition(session.version)
+        self.quota = FetchQuota(session)
+        self.max_bytes = self.quota.readable(request.max_bytes)
         self.partitions: list[SessionPartition] = list(fetch_session.partitions.values())
         self.reads: list[FetchRead] = []
         self.errors: dict[int, BrokerError] = {}
@@ -54,8 +57,10 @@ class _Fetch:
 
     def response(self) -> FetchResponse | Awaitable[FetchResponse]:
         """Return the response; an awaitable if there is not enough yet, or the records must be converted."""
+        if throttle_ms := self.quota.exceeded():
+            return self._throttled(throttle_ms)
         first = self.session.broker.partitions.fetch_now(
-            self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
+            self.reads, max_bytes=self.max_bytes, min_one_each=self.min_one_each
         )
         enough = first.size >= self.request.min_bytes or first.refused or self.errors
         if not enough and self.request.max_wait_ms > 0:
@@ -67,7 +72,7 @@ class _Fetch:
         try:
             fetched = await self.session.broker.partitions.fetch(
                 self.reads,
-                max_bytes=self.request.max_bytes,
+                max_bytes=self.max_bytes,
                 min_bytes=self.request.min_bytes,
                 wait_ms=self.request.max_wait_ms,
                 min_one_each=self.min_one_each,
@@ -77,7 +82,7 @@ class _Fetch:
             if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
                 raise
             fetched = self.session.broker.partitions.fetch_now(
-                self.reads, max_bytes=self.request.max_bytes, min_one_each=self.min_one_each
+                self.reads, max_bytes=self.max_bytes, min_one_each=self.min_one_each
             ).answers
         return await self.converted(fetched) if self.conversion.needed else self.answer(fetched, None)
 
@@ -92,7 +97,10 @@ class _Fetch:
 
         `converted` has the records or an error for each read. None: the stored batches are sent as they are.
         """
+        if throttle_ms := self.quota.exceeded():
+            return self._throttled(throttle_ms)
         responses: dict[TopicKey, FetchableTopicResponse] = {}
+        size = 0
         with_records: list[tuple[TopicKey, int]] = []
         as_stored: Sequence[None] = [None] * len(fetched)
         results = iter(zip(fetched, converted or as_stored, strict=True))
@@ -103,6 +111,7 @@ class _Fetch:
             if not news and self.fetch_session.incremental:
                 continue
             if data.records:
+                size += data.records.length if isinstance(data.records, FileSlice) else len(data.records)
                 with_records.append((one.topic, one.asked.partition))
             topic = responses.get(one.topic)
             if topic is None:
@@ -113,7 +122,11 @@ class _Fetch:
                     topic.topic_id = one.topic
             topic.partitions.append(data)
         self.fetch_session.served(with_records)
-        return FetchResponse(0, 0, self.fetch_session.id, list(responses.values()))
+        return FetchResponse(self.quota.count(size), 0, self.fetch_session.id, list(responses.values()))
+
+    def _throttled(self, throttle_ms: int) -> FetchResponse:
+        """The empty answer of a client beyond its quota. It says nothing of any partition, and is not counted."""
+        return FetchResponse(throttle_ms, 0, self.fetch_session.id, [])
 
     def _partition(
         self, one: SessionPartition, got: Fetched, converted: bytes | BrokerError | None

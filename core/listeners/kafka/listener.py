@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine, Mapping, Sequence
 from struct import Struct
 from types import CoroutineType
@@ -33,7 +34,9 @@ from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
 from core.security.principal import ANONYMOUS, Caller, Principal
+from core.security.quotas import Bucket
 from core.types import FileSlice
+from core.vocabulary.quotas import REQUEST_PERCENTAGE
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +117,8 @@ class KafkaSession:
         # Of the request in progress: when it arrived, and its size in bytes.
         self._started = 0.0
         self._received = 0
+        # See `Session.mute_ms`.
+        self.mute_ms = 0
 
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
         """See `Session.connected`. The user of a SASL login takes the place of the certificate's principal."""
@@ -129,6 +134,24 @@ class KafkaSession:
         self.caller = Caller(principal, self.peer_host)
         self.broker = self.listener.broker.guards.of(self.caller)
         self.rights = self.broker.rights
+
+    @property
+    def received(self) -> int:
+        """The size of the request in progress in bytes, without the four of its size."""
+        return self._received - 4
+
+    def quota(self, key: str) -> Bucket | None:
+        """Return what counts for the client of the request under a quota; None if it has none."""
+        table = self.listener.broker.quota_table
+        if not table:
+            return None
+        return table.bucket(key, self.caller.principal.name, self.client_id or "", self.listener.now())
+
+    def throttle(self, wait: float) -> int:
+        """Have the connection muted for `wait` seconds after the request. Return them in milliseconds."""
+        milliseconds = math.ceil(wait * 1000)
+        self.mute_ms = max(self.mute_ms, milliseconds)
+        return milliseconds
 
     @property
     def principal(self) -> Principal:
@@ -187,6 +210,8 @@ class KafkaSession:
             raise RefusedError(f"malformed request: {error}") from None
         self.cacheable = False
         answer = handler.function(self, request)
+        if self.listener.broker.quota_table and free:
+            self._count_time()
         if type(answer) is CoroutineType:
             return self._later(header, answer)
         if isinstance(answer, WhenDurable):
@@ -196,6 +221,16 @@ class KafkaSession:
     def close(self) -> None:
         """See `Session.close`."""
         self.authentication.close()
+
+    def _count_time(self) -> None:
+        """Count the time on the event loop. It is not in `throttle_time_ms`; the connection is muted all the same.
+
+        100 is the whole of the one event loop, as it is of one thread in Kafka (KIP-124).
+        """
+        bucket = self.quota(REQUEST_PERCENTAGE)
+        if bucket is not None:
+            now = self.listener.now()
+            self.throttle(bucket.record((now - self._started) * 100, now))
 
     async def _later(self, header: RequestHeader, answer: Coroutine[Any, Any, Any]) -> Answer:
         response = await answer

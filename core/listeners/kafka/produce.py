@@ -10,6 +10,7 @@ from core.listeners.connection import RefusedError
 from core.listeners.kafka.handler import Handler, NoAnswer, Waiting, WhenDurable, table
 from core.listeners.kafka.listener import KafkaSession
 from core.listeners.kafka.produce_conversion import MessageSets
+from core.listeners.kafka.throttling import count_produce
 from core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from core.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -68,6 +69,7 @@ def _append_all(session: KafkaSession, request: ProduceRequest, sets: MessageSet
     `sets` has the batches to append in place of the request's own bytes. After a slow conversion those bytes are no
     longer valid.
     """
+    throttle_ms = count_produce(session)
     waiting: list[Waiting] = []
     responses = []
     failed: PartitionProduceResponse | None = None
@@ -83,7 +85,7 @@ def _append_all(session: KafkaSession, request: ProduceRequest, sets: MessageSet
         if failed is not None:
             raise RefusedError(f"a produce request with acks=0 failed: {failed.error_message}")
         return NoAnswer
-    response = ProduceResponse(responses)
+    response = ProduceResponse(responses, throttle_ms)
     return WhenDurable(response, waiting) if waiting else response
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from core.errors import BrokerError, ErrorCode
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
+from core.listeners.kafka.throttling import Mutations
 from core.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -58,6 +59,7 @@ CONFIG_SOURCES = {
 async def create_topics(session: KafkaSession, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics one by one; a duplicate name is refused once, as in Kafka."""
     twice = _repeated(t.name for t in request.topics)
+    mutations = Mutations(session, 19)
     results = []
     for topic in {t.name: t for t in request.topics}.values():
         try:
@@ -66,16 +68,18 @@ async def create_topics(session: KafkaSession, request: CreateTopicsRequest) -> 
                     ErrorCode.INVALID_REQUEST,
                     f"Topic {topic.name!r} is in this request more than once. Name it once.",
                 )
-            results.append(await _create(session, topic, request.validate_only))
+            results.append(await _create(session, topic, request.validate_only, mutations))
         except BrokerError as error:
             message = "Authorization failed." if is_denial(error) else error.message
             results.append(
                 CreatableTopicResult(topic.name, NIL, error.code, message, num_partitions=-1, configs=[])
             )
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(mutations.throttle(), results)
 
 
-async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+async def _create(
+    session: KafkaSession, topic: CreatableTopic, validate_only: bool, mutations: Mutations
+) -> CreatableTopicResult:
     partitions, replicas = topic.num_partitions, None
     if topic.assignments:
         partitions, replicas = _assigned(topic)
@@ -84,14 +88,17 @@ async def _create(session: KafkaSession, topic: CreatableTopic, validate_only: b
         raise BrokerError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(null)}"
         )
-    info = await session.broker.topics.create(
-        topic.name,
-        partitions=partitions,
-        replication_factor=topic.replication_factor,
-        replicas=replicas,
-        configs={c.name: c.value for c in topic.configs},
-        validate_only=validate_only,
-    )
+    session.broker.require_create(topic.name)
+    count = partitions if partitions > 0 else session.broker.config.default_partitions
+    with mutations.counted(0 if validate_only else count):
+        info = await session.broker.topics.create(
+            topic.name,
+            partitions=partitions,
+            replication_factor=topic.replication_factor,
+            replicas=replicas,
+            configs={c.name: c.value for c in topic.configs},
+            validate_only=validate_only,
+        )
     if not session.rights.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
         # The topic is created. Only a caller with DESCRIBE_CONFIGS sees its partitions and settings (KIP-525).
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -133,6 +140,7 @@ async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> 
     """Delete topics, each by its name or its id; a duplicate is refused once and not deleted, as in Kafka."""
     wanted = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
     twice = _repeated((t.name, t.topic_id) for t in wanted)
+    mutations = Mutations(session, 20)
     responses = []
     for topic in {(t.name, t.topic_id): t for t in wanted}.values():
         name = topic.name
@@ -150,12 +158,15 @@ async def delete_topics(session: KafkaSession, request: DeleteTopicsRequest) -> 
             if not session.rights.may(Operation.DELETE, ResourceType.CLUSTER):
                 session.rights.require(Operation.DESCRIBE, ResourceType.TOPIC, found)
             name = found
-            topic_id = session.listener.broker.topics.get(found).topic_id
-            await session.broker.topics.delete(name)
-            responses.append(DeletableTopicResult(name, topic_id))
+            if not session.rights.may(Operation.DELETE, ResourceType.CLUSTER):
+                session.rights.require(Operation.DELETE, ResourceType.TOPIC, found)
+            info = session.listener.broker.topics.get(found)
+            with mutations.counted(info.partitions):
+                await session.broker.topics.delete(name)
+            responses.append(DeletableTopicResult(name, info.topic_id))
         except BrokerError as error:
             responses.append(DeletableTopicResult(name, topic.topic_id, error.code, error.message))
-    return DeleteTopicsResponse(responses=responses)
+    return DeleteTopicsResponse(mutations.throttle(), responses)
 
 
 async def create_partitions(
@@ -163,6 +174,7 @@ async def create_partitions(
 ) -> CreatePartitionsResponse:
     """Add partitions to topics; a duplicate name is refused once, as in Kafka."""
     twice = _repeated(t.name for t in request.topics)
+    mutations = Mutations(session, 37)
     results = []
     for topic in {t.name: t for t in request.topics}.values():
         try:
@@ -171,15 +183,17 @@ async def create_partitions(
                     ErrorCode.INVALID_REQUEST,
                     f"Topic {topic.name!r} is in this request more than once. Name it once.",
                 )
-            await _grow(session, topic, request.validate_only)
+            await _grow(session, topic, request.validate_only, mutations)
             results.append(CreatePartitionsTopicResult(topic.name))
         except BrokerError as error:
             message = None if is_denial(error) else error.message  # as Kafka
             results.append(CreatePartitionsTopicResult(topic.name, error.code, message))
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(mutations.throttle(), results)
 
 
-async def _grow(session: KafkaSession, topic: CreatePartitionsTopic, validate_only: bool) -> None:
+async def _grow(
+    session: KafkaSession, topic: CreatePartitionsTopic, validate_only: bool, mutations: Mutations
+) -> None:
     session.rights.require(Operation.ALTER, ResourceType.TOPIC, topic.name)
     info = session.broker.topics.get(topic.name)
     node = session.broker.config.broker_id
@@ -191,7 +205,8 @@ async def _grow(session: KafkaSession, topic: CreatePartitionsTopic, validate_on
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Each new partition needs one assignment, to the one broker, {node}.",
         )
-    await session.broker.topics.create_partitions(topic.name, topic.count, validate_only=validate_only)
+    with mutations.counted(0 if validate_only else max(topic.count - info.partitions, 0)):
+        await session.broker.topics.create_partitions(topic.name, topic.count, validate_only=validate_only)
 
 
 def _repeated(names: Iterable[_Name]) -> set[_Name]:

@@ -24,6 +24,8 @@ class EchoSession:
     def __init__(self, listener: EchoListener) -> None:
         self.listener = listener
 
+    mute_ms = 0
+
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None: ...
 
     def close(self) -> None:

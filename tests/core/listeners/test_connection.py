@@ -32,6 +32,7 @@ class EchoSession:
 
     def __init__(self, listener: EchoListener) -> None:
         self.listener = listener
+        self.mute_ms = 0
 
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
         self.listener.peers.append((peer_host, local_host))
@@ -47,6 +48,8 @@ class EchoSession:
                 return self.wait(body)
             case b"n":
                 return None
+            case b"m":
+                self.mute_ms = 3_600_000
             case b"d":
                 return self.defer(body)
             case b"q":
@@ -186,6 +189,35 @@ async def test_a_waiting_request_holds_back_the_next_ones_on_its_connection_only
     assert [await answer(reader) for _ in range(3)] == [b"w1", b"second", b"third"]
     writer.close()
     other_writer.close()
+
+
+async def test_nothing_more_is_handled_on_a_muted_connection_until_its_time_is_over(run: Any) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    writer.write(frame(b"mute") + frame(b"second"))
+    assert await answer(reader) == b"mute"
+    writer.write(frame(b"third"))
+    other_reader, other_writer = await running.connect()
+    other_writer.write(frame(b"other"))
+    assert await answer(other_reader) == b"other"
+    assert running.listener.seen == [b"mute", b"other"]
+    (muted,) = [one for one in running.connections if one._muted is not None]
+    assert 3_500 < muted._muted.when() - asyncio.get_running_loop().time() <= 3_600
+    muted._unmute()
+    assert [await answer(reader) for _ in range(2)] == [b"second", b"third"]
+    other_writer.close()
+    writer.close()
+
+
+async def test_a_muted_connection_drains_at_once(run: Any) -> None:
+    running = await run()
+    reader, writer = await running.connect()
+    writer.write(frame(b"mute"))
+    assert await answer(reader) == b"mute"
+    running.acceptor.drain()
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    assert not running.connections
+    writer.close()
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), CONFIG.max_frame_bytes + 1, 2**31 - 1])

@@ -213,7 +213,9 @@ EXACT, DEFAULT, ANY = 0, 1, 2
         ([("host", ANY, None)], ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-async def test_there_are_no_quotas(client: Client, components: list[Any], code: ErrorCode) -> None:
+async def test_filters_of_quotas_that_cannot_be_are_refused(
+    client: Client, components: list[Any], code: ErrorCode
+) -> None:
     asked = [quota_filters.ComponentData(*one) for one in components]
     answer = await client.newest(48, quota_filters.DescribeClientQuotasRequest(asked))
     assert (answer.error_code, answer.entries) == (code, [] if code is NONE else None)
@@ -225,13 +227,25 @@ async def test_there_are_no_quotas(client: Client, components: list[Any], code: 
     [
         ([("user", "a")], [("producer_byte_rate", 0.0, True)], NONE),
         ([("user", None)], [], NONE),
-        ([("user", "a")], [("producer_byte_rate", 1000.0, False)], INVALID),  # Kafka sets it
+        ([("user", "a")], [("producer_byte_rate", 1000.0, False)], NONE),
+        ([("user", "a")], [("producer_byte_rate", 0.0, False)], INVALID),
+        ([("user", "a")], [("producer_byte_rate", 1.5, False)], INVALID),
+        ([("user", "a")], [("request_percentage", 1.5, False)], NONE),
+        ([("user", "a")], [("connection_creation_rate", 1.0, False)], INVALID),
+        ([("user", "a")], [("connection_creation_rate", 1.0, True)], INVALID),
+        ([("user", "a")], [("leader.replication.throttled.rate", 1.0, False)], INVALID),
+        ([("user", "")], [("producer_byte_rate", 1000.0, False)], INVALID),
+        ([("ip", "::1")], [("connection_creation_rate", 5.0, False)], NONE),
+        ([("ip", None)], [("connection_creation_rate", 5.0, False)], NONE),
+        ([("ip", "::1")], [("producer_byte_rate", 5.0, False)], INVALID),
+        ([("ip", "no.such.host.invalid")], [("connection_creation_rate", 5.0, False)], INVALID),
+        ([("ip", "localhost")], [("connection_creation_rate", 5.0, False)], INVALID),  # Kafka asks DNS
         ([], [("producer_byte_rate", 0.0, True)], INVALID),
         ([("host", "a")], [("producer_byte_rate", 0.0, True)], INVALID),
         ([("user", "a"), ("ip", "::1")], [("producer_byte_rate", 0.0, True)], INVALID),
     ],
 )
-async def test_a_quota_can_be_removed_and_not_set(
+async def test_quotas_that_cannot_be_are_refused(
     client: Client, entity: list[Any], ops: list[Any], code: ErrorCode
 ) -> None:
     entry = quotas.EntryData([quotas.EntityData(*one) for one in entity], [quotas.OpData(*op) for op in ops])
