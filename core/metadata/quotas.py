@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from core.metadata.groups import Effect, all_rows, many, upsert
+from core.metadata.groups import Effect, all_rows, many
 from core.metadata.models import client_quotas
+from core.metadata.statements import sql
 from core.vocabulary.quotas import Entity
 
-_PUT = upsert(client_quotas)
-_REMOVE = "DELETE FROM client_quotas WHERE entity = ? AND name = ?"
+_PUT, _REMOVE = sql("client_quotas.put/1"), sql("client_quotas.delete/1")
 
 
 def put_quotas(quotas: Sequence[tuple[Entity, str, float]]) -> Effect:

@@ -97,6 +97,8 @@ _TEXTS: dict[str, str] = {
     "tokens.put/1": upsert(models.tokens),
     "tokens.delete/1": "DELETE FROM tokens WHERE token_id = ?",
     "tokens.delete_of_user/1": "DELETE FROM tokens WHERE owner = ?",
+    "client_quotas.put/1": upsert(models.client_quotas),
+    "client_quotas.delete/1": "DELETE FROM client_quotas WHERE entity = ? AND name = ?",
     "groups.put/1": upsert(models.groups),
     "groups.delete/1": "DELETE FROM groups WHERE group_id = ?",
     "group_members.put/1": upsert(models.group_members),
