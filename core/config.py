@@ -75,7 +75,7 @@ AUTH = "auth"
 # without values here takes any text: `tls` the name of a certificate, `advertised` the `host:port` for clients.
 LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "http": {AUTH: ("", "basic", "token", "jwt"), TLS: ()},
-    "kafka": {AUTH: ("", "scram-sha-256", "scram-sha-512", "plain"), TLS: (), ADVERTISED: ()},
+    "kafka": {AUTH: ("", "scram-sha-256", "scram-sha-512", "plain", "oauthbearer"), TLS: (), ADVERTISED: ()},
     # The message format: 1 since Kafka 0.7, 0 before. Clients of one format cannot read the other.
     "kafka07": {"magic": ("1", "0"), TLS: ()},
     "text": {TLS: ()},

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
@@ -22,7 +23,7 @@ from core.config import JwtIssuer
 AUDIENCE = "sluice"
 DEEP = b'{"a":' * 1500 + b"1" + b"}" * 1500
 ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
-OK = b"HTTP/1.1 200 OK\r\nconnection: close\r\n"
+OK = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n"
 
 
 @cache
@@ -92,11 +93,15 @@ class Issuer:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             path = head.split(b" ")[1].decode()
+            if length := re.search(rb"(?i)\r\ncontent-length: *(\d+)", head):
+                await reader.readexactly(int(length[1]))
             self.asked.append(path)
             await self.silent.wait()
             documents = {
                 "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},
                 "/keys": {"keys": self.keys},
+                # For clients that fetch their token themselves: the client credentials grant, without a check.
+                "/token": {"access_token": self.mint(), "token_type": "Bearer", "expires_in": 600},
             }
             body = json.dumps(documents.get(path, {})).encode()
             whole = self.answers.get(path, OK + f"content-length: {len(body)}\r\n\r\n".encode() + body)
@@ -172,7 +177,7 @@ def _badly_signed(issuer: Issuer) -> dict[str, str]:
         "b64": issuer.signed({**plain, "b64": False}, issuer.claims()),
         "a deep header": f"{part(DEEP)}.{body}.{signature}",
         "a logout token": issuer.mint(header={"typ": "logout+jwt"}),
-        "blanks": f" {good}",
+        "a blank": f"{head}. {body}.{signature}",
         "padded": f"{head}==.{body}.{signature}",
     }  # fmt: skip
 

@@ -13,7 +13,10 @@ from core.errors import StartupError
 
 ISSUER = "https://issuer.example.org/realm"
 GOOD = f"issuer={ISSUER}; audience=sluice, two; algorithms=RS256,ES256"
-LISTENERS = {"jwt": "http://127.0.0.1:0?auth=basic,jwt"}
+LISTENERS = {
+    "jwt": "http://127.0.0.1:0?auth=basic,jwt",
+    "oauthbearer": "kafka://127.0.0.1:0?auth=oauthbearer",
+}
 
 
 def test_one_issuer_and_several(tmp_path: Path) -> None:

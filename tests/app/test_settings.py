@@ -243,7 +243,7 @@ def test_a_0_7_listener_has_a_message_format() -> None:
         ("https://127.0.0.1:0?tls&tls", "more than once"),
         ("kafka://127.0.0.1:0?advertised=host", "names no port"),
         ("kafka://127.0.0.1:0?advertised=host:0", "a real port"),
-        ("kafka://127.0.0.1:0?auth=", "scram-sha-256, scram-sha-512, plain, each once"),
+        ("kafka://127.0.0.1:0?auth=", "scram-sha-256, scram-sha-512, plain, oauthbearer, each once"),
         ("kafka://127.0.0.1:0?auth=gssapi", "each once"),
         ("kafka://127.0.0.1:0?auth=plain,plain", "each once"),
         ("http://127.0.0.1:0?auth=plain", "basic, token"),
