@@ -434,7 +434,12 @@ class GuardedConsumers:
             advance=advance,
         )
         # A batch that may not be seen stays outstanding, and is delivered once it may be.
-        _require_reading(self._rights, group_id, (tp.topic for tp, _ in batch.records))
+        try:
+            _require_reading(self._rights, group_id, (tp.topic for tp, _ in batch.records))
+        except BrokerError:
+            if advance:
+                self._consumers.take_back(group_id, name, batch.token)
+            raise
         return batch
 
     def _require_polling(self, group_id: str, name: str) -> None:
