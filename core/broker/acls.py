@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
@@ -13,12 +13,33 @@ from core.replication.controller import Controller
 from core.security.acl import Acl, AclFilter, Operation, PatternType, Permission, ResourceType, check_acl
 from core.security.authorizer import Authorizer
 
+T = TypeVar("T")
+
+
+class ToTheEnd(Protocol):
+    """Carries out changes, one after the other, each to its end though its client may leave."""
+
+    def __call__(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """Carry out one."""
+        ...
+
 
 class Acls:
-    """The access rules, as `broker.acls`. Touched on the event loop only."""
+    """The access rules, as `broker.acls`. Touched on the event loop only.
 
-    def __init__(self, config: Config, store: Store, controller: Controller, authorizer: Authorizer) -> None:
+    `to_the_end` carries out changes: what the store has must be in force as well, though the client has left.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        controller: Controller,
+        authorizer: Authorizer,
+        to_the_end: ToTheEnd,
+    ) -> None:
         self._config = config
+        self._to_the_end = to_the_end
         self._store = store
         self._controller = controller
         self._authorizer = authorizer
@@ -38,6 +59,9 @@ class Acls:
         To create a rule that exists succeeds. The error of a rule is INVALID_REQUEST, for one that cannot be or one
         too many. Raises SECURITY_DISABLED, NOT_CONTROLLER.
         """
+        return await self._to_the_end(self._create(acls))
+
+    async def _create(self, acls: Sequence[Acl]) -> list[BrokerError | None]:
         self._require_authorizer()
         self._controller.require()
         results: list[BrokerError | None] = []
@@ -62,6 +86,9 @@ class Acls:
 
         Raises SECURITY_DISABLED, NOT_CONTROLLER.
         """
+        return await self._to_the_end(self._delete(filters))
+
+    async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
         self._require_authorizer()
         self._controller.require()
         found = [self._authorizer.matching(wanted) for wanted in filters]

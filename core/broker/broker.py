@@ -169,8 +169,8 @@ class Broker:
         table = TopicTable(self.changes)
         sticky = StickyPartitions()
         self.broker_configs = BrokerConfigs(config, self.store, logs, table, self.controller)
-        self.acls = Acls(config, self.store, self.controller, self.authorizer)
         self.quotas = Quotas(config, self.store, self.controller, self.quota_table)
+        self.acls = Acls(config, self.store, self.controller, self.authorizer, self.users.to_the_end)
         self.topics = Topics(
             config, clock, self.store, logs, table, self.broker_configs, self.controller, self.replicas, self.cluster,
             purgatory, sticky, deleted=self._topic_deleted,

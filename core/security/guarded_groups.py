@@ -436,7 +436,12 @@ class GuardedConsumers:
             advance=advance,
         )
         # A batch that may not be seen stays outstanding, and is delivered once it may be.
-        _require_reading(self._rights, group_id, (tp.topic for tp, _ in batch.records))
+        try:
+            _require_reading(self._rights, group_id, (tp.topic for tp, _ in batch.records))
+        except BrokerError:
+            if advance:
+                self._consumers.take_back(group_id, name, batch.token)
+            raise
         for _, records in batch.records:
             self._meter.read(records)
         return batch

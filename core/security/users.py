@@ -150,7 +150,7 @@ class Users:
         await self.to_the_end(self._alter(changes))
 
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out a change of users or tokens after those before it, though its client may leave.
+        """Carry out a change of users, tokens or rules after those before it, though its client may leave.
 
         What the store has must be in memory as well.
         """

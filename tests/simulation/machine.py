@@ -19,7 +19,7 @@ from app.main import Application, create_app
 from core.broker.broker import DATABASE
 from core.broker.flusher import FlushThreads, Work
 from core.clock import Clock
-from core.config import Config, Endpoint
+from core.config import Config
 from core.errors import StartupError
 from core.metadata import store as store_module
 from core.metadata.store import Store
@@ -38,6 +38,11 @@ class SimClock(Clock):
         super().__init__(seed)
         self._loop = loop
         self.wall_shift_ms = 0
+        self._secrets = random.Random(f"secrets {seed}")
+
+    def secret_bytes(self, count: int) -> bytes:
+        """See `Clock.secret_bytes`; here a seed gives the same secrets again."""
+        return self._secrets.randbytes(count)
 
     def monotonic(self) -> float:
         """See `Clock.monotonic`."""
@@ -241,7 +246,8 @@ class Machine:
         self.app = app
         try:
             async with app.lifespan():
-                sockets = [self.network.bind(Endpoint("http", "127.0.0.1", HTTP_PORT))]
+                http = [one for one in self.config.listeners if one.scheme == "http"]
+                sockets = [self.network.bind(one) for one in http]
                 server = HttpServer(app.http, sockets, self.config, self.clock, app.traffic)
                 await server.start()
                 self._ready.set_result(None)

@@ -17,6 +17,7 @@ from core.config import Config, Endpoint
 from core.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.core.log.disk import Died
+from tests.simulation import rules
 from tests.simulation.ahead import TOPIC as AHEAD
 from tests.simulation.ahead import (
     AheadReader,
@@ -34,6 +35,7 @@ from tests.simulation.loop import SimLoop
 from tests.simulation.machine import Machine
 from tests.simulation.members import ManagedConsumer, Member
 from tests.simulation.old_client import OLD_PORT, OLD_TOPIC, OldClient
+from tests.simulation.principals import GUEST_HTTP_PORT, GUEST_KAFKA_PORT, GUESTS, Administrator
 from tests.simulation.producers import IdempotentProducer, KeyWriter, PlainProducer, RestProducer
 from tests.simulation.readers import Reader, fetch, values_of
 from tests.simulation.streams import KafkaStream
@@ -42,6 +44,8 @@ from tests.simulation.world import FINISH_SECONDS, KAFKA_PORT, TEXT_PORT, Client
 CREATE_TOPICS, LIST_OFFSETS = 19, 2
 # Virtual seconds under faults; then peace, and the final reckoning.
 SECONDS = 20.0
+# The share of seeds with an authorizer, users and rules that change. The others run as if there were none.
+GUARDED = 0.25
 PARTITIONS = {"idem": 2, "rest": 2, "plain": 2, "compact": 1, OLD_TOPIC: 1, AHEAD: 1}
 CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("idem", IdempotentProducer, 2),
@@ -62,6 +66,11 @@ CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("register", RegisterReader, 1),
     ("script", LineReader, 1),
     ("held", ManagedReader, 1),
+)
+
+GUEST_LISTENERS = (
+    Endpoint("http", "127.0.0.1", GUEST_HTTP_PORT, (("auth", "token"),)),
+    Endpoint("kafka", "127.0.0.1", GUEST_KAFKA_PORT, (("auth", "plain"),)),
 )
 
 
@@ -96,6 +105,11 @@ class Complaints(logging.Handler):
         if error is not None and not isinstance(error, OSError | Died | asyncio.CancelledError):
             lines = "".join(traceback.format_exception(error))
             self.found.append(f"{record.getMessage()}\n{lines}")
+
+
+def has_principals(seed: int) -> bool:
+    """Whether a seed has an authorizer and users."""
+    return random.Random(f"principals {seed}").random() < GUARDED
 
 
 def simulate(seed: int, *, seconds: float = SECONDS) -> Outcome:
@@ -137,13 +151,16 @@ async def _run(loop: SimLoop, seed: int, data_dir: Path, seconds: float, outcome
         outcome.trace.append(f"{loop.now:9.4f} {text}")
 
     chance = random.Random(f"run {seed}")
+    guarded = has_principals(seed)
     config = Config(
         data_dir=data_dir,
+        super_users=("User:ANONYMOUS",) if guarded else (),
         listeners=(
             Endpoint("http", "127.0.0.1", 8082),
             Endpoint("kafka", "127.0.0.1", KAFKA_PORT),
             Endpoint("text", "127.0.0.1", TEXT_PORT),
             Endpoint("kafka07", "127.0.0.1", OLD_PORT, (("magic", "1"),)),
+            *(GUEST_LISTENERS if guarded else ()),
         ),
         group_initial_rebalance_delay_ms=chance.choice((0, 500, 3000)),
         checkpoint_interval_ms=chance.choice((1000, 10_000)),
@@ -155,9 +172,16 @@ async def _run(loop: SimLoop, seed: int, data_dir: Path, seconds: float, outcome
     try:
         await machine.start()
         world = World(seed, loop, machine, Ledger(), trace, PARTITIONS)
+        if guarded:
+            world.partitions = PARTITIONS | {rules.TOPIC: rules.PARTITIONS}
+            world.rules = rules.Rules()
         faults = Faults(world, rate=chance.choice((3.0, 8.0, 20.0)))
         await _create_topics(world, chance)
-        clients = [make(world, f"{name}{i}") for name, make, count in CLIENTS for i in range(count)]
+        kinds = CLIENTS + GUESTS if guarded else CLIENTS
+        clients = [make(world, f"{name}{i}") for name, make, count in kinds for i in range(count)]
+        for client in clients:
+            if isinstance(client, Administrator):
+                await client.begin()
         await _live(world, faults, clients, seconds)
         for client in clients:
             if isinstance(client, AheadReader):
@@ -172,7 +196,7 @@ async def _create_topics(world: World, chance: random.Random) -> None:
     """Small segments, so that rolls, deletions and compactions happen all the time."""
     size = str(chance.choice((300, 1000, 5000)))
     topics = []
-    for name, partitions in PARTITIONS.items():
+    for name, partitions in world.partitions.items():
         configs = [CreatableTopicConfig("segment.bytes", size)]
         if name == "compact":
             configs.append(CreatableTopicConfig("cleanup.policy", "compact"))
@@ -229,6 +253,8 @@ def _check(
         values = {at: value for at, (_, value) in records.items()}
         if topic == AHEAD:
             world.ledger.check_delivered(set(values.values()))
+        if topic == rules.TOPIC and world.rules is not None:
+            world.rules.check_log(set(values.values()))
         if topic == "compact":
             _check_keys(world, records)
             continue
@@ -262,7 +288,7 @@ async def _read_everything(
     """Every record of every partition, with the offset at which it starts."""
     stream = KafkaStream(world.machine.network, KAFKA_PORT)
     everything = {}
-    for topic, partitions in PARTITIONS.items():
+    for topic, partitions in world.partitions.items():
         for partition in range(partitions):
             asked = ListOffsetsTopic(topic, [ListOffsetsPartition(partition_index=partition, timestamp=-2)])
             answer = await stream.call(LIST_OFFSETS, 7, ListOffsetsRequest(replica_id=-1, topics=[asked]))

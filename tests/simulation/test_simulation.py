@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,9 @@ from core.errors import ErrorCode
 from core.groups import store as group_store
 from core.groups.group import Group
 from core.log.producer_state import ProducerStates
-from tests.simulation.run import Outcome, simulate
+from core.security.authorizer import Rights
+from core.security.guarded import GuardedPartitions
+from tests.simulation.run import Outcome, has_principals, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 # Thousands run by hand: what they found needed thousands anyway.
@@ -44,13 +48,13 @@ def test_a_seed_gives_the_same_run_again_to_the_line() -> None:
     assert len(runs[0].splitlines()) > 200
 
 
-def first_failure(seeds: int = ENOUGH) -> Outcome:
+def first_failure(seeds: Iterable[int] = range(1, ENOUGH + 1)) -> Outcome:
     """The first run that fails."""
-    for seed in range(1, seeds + 1):
+    for seed in seeds:
         outcome = simulate(seed)
         if outcome.failure:
             return outcome
-    raise AssertionError(f"{seeds} seeds have not noticed it")
+    raise AssertionError("no seed has noticed it")
 
 
 def test_an_answer_before_its_fsync_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,3 +101,23 @@ def test_a_batch_of_lost_records_that_is_acknowledged_is_noticed(monkeypatch: py
 def test_a_leader_epoch_that_stays_after_an_unclean_stop_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaderEpochs, "raise_to", _nothing)
     assert "epochs0" in str(first_failure().failure)
+
+
+GUARDED_SEEDS = [seed for seed in range(1, 4 * ENOUGH) if has_principals(seed)][: ENOUGH // 2]
+
+
+def test_a_fetch_that_does_not_ask_again_when_it_wakes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fetch(self: GuardedPartitions, reads: Any, **options: Any) -> Any:
+        return await self._broker.partitions.fetch(reads, **options)
+
+    monkeypatch.setattr(GuardedPartitions, "fetch", fetch)
+    assert "leak: a fetch gave" in str(first_failure(GUARDED_SEEDS).failure)
+
+
+def test_a_decision_that_is_kept_after_a_change_of_the_rules_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    renew = Rights._renew
+    monkeypatch.setattr(Rights, "_renew", lambda rights: renew(rights) if rights._generation < 0 else None)
+    failure = str(first_failure(GUARDED_SEEDS).failure)
+    assert "leak" in failure or "which has the right" in failure

@@ -11,6 +11,7 @@ from core.config import Config
 from tests.simulation.ledger import BrokenPromiseError, Ledger
 from tests.simulation.loop import SimLoop
 from tests.simulation.machine import Machine
+from tests.simulation.rules import Rules
 from tests.simulation.streams import GoneError
 
 KAFKA_PORT = 9092
@@ -32,6 +33,8 @@ class World:
     closing: bool = False
     # Clients that were answered something after the last fault know that the broker is well again.
     answers: dict[str, int] = field(default_factory=dict)
+    # The rights of users, in the runs that have an authorizer.
+    rules: Rules | None = None
 
     @property
     def config(self) -> Config:
