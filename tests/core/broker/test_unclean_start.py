@@ -195,7 +195,8 @@ async def test_the_epoch_of_all_partitions_is_one_write(w: World) -> None:
     await w.broker.topics.create("many", partitions=300)
     await w.produce(1, "many", 299)
     await w.kill()
-    assert w.broker.counters.committed_jobs < 10
+    # Each migration is a job as well; one for each partition would be 300.
+    assert w.broker.counters.committed_jobs < 30
     assert {w.broker.roles.placed(w.broker.topics.get("many"), p).leader_epoch for p in range(300)} == {1}
     assert not list(Path(w.broker.config.data_dir).glob("many-1/leader-epoch-checkpoint"))
 
