@@ -148,8 +148,12 @@ class Authenticator:
             return None
         if not colon:
             return None
+        if BASIC not in ways:
+            # A token alone: a password is remembered from any listener that takes it.
+            owner = self._passwords.token(password)
+            return owner if owner is not None and owner.principal.name == user else None
         known = self._passwords.at_once(user, password)
-        if known is not None or BASIC not in ways:
+        if known is not None:
             return known
         client = request.scope.get("client")
         return await self._passwords.check(user, password, client[0] if client else "")

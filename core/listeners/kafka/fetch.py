@@ -164,7 +164,8 @@ def fetch(session: KafkaSession, request: FetchRequest) -> Any:
 
             return replica_fetch(session, replica, request)
     try:
-        fetch_session = session.listener.fetch_sessions.open(request, names_topics_by_id(1, session.version))
+        by_id = names_topics_by_id(1, session.version)
+        fetch_session = session.listener.fetch_sessions.open(request, by_id, session.principal)
     except BrokerError as error:
         return FetchResponse(error_code=error.code, session_id=0)
     return _Fetch(session, request, fetch_session).response()

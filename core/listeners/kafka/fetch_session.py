@@ -9,7 +9,8 @@ States of a request, by (session id, session epoch):
     (id, n)   incremental: `n` must be the next epoch (INVALID_FETCH_SESSION_EPOCH else; an id that is not
               known: FETCH_SESSION_ID_NOT_FOUND). The answer holds only partitions with news.
 
-A session is not bound to a connection. The number of sessions is bounded: if the table is full, a new one replaces
+A session belongs to a principal, and to no connection: its answers name what it reads, so that the session of another
+principal is not known. The number of sessions is bounded: if the table is full, a new one replaces
 the least recently used one, if that was idle for two minutes (Kafka's min.incremental.fetch.session.eviction.ms).
 """
 
@@ -21,6 +22,7 @@ from uuid import UUID
 from core.clock import Clock
 from core.errors import BrokerError, ErrorCode
 from core.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from core.security.principal import ANONYMOUS, Principal
 
 _EVICTION_SECONDS = 120.0
 _MAX_EPOCH = 2**31 - 1
@@ -58,10 +60,11 @@ class SessionPartition:
 class FetchSession:
     """The partitions of one session in the order in which they are served. `id` 0 is no session."""
 
-    __slots__ = ("epoch", "id", "incremental", "last_used", "partitions")
+    __slots__ = ("epoch", "id", "incremental", "last_used", "owner", "partitions")
 
-    def __init__(self, session_id: int) -> None:
+    def __init__(self, session_id: int, owner: Principal) -> None:
         self.id = session_id
+        self.owner = owner
         self.epoch = 0
         self.incremental = False
         self.last_used = 0.0
@@ -101,30 +104,35 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, by_id: bool) -> FetchSession:
-        """Return the session that the request names, updated by it; a new one for a full request.
+    def open(self, request: FetchRequest, by_id: bool, owner: Principal = ANONYMOUS) -> FetchSession:
+        """Return the session of `owner` that the request names, updated by it; a new one for a full request.
 
         Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
         """
         if request.session_epoch in _FULL_EPOCHS:
-            self._sessions.pop(request.session_id, None)
-            session = FetchSession(self._new_id() if request.session_epoch == 0 else 0)
+            if self._of(request, owner) is not None:
+                del self._sessions[request.session_id]
+            session = FetchSession(self._new_id() if request.session_epoch == 0 else 0, owner)
             if session.id:
                 self._sessions[session.id] = session
                 session.epoch = 1
         else:
-            session = self._resume(request)
+            session = self._resume(request, owner)
         session.last_used = self._clock.monotonic()
         session.update(request, by_id)
         return session
 
-    def _resume(self, request: FetchRequest) -> FetchSession:
-        session = self._sessions.pop(request.session_id, None)
+    def _of(self, request: FetchRequest, owner: Principal) -> FetchSession | None:
+        session = self._sessions.get(request.session_id)
+        return session if session is not None and session.owner == owner else None
+
+    def _resume(self, request: FetchRequest, owner: Principal) -> FetchSession:
+        session = self._of(request, owner)
         if session is None:
             raise BrokerError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"There is no fetch session {request.session_id}."
             )
-        self._sessions[session.id] = session  # the most recently used is last
+        self._sessions[session.id] = self._sessions.pop(session.id)  # the most recently used is last
         if request.session_epoch != session.epoch:
             raise BrokerError(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,

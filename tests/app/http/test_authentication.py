@@ -148,6 +148,15 @@ async def test_a_listener_for_tokens_takes_no_passwords(served: Served) -> None:
     refused = await served.get(authorization=basic("alice", PASSWORD))
     assert refused.status_code == 401 and "Basic" not in refused.headers["www-authenticate"]
     assert (await served.get(authorization=basic("alice", token))).status_code == 200
+    assert (await served.get(authorization=basic("bob", token))).status_code == 401
+
+
+@pytest.mark.parametrize("served", ["token"], indirect=True)
+async def test_a_listener_for_tokens_takes_no_password_that_another_listener_has_taken(
+    served: Served,
+) -> None:
+    assert await served.app.server.broker.passwords.check("alice", PASSWORD, "127.0.0.1")
+    assert (await served.get(authorization=basic("alice", PASSWORD))).status_code == 401
 
 
 @pytest.mark.parametrize("served", ["basic"], indirect=True)

@@ -14,6 +14,7 @@ from core.protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+from core.security.principal import Principal
 
 
 def request(
@@ -111,3 +112,14 @@ def test_a_partition_that_was_served_moves_after_the_others(sessions: FetchSessi
     session = sessions.open(request(0, 0, {0: 0, 1: 0, 2: 0}), by_id=False)
     session.served([("t", 0), ("t", 9)])
     assert [p for _, p in session.partitions] == [1, 2, 0]
+
+
+def test_the_session_of_another_principal_is_not_known(sessions: FetchSessions) -> None:
+    alice, bob = Principal(name="alice"), Principal(name="bob")
+    session = sessions.open(request(0, 0, {0: 5}), False, alice)
+    with pytest.raises(BrokerError) as refused:
+        sessions.open(request(session.id, 1), False, bob)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    # Nor can it be ended.
+    sessions.open(request(session.id, -1, {0: 5}), False, bob)
+    assert sessions.open(request(session.id, 1), False, alice) is session
