@@ -21,6 +21,7 @@ import bench.clients
 import bench.consumers
 import bench.conversions
 import bench.groups
+import bench.guessing
 import bench.http
 import bench.kafka07
 import bench.lake

@@ -93,6 +93,11 @@ def sslscan_path() -> str | None:
     return shutil.which("sslscan")
 
 
+def testssl_path() -> str | None:
+    """The other scanner, a script over openssl."""
+    return shutil.which("testssl")
+
+
 def chromium_path() -> str | None:
     """The Chromium browser, where it and the driver that belongs to it are installed."""
     return shutil.which("chromium") if shutil.which("chromedriver") else None
@@ -150,6 +155,7 @@ CLIENTS = {
     "old kafka-python": old_kafka_pythons, "java": java_path, "kafka 0.7": kafka07_path,
     "zookeeper": zookeeper_path, "strace": strace_path, "kafka": kafka_path, "openssl": openssl_path,
     "sslscan": sslscan_path,
+    "testssl": testssl_path,
     "go clients": go_clients_path, "rust client": rust_client_path, "systemd": systemd_path, "unshare": can_replay,
 }  # fmt: skip
 

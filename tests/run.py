@@ -2,10 +2,10 @@
 """Set up, check and test: `python3 tests/run.py [--fast] [--tests-only] [pytest arguments]`.
 
 The command needs Python 3.11 or later. It makes `.venv`, installs the project with its test extra, installs the
-clients that the tests drive (kcat, netcat, openssl, sslscan, strace, systemd and Chromium from the system's packages
-when root; kafkajs and the tools of TypeScript through npm; Kafka and its Java clients through Maven), builds the
-clients in Go and Rust, runs the static checks, then pytest. With CI=true a missing client is a failure; elsewhere its
-tests are skipped, and the summary says so.
+clients that the tests drive (kcat, netcat, openssl, sslscan, testssl.sh, strace, systemd and Chromium from the
+system's packages when root; kafkajs and the tools of TypeScript through npm; Kafka and its Java clients through
+Maven), builds the clients in Go and Rust, runs the static checks, then pytest. With CI=true a missing client is a
+failure; elsewhere its tests are skipped, and the summary says so.
 
 With `--fast` it installs Python packages only, and runs the checks and the tests that need nothing else:
 tests/halves.py says which. The exit code is 0 if everything passed, pytest's own code if tests failed, 1 if only a
@@ -175,6 +175,11 @@ def install_openssl() -> bool:
 def install_sslscan() -> bool:
     """A scanner of what a TLS port offers, from the system's packages."""
     return shutil.which("sslscan") is not None or apt_install("sslscan")
+
+
+def install_testssl() -> bool:
+    """The other scanner, which tries known attacks, from the system's packages."""
+    return shutil.which("testssl") is not None or apt_install("testssl.sh")
 
 
 def install_netcat() -> bool:
@@ -393,6 +398,7 @@ def install_clients() -> None:
             ("netcat", install_netcat),
             ("openssl", install_openssl),
             ("sslscan", install_sslscan),
+            ("testssl", install_testssl),
             ("chromium", install_chromium),
             ("kafkajs", install_kafkajs),
             ("zookeeper", install_zookeeper),

@@ -337,9 +337,13 @@ class Broker:
         self.changes.answers_changed()
 
     def _switch_authorizer(self) -> None:
-        """Let all callers do everything until there is a user, unless a setting asks for an authorizer."""
+        """Let all callers do everything until there is a user, unless a setting asks for an authorizer.
+
+        The deletion of the last user does not open a broker that runs: all its clients would be administrators.
+        """
         config = self.config
-        self.authorizer.switch(config.authorizer or bool(config.super_users) or bool(self.users))
+        asked = config.authorizer or bool(config.super_users)
+        self.authorizer.switch(asked or bool(self.users) or self.authorizer.enabled)
 
     async def _load_users(self, settings: Mapping[str, str]) -> None:
         users, credentials, tokens = await self.store.read(load_users)

@@ -309,6 +309,40 @@ def test_a_scanner_finds_nothing_weak(secured: Secured, port: str) -> None:
     assert " vulnerable" not in found.replace("not vulnerable", "")
 
 
+# What testssl.sh calls a weakness; beside it warns of what the machine's own openssl cannot try.
+WEAK = {"LOW", "MEDIUM", "HIGH", "CRITICAL", "FATAL"}
+
+
+@pytest.mark.slow
+@pytest.mark.client("testssl")
+def test_testssl_finds_nothing_weak(secured: Secured, tmp_path: Path) -> None:
+    """Both ports at once: versions, suites, forward secrecy and all known attacks, half a minute in all."""
+    scans = {}
+    for port in ("https", "kafka?tls=default"):
+        found = tmp_path / f"{len(scans)}.json"
+        command = [
+            "testssl",
+            "--quiet",
+            "--color",
+            "0",
+            "--warnings",
+            "batch",
+            "--ip",
+            "127.0.0.1",
+            "--nodns",
+            "none",
+        ]
+        command += ["--fast", "-p", "-s", "-f", "-U", "--jsonfile", str(found)]
+        command.append(f"127.0.0.1:{secured.process.ports[port]}")
+        scans[found] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for found, scan in scans.items():
+        said, _ = scan.communicate(timeout=4 * SECONDS)
+        assert found.is_file(), said
+        findings = json.loads(found.read_text())
+        assert {"TLS1_2", "TLS1_3", "heartbleed", "ROBOT"} <= {one["id"] for one in findings}, said
+        assert [one for one in findings if one["severity"] in WEAK] == []
+
+
 # --- what each client is told -----------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -50,8 +51,12 @@ def read_answer(line: bytes) -> Answer:
 class LineConnection:
     """One connection. `ask` says one command and gives its answer."""
 
-    def __init__(self, address: tuple[str, int], timeout: float = 60) -> None:
+    def __init__(
+        self, address: tuple[str, int], timeout: float = 60, context: ssl.SSLContext | None = None
+    ) -> None:
         self.socket = socket.create_connection(address, timeout=timeout)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname=address[0])
         self._file = self.socket.makefile("rb")
         self._count = 0
 

@@ -10,7 +10,8 @@ order, against one broker and in one empty directory.
   default listeners. Ports are replaced by free ones.
 - `export NAME=VALUE` holds for the commands after it, and for brokers.
 - `<name>` in a command is the member `name` of the newest JSON that a command printed.
-- A Python block runs in this process; `# ` lines after a line with `print(` are what the block prints.
+- A Python block runs in this process, in the same directory; `# ` lines after a line with `print(` are what the
+  block prints.
 - `pause=SECONDS` waits before each command. `by=PATH` in place of `run=` names another test that runs
   the block, and `by=hand` says that no test does.
 """
@@ -295,7 +296,7 @@ class Reader:
             else:
                 after_print = "print(" in line
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+        with contextlib.redirect_stdout(printed), contextlib.chdir(self.home):
             exec(compile(self.replaced(block.text), block.place, "exec"), self.names)
         if expected:
             about = f"{block.place} printed:\n{printed.getvalue()}"
