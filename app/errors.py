@@ -256,6 +256,7 @@ def from_broker(error: BrokerError, *, offset: int | None = None) -> Problem:
     """
     status = STATUS_OF[error.code]
     details = {key: value for key, value in error.details.items() if key != "record_errors"}
+    wait = details.pop("retry_after", None)
     start = details.get("log_start_offset")
     if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and offset is not None and isinstance(start, int):
         status = 410 if offset < start else 416
@@ -264,7 +265,13 @@ def from_broker(error: BrokerError, *, offset: int | None = None) -> Problem:
     if isinstance(record_errors, Sequence):
         errors = [field_error(str(text), pointer=f"#/records/{i}", record=i) for i, text in record_errors]
     return Problem(
-        slug_of(error.code), error.message, status=status, code=error.code, errors=errors, extra=details
+        slug_of(error.code),
+        error.message,
+        status=status,
+        code=error.code,
+        errors=errors,
+        headers=None if wait is None else {"retry-after": str(wait)},
+        extra=details,
     )
 
 

@@ -27,6 +27,7 @@ COMMANDS: dict[str, Lazy] = {
     "offsets": Lazy("app.commands.offsets", "Committed offsets of groups; a topic's offsets by time."),
     "users": Lazy("app.commands.users", "Users and their passwords: create, list, change, delete."),
     "tokens": Lazy("app.commands.tokens", "Tokens for curl, kcat and Spark: create, list, delete."),
+    "quotas": Lazy("app.commands.quotas", "Client quotas: bytes, partitions and connections per second."),
     "import-groups": Lazy(
         "app.commands.import_groups", "Take over groups.json and offsets.json of another broker."
     ),

@@ -112,7 +112,7 @@ def lean_routes(config: Config, broker: Callable[[], Facade], acting: Acting) ->
                 204: Reply("The value is null, and its bare bytes were asked for.", headers=RecordHeaders),
                 304: Reply("Not modified.", headers=CachedHeaders),
             },
-            refuses=(404, 406, 410),
+            refuses=(404, 406, 410, 429),
         ),
     )  # fmt: skip
 
@@ -164,7 +164,7 @@ def problem_routes() -> tuple[ControlRoute, ...]:
 
 def control_routes() -> tuple[ControlRoute, ...]:
     """Return the routes of topics, the cluster, groups, consumers and users. Load FastAPI."""
-    return (*_topics(), *_cluster(), *_groups(), *_members(), *_consumers(), *_users())
+    return (*_topics(), *_cluster(), *_groups(), *_members(), *_consumers(), *_users(), *_quotas())
 
 
 def _topics() -> tuple[ControlRoute, ...]:
@@ -182,7 +182,7 @@ def _topics() -> tuple[ControlRoute, ...]:
                 200: Reply("The topic was there with this shape.", schemas.TopicDetail),
                 201: Reply("The topic is new.", schemas.TopicDetail),
             },
-            refuses=(404, 409, *ON_WRITES),
+            refuses=(404, 409, 429, *ON_WRITES),
         ),
         Route(
             "GET", "/topics/{topic}", topics.get_topic, "getTopic", "topics", "Describe a topic",
@@ -190,11 +190,11 @@ def _topics() -> tuple[ControlRoute, ...]:
         ),
         Route(
             "PATCH", "/topics/{topic}", topics.change_topic, "changeTopic", "topics", "Change a topic",
-            request=schemas.TopicChange, answers={200: schemas.TopicDetail}, refuses=(404, 409, 412, *ON_WRITES),
+            request=schemas.TopicChange, answers={200: schemas.TopicDetail}, refuses=(404, 409, 412, 429, *ON_WRITES),
         ),
         Route(
             "DELETE", "/topics/{topic}", topics.delete_topic, "deleteTopic", "topics", "Delete a topic",
-            answers={204: None}, refuses=(404, 409, 412, *ON_WRITES),
+            answers={204: None}, refuses=(404, 409, 412, 429, *ON_WRITES),
         ),
         Route(
             "POST", "/topics/{topic}:truncate", topics.truncate_topic,
@@ -440,5 +440,24 @@ def _users() -> tuple[ControlRoute, ...]:
             "createStreamTicket", "users", "Create a ticket that opens one stream of server-sent events",
             request=stream_tickets.StreamToOpen, answers={201: stream_tickets.StreamTicket},
             refuses=(429, *ON_WRITES),
+        ),
+    )  # fmt: skip
+
+
+def _quotas() -> tuple[ControlRoute, ...]:
+    from app.native import quotas
+
+    return (
+        Route(
+            "GET", "/quotas", quotas.list_quotas, "listQuotas", "quotas", "List client quotas",
+            answers={200: quotas.QuotaList},
+        ),
+        Route(
+            "PUT", "/quotas", quotas.put_quotas, "putQuotas", "quotas", "Set the quotas of an entity",
+            request=quotas.QuotaToSet, answers={200: quotas.QuotaDetail}, refuses=ON_WRITES,
+        ),
+        Route(
+            "DELETE", "/quotas", quotas.delete_quotas, "deleteQuotas", "quotas", "Delete the quotas of an entity",
+            answers={204: None}, refuses=(404, *ON_WRITES),
         ),
     )  # fmt: skip

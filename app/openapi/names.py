@@ -21,6 +21,7 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "EncodingToWrite": ("json", "utf8", "text", "base64", "binary"),
     "GroupState": ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
     "HealthStatus": ("ok", "starting or stopping"),
+    "QuotaEntityType": ("user", "client-id", "ip"),
     "ReplicaRole": ("leader", "follower"),
     "ResetTarget": ("earliest", "latest"),
     "TimestampType": ("CreateTime", "LogAppendTime"),

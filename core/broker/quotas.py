@@ -63,6 +63,13 @@ class Quotas:
             await asyncio.shield(stored)
         return self._table.get(entity)
 
+    async def remove(self, entity: Entity) -> None:
+        """Remove all quotas of an entity. Raises RESOURCE_NOT_FOUND, INVALID_REQUEST, NOT_CONTROLLER."""
+        values = self._table.get(entity_of(entity))
+        if not values:
+            raise BrokerError(ErrorCode.RESOURCE_NOT_FOUND, "This entity has no quotas.")
+        await self.alter(entity, dict.fromkeys(values))
+
     def _stored(
         self, done: asyncio.Future[None], entity: Entity, changes: Mapping[str, float | None]
     ) -> None:

@@ -55,17 +55,19 @@ class Guards:
         self._broker = broker
         self._authorizer = authorizer
         self._quotas = quotas
-        self._guarded: dict[tuple[str, str], Guarded] = {}
+        self._guarded: dict[tuple[str, str, bool], Guarded] = {}
 
-    def of(self, caller: Caller) -> Guarded:
-        """Return the facade of a caller."""
-        key = (str(caller.principal), caller.host)
+    def of(self, caller: Caller, *, mutes: bool = False) -> Guarded:
+        """Return the facade of a caller. `mutes`: its listener counts changes of topics itself."""
+        principal = str(caller.principal)
+        key = (principal, caller.host, mutes)
         found = self._guarded.get(key)
         if found is None:
             if len(self._guarded) >= _MAX_CALLERS:
                 self._guarded.clear()
-            meter = Meter(self._quotas, self._broker.clock, caller.principal.name)
-            found = self._guarded[key] = Guarded(self._broker, Rights(self._authorizer, *key), meter)
+            meter = Meter(self._quotas, self._broker.clock, caller.principal.name, mutes=mutes)
+            rights = Rights(self._authorizer, principal, caller.host)
+            found = self._guarded[key] = Guarded(self._broker, rights, meter)
         return found
 
 
@@ -76,7 +78,7 @@ class Guarded:
         self._broker = broker
         self.rights = rights
         self.meter = meter
-        self._topics = GuardedTopics(broker, rights)
+        self._topics = GuardedTopics(broker, rights, meter)
         self._partitions = GuardedPartitions(broker, rights)
         self._records = GuardedRecords(broker, rights, self._topics, meter)
         self._roles = GuardedRoles(broker, rights)
@@ -197,9 +199,10 @@ class Guarded:
 class GuardedTopics:
     """`Facade.topics` for one caller."""
 
-    def __init__(self, broker: facade.Facade, rights: Rights) -> None:
+    def __init__(self, broker: facade.Facade, rights: Rights, meter: Meter) -> None:
         self._broker = broker
         self._rights = rights
+        self._meter = meter
 
     def get(self, name: str) -> TopicInfo:
         """See `Topics.get`: needs DESCRIBE."""
@@ -226,14 +229,16 @@ class GuardedTopics:
     ) -> TopicInfo:
         """See `Topics.create`: needs CREATE on the cluster or on the topic."""
         self.require_create(name)
-        return await self._broker.topics.create(
-            name,
-            partitions=partitions,
-            replication_factor=replication_factor,
-            replicas=replicas,
-            configs=configs,
-            validate_only=validate_only,
-        )
+        count = max(partitions or 0, 0) or self._broker.config.default_partitions
+        with self._meter.changing(0 if validate_only else count):
+            return await self._broker.topics.create(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                replicas=replicas,
+                configs=configs,
+                validate_only=validate_only,
+            )
 
     async def get_or_create(self, name: str) -> TopicInfo:
         """See `Topics.get_or_create`: needs DESCRIBE, and CREATE if the topic is missing."""
@@ -245,12 +250,15 @@ class GuardedTopics:
         """See `Topics.delete`: needs DELETE on the cluster or on the topic."""
         if not self._rights.may(Operation.DELETE, _CLUSTER):
             self._rights.require(Operation.DELETE, _TOPIC, name)
-        await self._broker.topics.delete(name)
+        with self._meter.changing(self._broker.topics.get(name).partitions):
+            await self._broker.topics.delete(name)
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> TopicInfo:
         """See `Topics.create_partitions`: needs ALTER."""
         self._rights.require(Operation.ALTER, _TOPIC, name)
-        return await self._broker.topics.create_partitions(name, count, validate_only=validate_only)
+        more = 0 if validate_only else count - self._broker.topics.get(name).partitions
+        with self._meter.changing(max(more, 0)):
+            return await self._broker.topics.create_partitions(name, count, validate_only=validate_only)
 
     async def alter_configs(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False

@@ -100,3 +100,8 @@ class GuardedQuotas:
         """See `Quotas.alter`: needs ALTER_CONFIGS on the cluster."""
         self._rights.require(Operation.ALTER_CONFIGS, _CLUSTER)
         return await self._quotas.alter(entity, changes, validate_only=validate_only)
+
+    async def remove(self, entity: Entity) -> None:
+        """See `Quotas.remove`: needs ALTER_CONFIGS on the cluster."""
+        self._rights.require(Operation.ALTER_CONFIGS, _CLUSTER)
+        await self._quotas.remove(entity)

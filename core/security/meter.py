@@ -7,7 +7,8 @@ counted as a whole, so that a request larger than the quota is not refused forev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from core.clock import Clock
 from core.errors import BrokerError, ErrorCode
@@ -24,12 +25,13 @@ _WORDS = {
 
 
 class Meter:
-    """Counts for one user. Its requests have no client id."""
+    """Counts for one user. Its requests have no client id. `mutes`: changes of topics are counted by the listener."""
 
-    def __init__(self, table: QuotaTable, clock: Clock, user: str) -> None:
+    def __init__(self, table: QuotaTable, clock: Clock, user: str, *, mutes: bool = False) -> None:
         self._table = table
         self._clock = clock
         self._user = user
+        self._mutes = mutes
 
     def produce(self, records: Sequence[NewRecord]) -> None:
         """Count records that are about to be written. Raises THROTTLING_QUOTA_EXCEEDED."""
@@ -40,17 +42,28 @@ class Meter:
         """Return how many of `max_bytes` may be read now, at least 1. Raises THROTTLING_QUOTA_EXCEEDED."""
         if not self._table or (bucket := self._open(CONSUMER_BYTE_RATE)) is None:
             return max_bytes
-        return max(min(max_bytes, int(bucket.room(self._clock.monotonic()))), 1)
+        return max(min(max_bytes, int(bucket.left(self._clock.monotonic()))), 1)
 
     def read(self, records: Iterable[Record]) -> None:
         """Count records that were read."""
         if self._table and (bucket := self._bucket(CONSUMER_BYTE_RATE)) is not None:
             bucket.record(sum(map(_size_of, records)), self._clock.monotonic())
 
-    def mutate(self, partitions: int) -> None:
-        """Count partitions that are about to be created or deleted. Raises THROTTLING_QUOTA_EXCEEDED."""
-        if self._table and (bucket := self._open(CONTROLLER_MUTATION_RATE)) is not None:
-            bucket.record(partitions, self._clock.monotonic())
+    @contextmanager
+    def changing(self, partitions: int) -> Iterator[None]:
+        """Count partitions that are created or deleted, unless that fails. Raises THROTTLING_QUOTA_EXCEEDED."""
+        bucket = None
+        if partitions and self._table and not self._mutes:
+            bucket = self._open(CONTROLLER_MUTATION_RATE)
+        if bucket is None:
+            yield
+            return
+        bucket.record(partitions, self._clock.monotonic())
+        try:
+            yield
+        except BrokerError:
+            bucket.record(-partitions, self._clock.monotonic())
+            raise
 
     def _bucket(self, key: str) -> Bucket | None:
         return self._table.bucket(key, self._user, "", self._clock.monotonic())

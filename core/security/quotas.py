@@ -85,7 +85,7 @@ class Window:
         """Return what is left of the last wait in seconds."""
         return max(self._until - now, 0.0)
 
-    def room(self, now: float) -> float:
+    def left(self, now: float) -> float:
         """Return what may still be counted now without a wait, 0 if nothing."""
         if now < self._until:
             return 0.0
@@ -139,7 +139,7 @@ class TokenBucket:
         self._refill(now)
         return max(-self._tokens / self.bound, 0.0)
 
-    def room(self, now: float) -> float:
+    def left(self, now: float) -> float:
         """Return the tokens, 0 if there is a debt."""
         self._refill(now)
         return max(self._tokens, 0.0)
@@ -324,15 +324,18 @@ def host_of(host: str) -> str:
 
 
 def check_quota(entity: Entity, key: str, value: float | None) -> None:
-    """Raise INVALID_REQUEST for a key that the entity does not have, or a value that no quota may have."""
+    """Raise INVALID_REQUEST for a key that the entity does not have, or a value that no quota may have.
+
+    To remove a quota (None) under any key is valid, as in Kafka.
+    """
+    if value is None:
+        return
     allowed = (CONNECTION_CREATION_RATE,) if entity[0][0] == IP else CLIENT_KEYS
     if key not in allowed:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
             f"Invalid configuration key {key[:100]}: this entity has {', '.join(allowed)}.",
         )
-    if value is None:
-        return
     if not math.isfinite(value) or value <= 0:
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0")
     if key in _WHOLE and not value.is_integer():

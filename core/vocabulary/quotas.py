@@ -65,3 +65,6 @@ class Quotas(Protocol):
         Raises INVALID_REQUEST, POLICY_VIOLATION, NOT_CONTROLLER.
         """
         ...
+
+    async def remove(self, entity: Entity) -> None:
+        """Remove all quotas of an entity. Raises RESOURCE_NOT_FOUND, INVALID_REQUEST, NOT_CONTROLLER."""

@@ -53,16 +53,23 @@ def quotas(*components: tuple[str, int, str | None]) -> dict[str, Any]:
     return {"components": [{"entity_type": t, "match_type": m, "match": name} for t, m, name in components]}
 
 
-def quota(entity: list[tuple[str, str | None]], *, remove: bool = True) -> dict[str, Any]:
-    # Only validated: the real one must not limit what other tests do.
+def quota(
+    entity: list[tuple[str, str | None]],
+    *,
+    remove: bool = True,
+    key: str = "producer_byte_rate",
+    value: float = 1e9,
+    set_it: bool = False,
+) -> dict[str, Any]:
+    # Mostly only validated; what is set belongs to users that no test is, for the real one must not limit others.
     return {
         "entries": [
             {
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
-                "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": remove}],
+                "ops": [{"key": key, "value": value, "remove": remove}],
             }
         ],
-        "validate_only": True,
+        "validate_only": not set_it,
     }
 
 
@@ -133,6 +140,65 @@ CASES = (
     Case("quota of another type", 49, (0, 1), quota([("host", "a")])),
     Case("quota of both", 49, (0, 1), quota([("user", "a"), ("ip", "127.0.0.1")])),
     Case("quota set", 49, (0, 1), quota([("user", "a")], remove=False)),
+    Case("quota of an empty name", 49, (0, 1), quota([("user", "")], remove=False)),
+    Case("quota of zero", 49, (0, 1), quota([("user", "a")], remove=False, value=0.0)),
+    Case("quota below zero", 49, (0, 1), quota([("user", "a")], remove=False, value=-1.0)),
+    Case("half a byte", 49, (0, 1), quota([("user", "a")], remove=False, value=1.5)),
+    Case(
+        "half a percent",
+        49,
+        (0, 1),
+        quota([("user", "a")], remove=False, key="request_percentage", value=0.5),
+    ),
+    Case("an unknown key", 49, (0, 1), quota([("user", "a")], remove=False, key="bytes")),
+    Case("an unknown key dropped", 49, (0, 1), quota([("user", "a")], key="bytes")),
+    Case(
+        "connections of a user",
+        49,
+        (0, 1),
+        quota([("user", "a")], remove=False, key="connection_creation_rate"),
+    ),
+    Case(
+        "connections of an ip",
+        49,
+        (0, 1),
+        quota([("ip", "10.0.0.1")], remove=False, key="connection_creation_rate", value=5.0),
+    ),
+    Case("bytes of an ip", 49, (0, 1), quota([("ip", "10.0.0.1")], remove=False)),
+    Case(
+        "no ip",
+        49,
+        (0, 1),
+        quota([("ip", "no such host")], remove=False, key="connection_creation_rate", value=5.0),
+    ),
+    Case("quota of x", 49, (1,), quota([("user", "x")], remove=False, set_it=True)),
+    Case(
+        "quota of x and app",
+        49,
+        (1,),
+        quota([("client-id", "app"), ("user", "x")], remove=False, set_it=True),
+    ),
+    Case(
+        "quota of x and all", 49, (1,), quota([("client-id", None), ("user", "x")], remove=False, set_it=True)
+    ),
+    Case(
+        "percent of x",
+        49,
+        (1,),
+        quota([("user", "x")], remove=False, set_it=True, key="request_percentage", value=2.5),
+    ),
+    Case("quotas of x", 48, (0, 1), quotas(("user", 0, "x"))),
+    Case("quotas of x alone", 48, (0, 1), {**quotas(("user", 0, "x")), "strict": True}),
+    Case("quotas of x and a client", 48, (0, 1), quotas(("user", 0, "x"), ("client-id", 2, None))),
+    Case("quotas of x and all clients", 48, (0, 1), quotas(("user", 2, None), ("client-id", 1, None))),
+    Case("quotas of nothing alone", 48, (0, 1), {**quotas(), "strict": True}),
+    Case("quotas of clients alone", 48, (0, 1), {**quotas(("client-id", 2, None)), "strict": True}),
+    Case("quota of x dropped", 49, (1,), quota([("user", "x")], set_it=True)),
+    Case("percent of x dropped", 49, (1,), quota([("user", "x")], set_it=True, key="request_percentage")),
+    Case("quotas of x that are left", 48, (0, 1), quotas(("user", 0, "x"))),
+    Case("quota of x and app dropped", 49, (1,), quota([("client-id", "app"), ("user", "x")], set_it=True)),
+    Case("quota of x and all dropped", 49, (1,), quota([("client-id", None), ("user", "x")], set_it=True)),
+    Case("no quotas are left", 48, (0, 1), quotas()),
     Case("all users", 50, (0,), {"users": None}),
     Case("users", 50, (0,), {"users": [{"name": "a"}, {"name": "b"}, {"name": ""}]}),
     Case("users twice", 50, (0,), {"users": [{"name": "a"}, {"name": "a"}]}),
@@ -178,9 +244,7 @@ CASES = (
     Case("groups", 74, (1,), {"resource_types": [16]}),
     Case("unknown resources", 74, (1,), {"resource_types": [2, 99]}),
 )
-DIFFERENCES = {
-    "quota set": "there are no quotas here, so that none is taken",
-}
+DIFFERENCES: dict[str, str] = {}
 
 
 def _wait_until_led(wire: Wire) -> None:

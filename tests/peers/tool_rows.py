@@ -212,11 +212,52 @@ CHAPTERS: dict[str, list[Row]] = {
         ),
         same("client-metrics --list"),
         same("client-metrics --describe"),
-        differs(
-            "configs --alter --entity-type users --entity-name bob --add-config producer_byte_rate=1000000",
-            "Completed updating config for user bob.", "Error while executing config command",
-            "there are no quotas yet", exit=1,
+        same(
+            "configs --alter --entity-type users --entity-name bob"
+            " --add-config producer_byte_rate=1000000,request_percentage=50.5",
+            "Completed updating config for user bob.",
         ),
+        same(
+            "configs --alter --entity-type users --entity-name bob --entity-type clients --entity-default"
+            " --add-config consumer_byte_rate=2000000",
+            "Completed updating config",
+        ),
+        same(
+            "configs --alter --entity-type clients --entity-name tools-app"
+            " --add-config controller_mutation_rate=100",
+            "Completed updating config for client tools-app.",
+        ),
+        same(
+            "configs --alter --entity-type ips --entity-name 10.9.8.7 --add-config connection_creation_rate=50",
+            "Completed updating config for ip 10.9.8.7.",
+        ),
+        same("configs --describe --entity-type users", "producer_byte_rate=1000000.0"),
+        same("configs --describe --entity-type users --entity-name bob", "request_percentage=50.5"),
+        same(
+            "configs --describe --entity-type users --entity-type clients", "consumer_byte_rate=2000000.0",
+        ),
+        same("configs --describe --entity-type clients", "controller_mutation_rate=100.0"),
+        same("configs --describe --entity-type ips", "connection_creation_rate=50.0"),
+        same(
+            "configs --alter --entity-type users --entity-name bob"
+            " --delete-config producer_byte_rate,request_percentage",
+            "Completed updating config for user bob.",
+        ),
+        same(
+            "configs --alter --entity-type users --entity-name bob --entity-type clients --entity-default"
+            " --delete-config consumer_byte_rate",
+            "Completed updating config",
+        ),
+        same(
+            "configs --alter --entity-type clients --entity-name tools-app"
+            " --delete-config controller_mutation_rate",
+            "Completed updating config",
+        ),
+        same(
+            "configs --alter --entity-type ips --entity-name 10.9.8.7 --delete-config connection_creation_rate",
+            "Completed updating config",
+        ),
+        same("configs --describe --entity-type ips"),
     ],
 }  # fmt: skip
 

@@ -132,7 +132,7 @@ class KafkaSession:
         `broker` is the broker with the rights of the caller; `listener.broker` is without a check.
         """
         self.caller = Caller(principal, self.peer_host)
-        self.broker = self.listener.broker.guards.of(self.caller)
+        self.broker = self.listener.broker.guards.of(self.caller, mutes=True)
         self.rights = self.broker.rights
 
     @property

@@ -33,7 +33,7 @@ class FetchQuota:
         """Return `max_bytes`, or less if the window has less space; at least 1, which means one batch."""
         if self._bucket is None:
             return max_bytes
-        return max(min(max_bytes, int(self._bucket.room(self._session.listener.now()))), 1)
+        return max(min(max_bytes, int(self._bucket.left(self._session.listener.now()))), 1)
 
     def exceeded(self) -> int:
         """Return the throttle time in ms if the answer must be empty, because the quota is used up; else 0."""

@@ -79,7 +79,7 @@ def test_a_burst_waits_as_long_as_in_kafka() -> None:
 def test_what_is_older_than_eleven_samples_no_longer_counts() -> None:
     window = Window(100.0)
     window.record(1000, 0.0)
-    assert window.room(0.0) == 0
+    assert window.left(0.0) == 0
     assert window.record(100, 0.5) == pytest.approx(0.5)
     later = Window(100.0)
     later.record(1000, 0.0)
@@ -122,7 +122,7 @@ def test_tokens_come_back_and_may_be_owed() -> None:
     assert bucket.record(22, 0.0) == 0
     assert bucket.record(10, 0.0) == 5.0
     assert bucket.wait(4.0) == 1.0
-    assert bucket.room(6.0) == 2.0
+    assert bucket.left(6.0) == 2.0
     assert bucket.idle(60.0)
 
 

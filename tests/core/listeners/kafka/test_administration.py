@@ -232,7 +232,7 @@ async def test_filters_of_quotas_that_cannot_be_are_refused(
         ([("user", "a")], [("producer_byte_rate", 1.5, False)], INVALID),
         ([("user", "a")], [("request_percentage", 1.5, False)], NONE),
         ([("user", "a")], [("connection_creation_rate", 1.0, False)], INVALID),
-        ([("user", "a")], [("connection_creation_rate", 1.0, True)], INVALID),
+        ([("user", "a")], [("connection_creation_rate", 1.0, True)], NONE),
         ([("user", "a")], [("leader.replication.throttled.rate", 1.0, False)], INVALID),
         ([("user", "")], [("producer_byte_rate", 1000.0, False)], INVALID),
         ([("ip", "::1")], [("connection_creation_rate", 5.0, False)], NONE),

@@ -119,7 +119,7 @@ async def test_quotas_are_in_the_store(tmp_path: Any) -> None:
         await broker.close()
 
 
-async def test_there_are_only_so_many_as_the_setting_allows(tmp_path: Any) -> None:
+async def test_the_number_of_quotas_is_limited_by_a_setting(tmp_path: Any) -> None:
     broker = Broker(Config(data_dir=tmp_path, max_quotas=1), ManualClock())
     await broker.open()
     await broker.quotas.alter((("user", "a"),), {"producer_byte_rate": 7.0})
