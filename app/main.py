@@ -71,7 +71,12 @@ class Application:
         router = Router(lean, [ProxySurface(shared)], self.fastapi)
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
             resolver = Authenticator(
-                config, http_endpoints, server.broker.passwords, server.broker.logins, self.setup
+                config,
+                http_endpoints,
+                server.broker.passwords,
+                server.broker.logins,
+                self.setup,
+                server.broker.audit,
             )
         self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
 
