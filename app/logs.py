@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import queue
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from logging.handlers import QueueListener
 from typing import Any, NamedTuple, TextIO
 
 from core.config import Config
+from core.errors import StartupError
+from core.security.audit import AUDIT
 
 FORMATS = ("console", "json")
 LEVELS = ("debug", "info", "warning", "error")
@@ -133,10 +136,43 @@ def configured(config: Config, stream: TextIO | None = None) -> Iterator[None]:
     root.handlers[:] = [handler]
     root.setLevel(config.log_level.upper())
     try:
-        yield
+        with _audit_log(config, stream):
+            yield
     finally:
         root.handlers[:] = before
         root.setLevel(level)
+
+
+@contextlib.contextmanager
+def _audit_log(config: Config, stream: TextIO | None) -> Iterator[None]:
+    """Write the audit log as JSON to its file, or to `stream` (stderr), whatever format and level the settings say.
+
+    The file is appended to, and readable by its owner alone. Raises StartupError.
+    """
+    audit = logging.getLogger(AUDIT)
+    with contextlib.ExitStack() as stack:
+        target = stream or sys.stderr
+        if config.audit_log is not None:
+            try:
+                target = stack.enter_context(open(config.audit_log, "a", encoding="ascii", opener=_private))
+            except OSError as error:
+                text = f"The audit log {config.audit_log} cannot be written ({error.strerror})."
+                raise StartupError(text) from None
+        handler = logging.StreamHandler(target)
+        handler.setFormatter(JsonFormatter())
+        audit.handlers[:] = [handler]
+        audit.propagate = False
+        audit.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            audit.handlers[:] = []
+            audit.propagate = True
+            audit.setLevel(logging.NOTSET)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 class AccessLog(QueueListener):

@@ -79,6 +79,7 @@ class Application:
                 server.broker.jwts,
                 shared.sessions,
                 shared.tickets,
+                server.broker.audit,
             )
         self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
 

@@ -115,6 +115,12 @@ SETTINGS: tuple[Setting, ...] = (
         "Allow users to log in without TLS over listeners that are not loopback: others on the way can read along.",
     ),
     Setting(
+        "SLUICE_AUDIT_LOG",
+        "",
+        "stderr",
+        "A file for the audit log: logins, denials and changes by administrators, one JSON object a line.",
+    ),
+    Setting(
         "SLUICE_ADMIN_PASSWORD_FILE",
         "",
         "none",
@@ -236,6 +242,8 @@ def load(
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     if file := environ.get("SLUICE_ADMIN_PASSWORD_FILE", ""):
         values["admin_password_file"] = Path(file).expanduser()
+    if file := environ.get("SLUICE_AUDIT_LOG", ""):
+        values["audit_log"] = Path(file).expanduser()
     config = Config(**values)  # type: ignore[arg-type]
     _refuse_unsafe(config, environ, insecure=insecure, insecure_passwords=insecure_passwords)
     return config

@@ -434,6 +434,10 @@ class Config:
     access_log: bool = False
     # Lines that wait for that thread (about 500 bytes each). More are dropped and counted.
     access_log_queue: int = 10_000
+    # The file of the audit log; None for stderr.
+    audit_log: Path | None = None
+    # Logins and denials that are logged in a second (about 300 bytes each). More are dropped and counted.
+    audit_events_per_second: int = 50
     # Topics, and pairs of group and topic, that have their own time series in /metrics. Monitoring keeps each for
     # months.
     metrics_max_topics: int = 2_000

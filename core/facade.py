@@ -63,7 +63,7 @@ from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
 from core.vocabulary.topic import ConfigEntry, TopicInfo
-from core.vocabulary.users import TokenInfo, UserInfo
+from core.vocabulary.users import CredentialChange, TokenInfo, UserInfo
 
 
 class Topics(Protocol):
@@ -732,6 +732,9 @@ class Users(Protocol):
 
     async def delete(self, name: str) -> None:
         """Delete a user with credentials and tokens. Raises RESOURCE_NOT_FOUND."""
+
+    async def alter_credentials(self, changes: Sequence[CredentialChange]) -> None:
+        """Set and remove SCRAM credentials, all or none. See `core.security.users.Users`."""
 
 
 class Tokens(Protocol):

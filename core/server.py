@@ -6,6 +6,7 @@ its pid keeps a second process out.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import logging
@@ -16,6 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.broker.acls import Acls
 from core.broker.broker import DATABASE, Broker
 from core.clock import Clock
 from core.config import Config
@@ -27,11 +29,14 @@ from core.listeners.connection import Connection
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.handler import protocol_versions
 from core.listeners.kafka.listener import KafkaListener
+from core.metadata.acls import load_acls
 from core.metadata.store import Store
 from core.metadata.topics import load_settings
 from core.metadata.users import load_users
 from core.protocol.apis import APIS
+from core.replication.controller import Controller
 from core.replication.promises import ROLES
+from core.security.authorizer import Authorizer
 from core.security.tls import Certificates
 from core.security.users import Users
 from core.types import ApiSupport
@@ -242,14 +247,36 @@ class Server:
 
 @asynccontextmanager
 async def stopped_users(data_dir: Path) -> AsyncIterator[Users]:
-    """Open the users of a broker that is stopped, with its directory locked.
+    """Open the users of a broker that is stopped, with its directory locked. Raises StartupError."""
+    async with _stopped_store(data_dir) as (store, clock):
+        with ThreadPoolExecutor(1) as threads:
+            users = Users(Config(data_dir=data_dir), clock, store, threads)
+            names, credentials, _ = await store.read(load_users)
+            users.load(await store.read(load_settings), names, credentials)
+            yield users
+
+
+@asynccontextmanager
+async def stopped_acls(data_dir: Path) -> AsyncIterator[Acls]:
+    """Open the access rules of a broker that is stopped, with its directory locked. Raises StartupError."""
+    async with _stopped_store(data_dir) as (store, _):
+        config = Config(data_dir=data_dir)
+        controller = Controller(config.broker_id, None)
+        acls = Acls(config, store, controller, Authorizer(enabled=True), asyncio.create_task)
+        acls.load(await store.read(load_acls))
+        yield acls
+
+
+@asynccontextmanager
+async def _stopped_store(data_dir: Path) -> AsyncIterator[tuple[Store, Clock]]:
+    """Open the database of a broker that is stopped, with its directory locked.
 
     Raises StartupError for a directory without a database, in use, or of a broker of a cluster.
     """
     if not (data_dir / DATABASE).is_file():
         raise StartupError(f"{data_dir} is not the data directory of a broker: it has no {DATABASE}.")
     if (data_dir / ROLES).exists():
-        raise StartupError(f"{data_dir} belongs to a broker of a cluster; change its users while it runs.")
+        raise StartupError(f"{data_dir} belongs to a broker of a cluster; change it while it runs.")
     directory = DataDirectory(data_dir)
     directory.acquire()
     try:
@@ -257,11 +284,7 @@ async def stopped_users(data_dir: Path) -> AsyncIterator[Users]:
         store = Store(data_dir / DATABASE, clock)
         await store.open(check=True)
         try:
-            with ThreadPoolExecutor(1) as threads:
-                users = Users(Config(data_dir=data_dir), clock, store, threads)
-                names, credentials, _ = await store.read(load_users)
-                users.load(await store.read(load_settings), names, credentials)
-                yield users
+            yield store, clock
         finally:
             await store.close()
     finally:

@@ -26,6 +26,7 @@ COMMANDS: dict[str, Lazy] = {
     "groups": Lazy("app.commands.groups", "Consumer groups: members, lag, reset, delete."),
     "offsets": Lazy("app.commands.offsets", "Committed offsets of groups; a topic's offsets by time."),
     "users": Lazy("app.commands.users", "Users and their passwords: create, list, change, delete."),
+    "acls": Lazy("app.commands.acls", "Access rules, as kafka-acls has them: list, add, remove."),
     "tokens": Lazy("app.commands.tokens", "Tokens for curl, kcat and Spark: create, list, delete."),
     "quotas": Lazy("app.commands.quotas", "Client quotas: bytes, partitions and connections per second."),
     "import-groups": Lazy(

@@ -30,9 +30,11 @@ from app.logs import REQUEST_ID
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError
+from core.security.audit import SOURCE, Source
 
 log = logging.getLogger("sluice.http")
 
+_SOURCE = Source("http")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
@@ -64,6 +66,7 @@ class HttpApplication:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         request_id = self._request_id(headers.get(b"x-request-id"))
         REQUEST_ID.set(request_id)
+        SOURCE.set(_SOURCE)
         traffic = self._traffic
         request = Request(scope, receive, headers, self._config, traffic.in_flight)
         scope[WAITING] = traffic.waiting

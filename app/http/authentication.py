@@ -21,6 +21,7 @@ from app.http.principal import CERTIFICATE, LOGIN
 from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
 from core.errors import BrokerError
+from core.security.audit import SOURCE, Audit, Source
 from core.security.jwt import MAX_TOKEN, JwtVerifier
 from core.security.logins import OpenLogins
 from core.security.passwords import Identity, Passwords
@@ -42,6 +43,7 @@ _OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
 _OPEN_PREFIXES = ("/console", "/docs", "/problems")
 _OF_CREDENTIALS = ("/api/v1/users", "/api/v1/tokens")
 _MAX_HEADER = len("Bearer ") + MAX_TOKEN
+_MECHANISMS = {b"basic": "BASIC", b"bearer": "TOKEN"}
 
 
 class Authenticator:
@@ -57,7 +59,9 @@ class Authenticator:
         jwts: JwtVerifier,
         sessions: Sessions,
         tickets: StreamTickets,
+        audit: Audit,
     ) -> None:
+        self._audit = audit
         self._config = config
         self._passwords = passwords
         self._logins = logins
@@ -90,6 +94,8 @@ class Authenticator:
         header = request.headers.get(b"authorization")
         if header is None:
             if shown is not None:
+                address = (request.scope.get("client") or ("",))[0]
+                self._audit.login(own, "SSL", address, repeated=True)
                 return own
             raise self._refusal(ways, request, "This server asks its clients to log in.")
         scheme, _, value = header[:_MAX_HEADER].partition(b" ")
@@ -103,17 +109,22 @@ class Authenticator:
             identity = page or await self._bearer(ways, token)
         elif kind == b"basic":
             identity = await self._basic(ways, value, request)
+        mechanism = _MECHANISMS.get(kind, "")
+        address = (request.scope.get("client") or ("",))[0]
         if identity is None:
+            self._audit.failed_login(_claimed(kind, value), mechanism, address)
             await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
             raise self._refusal(ways, request, "The credentials are not valid.", invalid=True)
         request.scope[IDENTITY] = identity
+        SOURCE.set(Source("http", mechanism))
+        self._audit.login(str(identity.principal), mechanism, address, repeated=True)
         self._note(identity, request, path)
         return str(identity.principal)
 
     def _note(self, identity: Identity, request: Request, path: str) -> None:
-        """Have a request end with its user or token: a stream or a long poll would otherwise go on."""
+        """Have a request end with its user or token: a stream or a long poll would otherwise continue."""
         task = asyncio.current_task()
-        # Who deletes its own user or token is told that this is done; none of these requests lasts.
+        # A client that deletes its own user or token gets an answer; none of these requests lasts.
         if task is not None and not _is_below(path, _OF_CREDENTIALS):
             request.scope[LOGIN] = self._logins.add(identity, task.cancel)
 
@@ -142,10 +153,7 @@ class Authenticator:
 
     async def _basic(self, ways: frozenset[str], value: bytes, request: Request) -> Identity | None:
         """A password, or a token in its place."""
-        try:
-            user, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
-        except (binascii.Error, ValueError):
-            return None
+        user, colon, password = _decoded(value).partition(":")
         if not colon:
             return None
         if BASIC not in ways:
@@ -170,6 +178,18 @@ class Authenticator:
             challenges.append('Basic realm="sluice", charset="UTF-8"')
         headers = {"www-authenticate": ", ".join(challenges or ['Bearer realm="sluice"'])}
         return Problem("unauthenticated", detail, headers={**headers, "cache-control": "no-store"})
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _claimed(kind: bytes, value: bytes) -> str:
+    """Return the user that a client says to be, not proven."""
+    return _decoded(value).partition(":")[0] if kind == b"basic" else ""
 
 
 def _is_below(path: str, prefixes: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from app.http.request import invalid_parameter
 from app.shared import Shared
 from core.facade import Facade
+from core.security.guarded import Guarded
 
 
 async def shared(request: Request) -> Shared:
@@ -20,6 +21,11 @@ async def shared(request: Request) -> Shared:
 
 async def broker(request: Request) -> Facade:
     """Return the broker as the client of the request may use it."""
+    return (await shared(request)).acting(request.scope)
+
+
+async def guarded(request: Request) -> Guarded:
+    """The same, with what only an administrator uses."""
     return (await shared(request)).acting(request.scope)
 
 
@@ -45,3 +51,4 @@ async def known_parameters_only(request: Request) -> None:
 
 SharedDep = Annotated[Shared, Depends(shared)]
 BrokerDep = Annotated[Facade, Depends(broker)]
+GuardedDep = Annotated[Guarded, Depends(guarded)]

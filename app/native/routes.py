@@ -163,8 +163,10 @@ def problem_routes() -> tuple[ControlRoute, ...]:
 
 
 def control_routes() -> tuple[ControlRoute, ...]:
-    """Return the routes of topics, the cluster, groups, consumers and users. Load FastAPI."""
-    return (*_topics(), *_cluster(), *_groups(), *_members(), *_consumers(), *_users(), *_quotas())
+    """Return the routes of topics, the cluster, groups, consumers, users, access rules and quotas. Load FastAPI."""
+    return (
+        *_topics(), *_cluster(), *_groups(), *_members(), *_consumers(), *_users(), *_acls(), *_quotas(),
+    )  # fmt: skip
 
 
 def _topics() -> tuple[ControlRoute, ...]:
@@ -459,5 +461,24 @@ def _quotas() -> tuple[ControlRoute, ...]:
         Route(
             "DELETE", "/quotas", quotas.delete_quotas, "deleteQuotas", "quotas", "Delete the quotas of an entity",
             answers={204: None}, refuses=(404, *ON_WRITES),
+        ),
+    )  # fmt: skip
+
+
+def _acls() -> tuple[ControlRoute, ...]:
+    from app.native import acls
+
+    return (
+        Route(
+            "GET", "/acls", acls.list_acls, "listAcls", "acls", "List access rules",
+            answers={200: acls.AclList}, refuses=(403,),
+        ),
+        Route(
+            "POST", "/acls", acls.create_acls, "createAcls", "acls", "Create access rules",
+            request=acls.AclsToCreate, answers={201: acls.AclList}, refuses=ON_WRITES,
+        ),
+        Route(
+            "DELETE", "/acls", acls.delete_acls, "deleteAcls", "acls", "Delete access rules",
+            answers={200: acls.AclsDeleted}, refuses=ON_WRITES,
         ),
     )  # fmt: skip

@@ -157,6 +157,9 @@ async def create_user(
                     "The first user needs a password: no other user could make a token for it.",
                 )
         made = await users.create(wanted.name, password)
+        if users is shared.broker.users:
+            address = request.client.host if request.client else ""
+            shared.broker.audit.change(SETUP, address, "CREATE_USER", f"USER:{made.name}")
     response.headers["location"] = f"/api/v1/users/{quote(made.name, safe='')}"
     return _user(made)
 

@@ -163,6 +163,7 @@ OTHER: dict[str, str] = {
     "max_password_checks_per_address": "Those of one client address.",
     "password_cache_ms": "How long a right password is not computed again.",
     "token_ttl_ms": "How long a token is valid if its creator gives no time.",
+    "audit_events_per_second": "Logins and denials in the audit log in a second. More are dropped and counted.",
     "access_log_queue": "Lines of the access log that may wait to be written. More lines are dropped and counted.",
     "metrics_max_topics": "Topics with their own numbers in `/metrics`, the oldest first.",
     "metrics_max_group_topics": "Pairs of group and topic with their lag in `/metrics`.",

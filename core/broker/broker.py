@@ -52,6 +52,7 @@ from core.records.partitioner import StickyPartitions
 from core.replication.controller import Controller
 from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
 from core.replication.replicas import Replicas
+from core.security.audit import Audit
 from core.security.authorizer import Authorizer
 from core.security.guarded import Guards
 from core.security.jwt import JwtVerifier
@@ -117,10 +118,12 @@ class Broker:
         self.tokens.when_deleted(self.logins.token_deleted)
         self.passwords = Passwords(config, clock, self.users, self.tokens, self._password_threads)
         self.jwts = JwtVerifier(config.oauth, clock)
+        self.audit = Audit(config, clock, self.users)
         self.authorizer = Authorizer(
             enabled=config.authorizer or bool(config.super_users),
             super_users=config.super_users or DEFAULT_SUPER_USERS,
             allow_if_no_acl=config.allow_everyone_if_no_acl_found,
+            audit=self.audit,
         )
         self.users.when_changed(self._switch_authorizer)
         self.quota_table = QuotaTable()
@@ -422,6 +425,7 @@ class Broker:
     async def _background_step(self) -> None:
         """Retention, compaction, deletion of files: steps of a few milliseconds, others run in between."""
         self.logins.expire()
+        self.audit.tell_dropped()
         deadline = self.clock.monotonic() + self.config.background_interval_ms / 1000
         loop = asyncio.get_running_loop()
         while True:

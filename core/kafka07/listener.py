@@ -32,9 +32,11 @@ from core.listeners.connection import Answer, RefusedError
 from core.protocol.primitives import ProtocolError
 from core.records.message_set import MessageGroup
 from core.security.acl import Operation, ResourceType
+from core.security.audit import SOURCE, Source
 from core.security.principal import ANONYMOUS, Caller, Principal
 from core.types import FileSlice
 
+_SOURCE = Source("kafka07")
 _CODES = {
     ErrorCode.OFFSET_OUT_OF_RANGE: Kafka07Error.OFFSET_OUT_OF_RANGE,
     ErrorCode.CORRUPT_MESSAGE: Kafka07Error.INVALID_MESSAGE,
@@ -84,6 +86,7 @@ class Kafka07Session:
 
     def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
         """See `Session.handle`."""
+        SOURCE.set(_SOURCE)
         started, received = self._now(), len(frame) + 4
         try:
             request = decode_request(frame)

@@ -18,12 +18,14 @@ from core.errors import BrokerError
 from core.line_protocol import codec
 from core.line_protocol.answer_errors import code_of, refusal
 from core.listeners.connection import Answer, RefusedError
+from core.security.audit import SOURCE, Source
 from core.security.principal import ANONYMOUS, Caller, Principal
 
 # A web page can make a browser send a request to any port, with a body of its choice; no line of it may be executed.
 _HTTP = re.compile(rb"[A-Z]+ [^ ]+ HTTP/[0-9]|host:", re.IGNORECASE)
 # The name under which lines without a known command are counted: the client chooses their words.
 UNREADABLE = "unreadable"
+_SOURCE = Source("text")
 
 
 class LineListener:
@@ -67,6 +69,7 @@ class LineSession:
 
     def handle(self, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
         """See `Session.handle`. `frame` is a line without its end."""
+        SOURCE.set(_SOURCE)
         self._received = len(frame) + 1
         self._started = self.listener.now()
         try:

@@ -12,9 +12,9 @@ change of the rules, of the super users and of the switch does.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Awaitable, Collection, Iterable, Iterator
+from typing import TypeVar
 
 from core.errors import BrokerError, ErrorCode
 from core.security.acl import (
@@ -28,8 +28,9 @@ from core.security.acl import (
     Permission,
     ResourceType,
 )
+from core.security.audit import Audit
 
-log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _Key = tuple[int, int, str]
 # Decisions that are kept for one caller; above it all are dropped.
@@ -77,9 +78,17 @@ class Authorizer:
     """
 
     def __init__(
-        self, *, enabled: bool = False, super_users: Iterable[str] = (), allow_if_no_acl: bool = False
+        self,
+        *,
+        enabled: bool = False,
+        super_users: Iterable[str] = (),
+        allow_if_no_acl: bool = False,
+        audit: Audit | None = None,
     ) -> None:
         self.generation = 0
+        self.audit = audit
+        if audit is not None:
+            audit.enabled = enabled
         self.enabled = enabled
         self.super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
@@ -132,6 +141,8 @@ class Authorizer:
         if enabled is not self.enabled:
             self.enabled = enabled
             self.generation += 1
+            if self.audit is not None:
+                self.audit.enabled = enabled
 
     def set_super_users(self, super_users: Iterable[str]) -> None:
         """Replace the super users."""
@@ -189,6 +200,16 @@ class Authorizer:
                     allowed = True
         return allowed or (not covered and self._allow_if_no_acl)
 
+    def denying(
+        self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> Acl | None:
+        """Return a rule that denies an operation; None if none does."""
+        for rules in self._covering(kind, name):
+            for acl in _of(rules, principal, host):
+                if acl.permission is Permission.DENY and acl.operation in (operation, Operation.ALL):
+                    return acl
+        return None
+
     def allows_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
         """Return whether a principal may do an operation on at least one resource of a type (KIP-679).
 
@@ -239,6 +260,12 @@ def _of(rules: dict[str, set[Acl]], principal: str, host: str) -> Iterator[Acl]:
         for acl in rules.get(who, ()):
             if acl.host in (host, WILDCARD):
                 yield acl
+
+
+def acl_text(acl: Acl) -> str:
+    """Return a rule as the audit log shows it."""
+    kind, name, pattern, principal, host, operation, permission = acl
+    return f"{permission.name} {principal} {host} {operation.name} {kind.name}:{pattern.name}:{name}"
 
 
 class Rights:
@@ -305,10 +332,32 @@ class Rights:
         return None if self.may(operation, kind, name) else self.refusal(operation, kind, name)
 
     def refusal(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> BrokerError:
-        """Return the error of a denied operation, and log the denial."""
+        """Return the error of a denied operation, and note the denial in the audit log."""
         code, message = REFUSALS[kind]
-        log.info("denied: %r may not %s %s %r", self._principal, operation.name, kind.name, name[:249])
+        authorizer = self._authorizer
+        if authorizer.audit is not None:
+            rule = authorizer.denying(self._principal, self._host, operation, kind, name)
+            said = "" if rule is None else acl_text(rule)
+            resource = f"{kind.name}:{name}"
+            authorizer.audit.denied(self._principal, self._host, operation.name, resource, said)
         return BrokerError(code, message, operation=operation.name, resource_type=kind.name)
+
+    async def noted(self, operation: str, resource: str, work: Awaitable[T]) -> T:
+        """Carry out a change of an administrator, and note it in the audit log, also if it fails."""
+        error = ""
+        try:
+            return await work
+        except BaseException as failure:
+            # Of a client that has left nobody knows yet whether its change is carried out.
+            error = failure.code.name if isinstance(failure, BrokerError) else type(failure).__name__
+            raise
+        finally:
+            self.note(operation, resource, error)
+
+    def note(self, operation: str, resource: str, error: str = "") -> None:
+        """Note a change in the audit log; `error` is the name of the code with which it has failed."""
+        if self._authorizer.audit is not None:
+            self._authorizer.audit.change(self._principal, self._host, operation, resource, error)
 
     def operations(self, kind: ResourceType, name: str, among: Iterable[Operation]) -> int:
         """Return which of some operations are allowed, as bits (KIP-430)."""

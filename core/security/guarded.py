@@ -11,8 +11,8 @@ The rights are those that Kafka asks for in the API with the same purpose (`docs
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from core import facade
@@ -27,7 +27,7 @@ from core.records.validation import ProduceBatches
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Authorizer, Rights
 from core.security.guarded_groups import GuardedConsumers, GuardedGroups, visible_foreign_groups
-from core.security.guarded_users import GuardedQuotas, GuardedTokens, GuardedUsers
+from core.security.guarded_users import GuardedAcls, GuardedQuotas, GuardedTokens, GuardedUsers, Ruled
 from core.security.meter import Meter
 from core.security.principal import Caller
 from core.security.quotas import QuotaTable
@@ -41,6 +41,8 @@ from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResul
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
 from core.vocabulary.topic import ConfigEntry, TopicInfo
 
+T = TypeVar("T")
+
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 _READ, _WRITE, _DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 
@@ -51,7 +53,7 @@ _MAX_CALLERS = 10_000
 class Guards:
     """The guarded facades of one broker, one for each principal and host."""
 
-    def __init__(self, broker: facade.Facade, authorizer: Authorizer, quotas: QuotaTable) -> None:
+    def __init__(self, broker: Ruled, authorizer: Authorizer, quotas: QuotaTable) -> None:
         self._broker = broker
         self._authorizer = authorizer
         self._quotas = quotas
@@ -74,7 +76,7 @@ class Guards:
 class Guarded:
     """A broker as one caller may use it; implements `core.facade.Facade`."""
 
-    def __init__(self, broker: facade.Facade, rights: Rights, meter: Meter) -> None:
+    def __init__(self, broker: Ruled, rights: Rights, meter: Meter) -> None:
         self._broker = broker
         self.rights = rights
         self.meter = meter
@@ -182,6 +184,11 @@ class Guarded:
         """See `Facade.quotas`."""
         return GuardedQuotas(self._broker.quotas, self.rights)
 
+    @property
+    def acls(self) -> GuardedAcls:
+        """The access rules."""
+        return GuardedAcls(self._broker.acls, self.rights)
+
     def require_write(self, topic: str) -> None:
         """Raise TOPIC_AUTHORIZATION_FAILED unless the topic may be written, and created if it is missing."""
         self._records.require_write(topic)
@@ -231,7 +238,7 @@ class GuardedTopics:
         self.require_create(name)
         count = max(partitions or 0, 0) or self._broker.config.default_partitions
         with self._meter.changing(0 if validate_only else count):
-            return await self._broker.topics.create(
+            creating = self._broker.topics.create(
                 name,
                 partitions=partitions,
                 replication_factor=replication_factor,
@@ -239,33 +246,45 @@ class GuardedTopics:
                 configs=configs,
                 validate_only=validate_only,
             )
+            return await (creating if validate_only else self._noted("CREATE_TOPIC", name, creating))
 
     async def get_or_create(self, name: str) -> TopicInfo:
         """See `Topics.get_or_create`: needs DESCRIBE, and CREATE if the topic is missing."""
         self._rights.require(_DESCRIBE, _TOPIC, name)
         self.require_create_if_missing(name)
-        return await self._broker.topics.get_or_create(name)
+        finding = self._broker.topics.get_or_create(name)
+        if self._rights.enforced:
+            try:
+                self._broker.topics.get(name)
+            except BrokerError:
+                return await self._noted("CREATE_TOPIC", name, finding)
+        return await finding
 
     async def delete(self, name: str) -> None:
         """See `Topics.delete`: needs DELETE on the cluster or on the topic."""
         if not self._rights.may(Operation.DELETE, _CLUSTER):
             self._rights.require(Operation.DELETE, _TOPIC, name)
         with self._meter.changing(self._broker.topics.get(name).partitions):
-            await self._broker.topics.delete(name)
+            await self._noted("DELETE_TOPIC", name, self._broker.topics.delete(name))
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> TopicInfo:
         """See `Topics.create_partitions`: needs ALTER."""
         self._rights.require(Operation.ALTER, _TOPIC, name)
         more = 0 if validate_only else count - self._broker.topics.get(name).partitions
         with self._meter.changing(max(more, 0)):
-            return await self._broker.topics.create_partitions(name, count, validate_only=validate_only)
+            growing = self._broker.topics.create_partitions(name, count, validate_only=validate_only)
+            return await (growing if validate_only else self._noted("CREATE_PARTITIONS", name, growing))
 
     async def alter_configs(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> TopicInfo:
         """See `Topics.alter_configs`: needs ALTER_CONFIGS."""
         self._rights.require(Operation.ALTER_CONFIGS, _TOPIC, name)
-        return await self._broker.topics.alter_configs(name, changes, validate_only=validate_only)
+        changing = self._broker.topics.alter_configs(name, changes, validate_only=validate_only)
+        return await (changing if validate_only else self._noted("ALTER_CONFIGS", name, changing))
+
+    async def _noted(self, operation: str, name: str, work: Awaitable[T]) -> T:
+        return await self._rights.noted(operation, f"TOPIC:{name}", work)
 
     def describe_configs(self, name: str) -> list[ConfigEntry]:
         """See `Topics.describe_configs`: needs DESCRIBE_CONFIGS."""
@@ -428,7 +447,11 @@ class GuardedPartitions:
         """See `Partitions.delete_records`: needs DELETE for each topic."""
         may = self._rights.may
         allowed = [one for one in asked if may(Operation.DELETE, _TOPIC, one[0].topic)]
-        results = iter(await self._broker.partitions.delete_records(allowed) if allowed else ())
+        deleted = await self._broker.partitions.delete_records(allowed) if allowed else []
+        for (tp, _), outcome in zip(allowed, deleted, strict=True):
+            error = outcome.code.name if isinstance(outcome, BrokerError) else ""
+            self._rights.note("DELETE_RECORDS", f"TOPIC:{tp}", error)
+        results = iter(deleted)
         permitted = {tp.topic for tp, _ in allowed}
         return [
             next(results)
@@ -550,7 +573,8 @@ class GuardedRoles:
     async def set(self, tp: TopicPartition, role: Role, *, unclean: bool = False) -> PartitionInfo:
         """See `Roles.set`: needs ALTER on the cluster."""
         self._rights.require(Operation.ALTER, _CLUSTER)
-        return await self._broker.roles.set(tp, role, unclean=unclean)
+        changing = self._broker.roles.set(tp, role, unclean=unclean)
+        return await self._rights.noted(f"SET_ROLE {role}", f"TOPIC:{tp}", changing)
 
     def placed(self, topic: TopicInfo, partition: int) -> Placement:
         """See `Roles.placed`. The caller has got the topic from a call that needed a right."""
@@ -585,7 +609,8 @@ class GuardedRoles:
     async def lead_everything(self, *, unclean: bool = False) -> dict[TopicPartition, BrokerError | None]:
         """See `Roles.lead_everything`: needs ALTER on the cluster."""
         self._rights.require(Operation.ALTER, _CLUSTER)
-        return await self._broker.roles.lead_everything(unclean=unclean)
+        changing = self._broker.roles.lead_everything(unclean=unclean)
+        return await self._rights.noted("LEAD_EVERYTHING", "CLUSTER:kafka-cluster", changing)
 
     def report_progress(self, tp: TopicPartition, replica: int, offset: int) -> PartitionInfo:
         """See `Roles.report_progress`: needs CLUSTER_ACTION."""

@@ -1,18 +1,20 @@
-"""Users, tokens and quotas of the facade as one caller may use them. See `core.security.guarded`.
+"""Users, tokens, access rules and quotas of the facade as one caller may use them. See `core.security.guarded`.
 
-To change users needs ALTER on the cluster, to see them DESCRIBE, as in Kafka (KIP-554). A user may look at itself,
-change its own password, and make, see and delete its own tokens.
+To change them needs ALTER on the cluster, to see them DESCRIBE, as in Kafka (KIP-140, KIP-554). A user may look at
+itself, change its own password, and make, see and delete its own tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from core import facade
-from core.security.acl import Operation, ResourceType
-from core.security.authorizer import Rights
+from core.errors import BrokerError
+from core.security.acl import Acl, AclFilter, Operation, ResourceType
+from core.security.authorizer import Rights, acl_text
 from core.vocabulary.quotas import Entity, QuotaEntry, QuotaFilter, Quotas
-from core.vocabulary.users import TokenInfo, UserInfo
+from core.vocabulary.users import CredentialChange, TokenInfo, UserInfo
 
 _CLUSTER = ResourceType.CLUSTER
 
@@ -38,18 +40,26 @@ class GuardedUsers:
     async def create(self, name: str, password: str | None) -> UserInfo:
         """See `Users.create`: needs ALTER on the cluster."""
         self._rights.require(Operation.ALTER, _CLUSTER)
-        return await self._users.create(name, password)
+        return await self._rights.noted("CREATE_USER", f"USER:{name}", self._users.create(name, password))
 
     async def set_password(self, name: str, password: str) -> UserInfo:
         """See `Users.set_password`: needs ALTER on the cluster, but for the caller itself."""
         if not self._rights.is_user(name):
             self._rights.require(Operation.ALTER, _CLUSTER)
-        return await self._users.set_password(name, password)
+        return await self._rights.noted(
+            "SET_PASSWORD", f"USER:{name}", self._users.set_password(name, password)
+        )
 
     async def delete(self, name: str) -> None:
         """See `Users.delete`: needs ALTER on the cluster."""
         self._rights.require(Operation.ALTER, _CLUSTER)
-        await self._users.delete(name)
+        await self._rights.noted("DELETE_USER", f"USER:{name}", self._users.delete(name))
+
+    async def alter_credentials(self, changes: Sequence[CredentialChange]) -> None:
+        """See `Users.alter_credentials`: needs ALTER on the cluster."""
+        self._rights.require(Operation.ALTER, _CLUSTER)
+        names = ", ".join(sorted({one.name for one in changes}))
+        await self._rights.noted("ALTER_CREDENTIALS", f"USER:{names}", self._users.alter_credentials(changes))
 
 
 class GuardedTokens:
@@ -72,14 +82,16 @@ class GuardedTokens:
         """See `Tokens.create`: needs ALTER on the cluster, but for a token of the caller."""
         if not self._rights.is_user(owner):
             self._rights.require(Operation.ALTER, _CLUSTER)
-        return await self._tokens.create(owner, description, ttl_ms, expires=expires)
+        return await self._rights.noted(
+            "CREATE_TOKEN", f"USER:{owner}", self._tokens.create(owner, description, ttl_ms, expires=expires)
+        )
 
     async def delete(self, token_id: str) -> None:
         """See `Tokens.delete`: needs ALTER on the cluster, but for a token of the caller."""
         own = {one.token_id for one in self._tokens.all() if self._rights.is_user(one.owner)}
         if token_id not in own:
             self._rights.require(Operation.ALTER, _CLUSTER)
-        await self._tokens.delete(token_id)
+        await self._rights.noted("DELETE_TOKEN", f"TOKEN:{token_id}", self._tokens.delete(token_id))
 
 
 class GuardedQuotas:
@@ -99,9 +111,66 @@ class GuardedQuotas:
     ) -> Mapping[str, float]:
         """See `Quotas.alter`: needs ALTER_CONFIGS on the cluster."""
         self._rights.require(Operation.ALTER_CONFIGS, _CLUSTER)
-        return await self._quotas.alter(entity, changes, validate_only=validate_only)
+        altering = self._quotas.alter(entity, changes, validate_only=validate_only)
+        return await (
+            altering if validate_only else self._rights.noted("ALTER_QUOTAS", _entity_text(entity), altering)
+        )
 
     async def remove(self, entity: Entity) -> None:
         """See `Quotas.remove`: needs ALTER_CONFIGS on the cluster."""
         self._rights.require(Operation.ALTER_CONFIGS, _CLUSTER)
-        await self._quotas.remove(entity)
+        await self._rights.noted("DELETE_QUOTAS", _entity_text(entity), self._quotas.remove(entity))
+
+
+def _entity_text(entity: Entity) -> str:
+    return "QUOTA:" + ",".join(f"{kind}={'<default>' if name is None else name}" for kind, name in entity)
+
+
+class Acls(Protocol):
+    """The access rules, as `broker.acls`. Without an authorizer all raise SECURITY_DISABLED."""
+
+    def describe(self, wanted: AclFilter) -> list[Acl]:
+        """Return the rules that fit a filter, sorted."""
+
+    async def create(self, acls: Sequence[Acl]) -> list[BrokerError | None]:
+        """Create rules; return the error of each, or None. Durable and in force then. Raises NOT_CONTROLLER."""
+
+    async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Delete the rules that fit any of the filters; return those of each. Raises NOT_CONTROLLER."""
+
+
+class Ruled(facade.Facade, Protocol):
+    """A broker with access rules."""
+
+    @property
+    def acls(self) -> Acls:
+        """The access rules."""
+
+
+class GuardedAcls:
+    """The access rules as one caller may see and change them."""
+
+    def __init__(self, acls: Acls, rights: Rights) -> None:
+        self._acls = acls
+        self._rights = rights
+
+    def describe(self, wanted: AclFilter) -> list[Acl]:
+        """See `Acls.describe`: needs DESCRIBE on the cluster."""
+        self._rights.require(Operation.DESCRIBE, _CLUSTER)
+        return self._acls.describe(wanted)
+
+    async def create(self, acls: Sequence[Acl]) -> list[BrokerError | None]:
+        """See `Acls.create`: needs ALTER on the cluster."""
+        self._rights.require(Operation.ALTER, _CLUSTER)
+        results = await self._acls.create(acls)
+        for acl, error in zip(acls, results, strict=True):
+            self._rights.note("CREATE_ACL", acl_text(acl), "" if error is None else error.code.name)
+        return results
+
+    async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """See `Acls.delete`: needs ALTER on the cluster."""
+        self._rights.require(Operation.ALTER, _CLUSTER)
+        found = await self._acls.delete(filters)
+        for acl in sorted({acl for fitting in found for acl in fitting}):
+            self._rights.note("DELETE_ACL", acl_text(acl))
+        return found

@@ -98,6 +98,8 @@ class SaslMachine:
         self.state = State.NEW
         self.mechanism = ""
         self.principal: Principal | None = None
+        # The user that the client says to be, not proven.
+        self.claimed = ""
         self._find = find
         self._random = random
         self._framed = True
@@ -161,10 +163,13 @@ class SaslMachine:
                 return self._login
             if self._scram is None:
                 self._login = plain.parse(token)
+                self.claimed = self._login.user
                 return self._login
             if not self._asked:
                 self._asked = True
-                return Challenge(self._scram.first(token))
+                answer = self._scram.first(token)
+                self.claimed = self._scram.user
+                return Challenge(answer)
             signature = self._scram.final(token)
         except (ScramError, PlainError, OauthBearerError):
             return self._reject()

