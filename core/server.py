@@ -6,16 +6,15 @@ its pid keeps a second process out.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.broker.acls import Acls
 from core.broker.broker import DATABASE, Broker
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
     from core.kafka07.registration import ZooKeeperRegistry
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOCK_FILE = ".lock"
 KAFKA_07 = "kafka07"
@@ -256,13 +257,18 @@ async def stopped_users(data_dir: Path) -> AsyncIterator[Users]:
             yield users
 
 
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Carry out a change; here no client can leave before its end."""
+    return await work
+
+
 @asynccontextmanager
 async def stopped_acls(data_dir: Path) -> AsyncIterator[Acls]:
     """Open the access rules of a broker that is stopped, with its directory locked. Raises StartupError."""
     async with _stopped_store(data_dir) as (store, _):
         config = Config(data_dir=data_dir)
         controller = Controller(config.broker_id, None)
-        acls = Acls(config, store, controller, Authorizer(enabled=True), asyncio.create_task)
+        acls = Acls(config, store, controller, Authorizer(enabled=True), _to_the_end)
         acls.load(await store.read(load_acls))
         yield acls
 
