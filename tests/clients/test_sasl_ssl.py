@@ -6,7 +6,9 @@ Java's client and Kafka's tools are in tests/peers/test_sasl_ssl.py, Spark in te
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from kafka import TopicPartition as PythonTopicPartition
 
 from tests.clients.driver import CALL_SECONDS
 from tests.clients.wire import Wire
-from tests.conftest import NODE_MODULES, node_path, old_kafka_python_path
+from tests.conftest import GO_CLIENTS, NODE_MODULES, node_path, old_kafka_python_path
 from tests.secured import CERTIFIED, HTTPS, HTTPS_CERTIFICATE, PASSWORD, SASL_SSL, SSL, USER, Secured
 
 DRIVERS = Path(__file__).parent / "drivers"
@@ -171,6 +173,28 @@ def test_kafkajs(secured: Secured, bootstrap: str, topic: str) -> None:
         timeout=2 * CALL_SECONDS,
     )
     assert done.stdout.strip() == "1", done.stderr
+
+
+@each_mechanism
+@pytest.mark.client("go clients")
+@pytest.mark.parametrize("library", ["sarama", "franz-go"])
+def test_go(secured: Secured, bootstrap: str, topic: str, library: str, mechanism: str) -> None:
+    record = {"key": None, "value": base64.b64encode(mechanism.encode()).decode(), "headers": []}
+    commands = [
+        {"verb": "write", "topic": topic, "codec": "none", "messages": [record]},
+        {"verb": "read", "topic": topic, "count": 1},
+    ]
+    login = {"SSL_CAFILE": str(secured.ca), "SASL_MECHANISM": mechanism, "SASL_USER": USER}
+    done = subprocess.run(
+        [str(GO_CLIENTS), "driver", library, bootstrap],
+        input="".join(json.dumps(command) + "\n" for command in commands),
+        env={**os.environ, **login, "SASL_PASSWORD": PASSWORD},
+        capture_output=True,
+        text=True,
+        timeout=2 * CALL_SECONDS,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["value"] for one in answers[-1]["result"]] == [record["value"]], done.stdout + done.stderr
 
 
 # --- curl -----------------------------------------------------------------------------------------------------
