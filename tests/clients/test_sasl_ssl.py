@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 
+from tests.app.commands.running import run
 from tests.clients.driver import CALL_SECONDS
 from tests.clients.wire import Wire
 from tests.conftest import GO_CLIENTS, NODE_MODULES, node_path, old_kafka_python_path
@@ -224,6 +225,20 @@ def test_curl(secured: Secured, topic: str) -> None:
     assert (status, answer["type"]) == (401, "/problems/unauthenticated")
     with Wire(secured.broker.kafka_address) as wire:
         assert [message.value for message in wire.read_all(topic, 0)] == [b"x"] * 3
+
+
+def test_the_command_line(secured: Secured, topic: str) -> None:
+    """With a certificate, with a password, and with neither."""
+    certificate = ("--cert", str(secured.certificate), "--cert-key", str(secured.key))
+    password = ("--user", USER, "--user-password-file", str(secured.password_file))
+    for listener, login in ((HTTPS_CERTIFICATE, certificate), (HTTPS, password)):
+        listed = run("topics", "list", "--ca", str(secured.ca), *login, url=secured.url(listener))
+        assert topic in listed.out
+    refused = run("topics", "list", "--ca", str(secured.ca), url=secured.url(HTTPS), code=1)
+    assert "SLUICE_TOKEN" in refused.err
+    wrong = ("--cert", str(secured.ca))
+    refused = run("topics", "list", "--ca", str(secured.ca), *wrong, url=secured.url(HTTPS), code=2)
+    assert "no certificate with its key" in refused.err
 
 
 def test_no_secret_is_in_the_log(secured: Secured) -> None:
