@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from app.commands.errors import RefusedError, UnreachableError
+from app.commands.login import Login
 from app.version import VERSION
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-# A token for gateways that ask their clients to log in.
-TOKEN_VARIABLE = "SLUICE_TOKEN"
 DEFAULT_URL = "http://127.0.0.1:8082"
 API = "/api/v1"
 # A gateway that does not accept within this time is not there; an answer may take longer, as a fsync may.
@@ -64,12 +63,14 @@ class Answer(NamedTuple):
 class Client:
     """Calls one gateway. Every method raises RefusedError and UnreachableError.
 
-    `ca` is a PEM file of the authorities that an https gateway is checked by, in place of the system's.
+    `ca` is a PEM file of the authorities that an https gateway is checked by, in place of the system's. `login` says
+    how to log in.
     """
 
-    def __init__(self, url: str, ca: str | None = None) -> None:
+    def __init__(self, url: str, ca: str | None = None, login: Login | None = None) -> None:
         self.url = base_url(url)
         self._ca = ca
+        self._login = login or Login()
         # As it is shown to people: without the password that it may hold.
         self.shown = _without_user(self.url)
         self._http: httpx.Client | None = None
@@ -169,9 +170,8 @@ class Client:
             # A proxy of the environment is not meant for this machine. Reading the system's certificates
             # takes 40 ms, which plain HTTP can spare.
             headers = {"user-agent": f"sluice/{VERSION}", "accept": "application/json"}
-            # From the environment, never an argument: others see the arguments of a process.
-            if (token := os.environ.get(TOKEN_VARIABLE, "").strip()) and "@" not in urlsplit(self.url).netloc:
-                headers["authorization"] = f"Bearer {token}"
+            if authorization := self._login.header(self.url):
+                headers["authorization"] = authorization
             self._http = httpx.Client(
                 headers=headers,
                 trust_env=not is_local(self.url),
@@ -182,15 +182,32 @@ class Client:
     def _trust(self) -> ssl.SSLContext | bool:
         """Return what the gateway's certificate is checked by."""
         secure = self.url.startswith("https:")
-        if not secure or not self._ca:
+        certificate, key = self._login.certificate, self._login.key
+        if not secure or not (self._ca or certificate):
             return secure
         import ssl
 
+        import httpx
+
         try:
-            return ssl.create_default_context(cafile=self._ca)
+            context = ssl.create_default_context(cafile=self._ca) if self._ca else httpx.create_ssl_context()
         except OSError as error:
             reason = "it is not PEM" if isinstance(error, ssl.SSLError) else error.strerror
             raise click.BadParameter(f"Cannot read {self._ca!r}: {reason}.", param_hint="--ca") from None
+        if certificate:
+            try:
+                context.load_cert_chain(certificate, key)
+            except OSError as error:
+                files = f"{certificate!r} and {key!r}" if key else repr(certificate)
+                reason = (
+                    "no certificate with its key, in PEM"
+                    if isinstance(error, ssl.SSLError)
+                    else error.strerror
+                )
+                raise click.BadParameter(
+                    f"Cannot use {files}: {reason}.", param_hint="--cert, --cert-key"
+                ) from None
+        return context
 
     @contextlib.contextmanager
     def _errors(self, *, streaming: bool = False) -> Iterator[None]:
@@ -248,7 +265,8 @@ def base_url(url: str) -> str:
     except ValueError:
         right = False
     if not right or any(c.isspace() for c in text):
-        raise click.BadParameter(f"{url!r} is not like {DEFAULT_URL}.", param_hint="--url or SLUICE_URL")
+        shown = re.sub(r"//[^/]*@", "//", url)
+        raise click.BadParameter(f"{shown!r} is not like {DEFAULT_URL}.", param_hint="--url or SLUICE_URL")
     return text.removesuffix(API)
 
 

@@ -24,7 +24,7 @@ _MAX_SHOWN = 5
 
 # What to do about a refusal, by the last part of the problem's type. Only where the detail does not say it.
 _HINTS = {
-    "unauthenticated": "Put a token into SLUICE_TOKEN, or http://USER:PASSWORD@HOST:PORT into SLUICE_URL.",
+    "unauthenticated": "Log in with --user NAME or --token-file FILE, or put a token into SLUICE_TOKEN.",
     "foreign-origin": "Start the gateway with --allowed-origin.",
     "unknown-host": "Call it by its IP address, or start it with --allowed-host NAME.",
     "topic-already-exists": "--if-not-exists takes it as it is.",

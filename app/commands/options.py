@@ -13,6 +13,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from app.commands import login
 from app.commands.client import DEFAULT_URL, Client, topic_path
 from app.commands.errors import INTERRUPTED, CommandError, RefusedError
 from app.commands.output import Output
@@ -51,7 +52,7 @@ class Session(NamedTuple):
 
 
 def gateway(function: Callable[Concatenate[Session, P], None]) -> Callable[P, None]:
-    """A command that calls a gateway: adds `--url`, `--ca` and `--json`, hands it a Session, and ends it properly.
+    """A command that calls a gateway: adds `--url`, `--ca`, `--json` and a login, hands it a Session, ends it well.
 
     A reader that has seen enough (`| head`) is no failure. Ctrl-C before the end is one, without a word.
     """
@@ -60,13 +61,16 @@ def gateway(function: Callable[Concatenate[Session, P], None]) -> Callable[P, No
                   help="The gateway; SLUICE_URL in the environment says the same.")  # fmt: skip
     @click.option("--ca", envvar="SLUICE_CA", metavar="FILE",
                   help="The authority of an https gateway, in PEM; SLUICE_CA says the same.")  # fmt: skip
+    @login.options
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         url, as_json = str(kwargs.pop("url")), bool(kwargs.pop("as_json"))
         ca = kwargs.pop("ca")
         out = Output(as_json)
-        client = Client(url, ca if isinstance(ca, str) else None)
+        names = ("user", "user_password_file", "token_file", "cert", "cert_key")
+        given = [str(value) if (value := kwargs.pop(name)) else None for name in names]
+        client = Client(url, ca if isinstance(ca, str) else None, login.Login(*given))
         try:
             function(Session(client, out), *args, **kwargs)
             out.flush()

@@ -27,6 +27,9 @@ def absolute(job: Job) -> Job:
         value = getattr(job, field, None)
         if isinstance(value, str):
             changed[field] = str(Path(value.removeprefix("file://")).absolute())
+    for field in ("sasl_password_file", "ssl_ca_location", "ssl_certificate_location", "ssl_key_location"):
+        if getattr(job, field) is not None:
+            changed[field] = str(Path(getattr(job, field)).absolute())
     name = job.title()
     return msgspec.structs.replace(job, **changed, name=name)
 

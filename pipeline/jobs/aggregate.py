@@ -69,10 +69,10 @@ def run(spark: SparkSession, settings: Aggregate, report: Report) -> Outcome:
     """Follow the topics until done, or stopped."""
     rows = shape(read_stream(spark, settings), settings)
     if settings.emit == "closed":
-        writer = to_topic(rows, settings.bootstrap, settings.to).outputMode("append")
+        writer = to_topic(rows, settings, settings.to).outputMode("append")
     else:
         # Spark lets no Python data source take updates; a batch of them is just rows.
         writer = rows.writeStream.outputMode("update").foreachBatch(
-            lambda batch, _: write_topic(batch, settings.bootstrap, settings.to)
+            lambda batch, _: write_topic(batch, settings, settings.to)
         )
     return run_query(writer, settings, Meter(settings.job, report))

@@ -34,6 +34,4 @@ def shape(records: DataFrame, settings: Dedup) -> DataFrame:
 def run(spark: SparkSession, settings: Dedup, report: Report) -> Outcome:
     """Follow the topics until done, or stopped."""
     records = shape(read_stream(spark, settings), settings)
-    return run_query(
-        to_topic(records, settings.bootstrap, settings.to), settings, Meter(settings.job, report)
-    )
+    return run_query(to_topic(records, settings, settings.to), settings, Meter(settings.job, report))

@@ -176,7 +176,7 @@ def quarantine(records: DataFrame, settings: Export) -> None:
     joined = records.join(f.broadcast(bad), ["topic", "partition", "offset"])
     both = f.concat(f.coalesce(f.col("headers"), f.array().cast(headers_type(records))), headers)
     rows = joined.select("key", "value", both.alias("headers"), "timestamp")
-    write_topic(rows, settings.bootstrap, settings.dead_letter or "")
+    write_topic(rows, settings, settings.dead_letter or "")
 
 
 def headers_type(records: DataFrame) -> Any:

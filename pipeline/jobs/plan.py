@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from core.vocabulary.partition import EARLIEST, LATEST
 from pipeline.jobs import state
-from pipeline.jobs.settings import Job, Snapshot, Streaming, Usage, check_starting, moment
-from pipeline.wire.cluster import ClientSettings, Cluster, UnknownTopicError
+from pipeline.jobs.settings import PASSWORD, Job, Snapshot, Streaming, Usage, check_starting, moment
+from pipeline.source.options import KAFKA, Given, client_settings
+from pipeline.wire.cluster import Cluster, UnknownTopicError
 
 # A person waits for the plan: a broker that is away is reported, not waited for.
 PATIENCE_SECONDS = 5.0
@@ -30,13 +34,38 @@ class Range(NamedTuple):
         return max(0, self.end - self.start)
 
 
-def client(bootstrap: str) -> Cluster:
-    """A client of the brokers in `host:port,host:port`, with little patience."""
-    addresses = []
-    for one in bootstrap.split(","):
-        host, _, port = one.strip().rpartition(":")
-        addresses.append((host.strip("[]"), int(port)))
-    return Cluster(ClientSettings(tuple(addresses), client_id="sluice-spark-jobs", retry=PATIENCE_SECONDS))
+# The option of the source and the sink for each setting of a job that says how the brokers are reached.
+_SECURITY = {
+    "security_protocol": "kafka.security.protocol",
+    "sasl_mechanism": "kafka.sasl.mechanism",
+    "sasl_username": "kafka.sasl.username",
+    "sasl_password_file": "kafka.sasl.password.file",
+    "ssl_ca_location": "kafka.ssl.ca.location",
+    "ssl_certificate_location": "kafka.ssl.certificate.location",
+    "ssl_key_location": "kafka.ssl.key.location",
+    "ssl_endpoint_identification_algorithm": "kafka.ssl.endpoint.identification.algorithm",
+}
+
+
+def cluster_options(settings: Job) -> dict[str, str]:
+    """How to reach and log in to the brokers, as options of the source and the sink.
+
+    A password of the environment is in them, so that they must not be printed or kept.
+    """
+    options = {"kafka.bootstrap.servers": settings.bootstrap}
+    for field in msgspec.structs.fields(settings):
+        value = getattr(settings, field.name) if field.name in _SECURITY else None
+        if value is not None and value != field.default:
+            options[_SECURITY[field.name]] = value
+    if settings.sasl_username is not None and settings.sasl_password_file is None and PASSWORD in os.environ:
+        options["kafka.sasl.password"] = os.environ[PASSWORD]
+    return options
+
+
+def client(settings: Job) -> Cluster:
+    """A client of the job's brokers, with little patience. Raises OptionError for a login that makes no sense."""
+    found = client_settings(Given(cluster_options(settings), KAFKA))
+    return Cluster(found._replace(client_id="sluice-spark-jobs", retry=PATIENCE_SECONDS))
 
 
 def topics_of(cluster: Cluster, topics: list[str], pattern: str | None) -> dict[str, list[int]]:
@@ -52,7 +81,7 @@ def topics_of(cluster: Cluster, topics: list[str], pattern: str | None) -> dict[
 def source_options(settings: Streaming, *, headers: bool) -> dict[str, str]:
     """The options of the `sluice` source for a job."""
     options = {
-        "kafka.bootstrap.servers": settings.bootstrap,
+        **cluster_options(settings),
         "startingOffsets": settings.starting,
     }
     # A list of columns already decides about the headers.
@@ -86,7 +115,7 @@ def plan(settings: Job) -> list[Range]:
 
 def _whole(settings: Job, topics: list[str], pattern: str | None, since: str | None) -> list[Range]:
     """Topics from start to end, or from a time on."""
-    with client(settings.bootstrap) as cluster:
+    with client(settings) as cluster:
         places = [
             (topic, part) for topic, parts in topics_of(cluster, topics, pattern).items() for part in parts
         ]
@@ -104,7 +133,7 @@ def _whole(settings: Job, topics: list[str], pattern: str | None, since: str | N
 
 
 def _from_checkpoint(settings: Streaming) -> list[Range]:
-    with client(settings.bootstrap) as cluster:
+    with client(settings) as cluster:
         topics = topics_of(cluster, settings.topics, settings.pattern)
         places = [(topic, partition) for topic, parts in topics.items() for partition in parts]
         earliest = cluster.offsets(dict.fromkeys(places, EARLIEST))

@@ -45,7 +45,7 @@ def preflight(job: Job) -> None:
             raise PreflightError(str(error)) from None
         _check_starting(job, [(one.topic, one.partition) for one in plan(job)])
         _check_state(job)
-    with client(job.bootstrap) as cluster:
+    with client(job) as cluster:
         if isinstance(job, Snapshot | Usage):
             topics_of(cluster, job.topics, job.pattern if isinstance(job, Usage) and not job.topics else None)
         there = cluster.topics(None)

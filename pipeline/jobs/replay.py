@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from core.vocabulary.partition import EARLIEST, LATEST
-from pipeline.jobs.plan import client
+from pipeline.jobs.plan import client, cluster_options
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Replay, moment
 from pipeline.jobs.stream import SOURCE, JobError, write_topic
@@ -64,7 +64,7 @@ def _chosen(spark: SparkSession, settings: Replay) -> DataFrame:
 
 def bounds(settings: Replay) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Where each partition of the topic begins and ends. Raises JobError when there is no such topic."""
-    with client(settings.bootstrap) as cluster:
+    with client(settings) as cluster:
         try:
             parts = [(settings.topic, part) for part in cluster.topics([settings.topic])[settings.topic]]
         except UnknownTopicError:
@@ -76,7 +76,7 @@ def bounds(settings: Replay) -> tuple[dict[TopicPartition, int], dict[TopicParti
 def written_before(spark: SparkSession, settings: Replay) -> DataFrame:
     """The places of records that an earlier run of this replay wrote."""
     options = {
-        "kafka.bootstrap.servers": settings.bootstrap,
+        **cluster_options(settings),
         "subscribe": settings.topic,
         "includeHeaders": "true",
     }
@@ -134,7 +134,7 @@ def run(spark: SparkSession, settings: Replay, report: Report) -> Outcome:
     # A task may take hours, at a rate; what the topic has got tells how far it is.
     with watch.step("writing", to_write, lambda: sum(bounds(settings)[1].values()) - sum(high.values())):
         rate = None if settings.rate is None else settings.rate / tasks
-        write_topic(records, settings.bootstrap, settings.topic, rate)
+        write_topic(records, settings, settings.topic, rate)
     return Outcome(
         job=settings.job, rows=int(counter.value), seconds=time.monotonic() - began, skipped=skipped,
         table=[{"topic": settings.topic, "written": int(counter.value), "written_before": skipped}],

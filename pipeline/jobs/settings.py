@@ -13,6 +13,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+PASSWORD = "SLUICE_SASL_PASSWORD"
+"""The environment variable for a user's password or token. No flag and no YAML key holds one."""
+
 TIME_PARTS = ("year", "month", "day", "hour")
 _DURATION = re.compile(
     r"^\s*\d+(\.\d+)?\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?|weeks?)\s*$"
@@ -47,12 +50,47 @@ def check_duration(name: str, value: str | None) -> None:
         raise ValueError(f"{name} is {value!r}; it is a duration such as `10 seconds` or `5 minutes`")
 
 
+def check_source(options: dict[str, str]) -> None:
+    """A ValueError for an option that has a setting of its own, which all readers and writers of a job use.
+
+    A secret would be on the command line, and in the job's state, for others to read; its value is not repeated.
+    """
+    for name in options:
+        short = name.lower().removeprefix("kafka.")
+        if short in ("sasl.password", "sasl.jaas.config"):
+            raise ValueError(
+                f"source must not hold {name}: use sasl_password_file, or {PASSWORD} in the environment"
+            )
+        if short.startswith(("sasl.", "ssl.", "security.")):
+            raise ValueError(
+                f"source must not hold {name}: use the setting {short.replace('.', '_')} of the job"
+            )
+
+
 class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="job"):
     """The settings of every job."""
 
     bootstrap: Annotated[str, told("Kafka brokers, as host:port,host:port; or SLUICE_BOOTSTRAP.")] = (
         "127.0.0.1:9092"
     )
+    security_protocol: Annotated[
+        Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], told("How the brokers are reached.")
+    ] = "PLAINTEXT"
+    sasl_mechanism: (
+        Annotated[Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"], told("How the job logs in.")] | None
+    ) = None
+    sasl_username: Annotated[str | None, told("The user that the job logs in as.")] = None
+    sasl_password_file: Annotated[
+        str | None, told("A file with the user's password or token; or SLUICE_SASL_PASSWORD.")
+    ] = None
+    ssl_ca_location: Annotated[
+        str | None, told("Authorities of the brokers' certificates, a PEM file [those of the machine].")
+    ] = None
+    ssl_certificate_location: Annotated[str | None, told("The job's own certificate, a PEM file.")] = None
+    ssl_key_location: Annotated[str | None, told("The key of that certificate, a PEM file.")] = None
+    ssl_endpoint_identification_algorithm: Annotated[
+        Literal["https", "none"], told("`none` accepts a certificate for another host.")
+    ] = "https"
     name: Annotated[
         str | None, told("Name of the job; its state is kept under it [the job and its target].")
     ] = None
@@ -118,6 +156,7 @@ class Streaming(Job, kw_only=True):
             raise ValueError("give topics or a pattern, and not both")
         if self.once and self.interval:
             raise ValueError("give once or interval, and not both")
+        check_source(self.source)
         check_pattern(self.pattern)
         check_duration("interval", self.interval)
         if self.starting not in ("earliest", "latest"):

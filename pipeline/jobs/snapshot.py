@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.jobs import json_columns
 from pipeline.jobs.aggregate import checked
-from pipeline.jobs.plan import plan
+from pipeline.jobs.plan import cluster_options, plan
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Snapshot
 from pipeline.jobs.stream import SOURCE, JobError
@@ -63,7 +63,7 @@ def shape(records: DataFrame, settings: Snapshot) -> DataFrame:
 def run(spark: SparkSession, settings: Snapshot, report: Report) -> Outcome:
     """Read the topics from start to end, and replace the table."""
     began = time.monotonic()
-    options = {"kafka.bootstrap.servers": settings.bootstrap, "subscribe": ",".join(settings.topics)}
+    options = {**cluster_options(settings), "subscribe": ",".join(settings.topics)}
     records = spark.read.format(SOURCE).options(**options, includeHeaders="true").load()
     rows = shape(records, settings)
     target = Path(settings.to).absolute()

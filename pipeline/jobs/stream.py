@@ -21,9 +21,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipeline.jobs.plan import client, source_options
+from pipeline.jobs.plan import client, cluster_options, source_options
 from pipeline.jobs.report import Outcome, Progress, Report
-from pipeline.jobs.settings import Streaming
+from pipeline.jobs.settings import Job, Streaming
 from pipeline.jobs.state import checkpoint, standing
 from pipeline.lake.errors import BadRecordError, LakeError
 from pipeline.wire.errors import WireError
@@ -42,18 +42,18 @@ def read_stream(spark: SparkSession, settings: Streaming, *, headers: bool = Tru
     return spark.readStream.format(SOURCE).options(**source_options(settings, headers=headers)).load()
 
 
-def to_topic(records: DataFrame, bootstrap: str, topic: str) -> DataStreamWriter:
+def to_topic(records: DataFrame, settings: Job, topic: str) -> DataStreamWriter:
     """A stream of key, value, headers, timestamp into a topic: at least once; marks show duplicates."""
     stream = _without_null_headers(records).writeStream.format(SOURCE)
-    return stream.option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
+    return stream.options(**cluster_options(settings), topic=topic)
 
 
-def write_topic(records: DataFrame, bootstrap: str, topic: str, rate: float | None = None) -> None:
+def write_topic(records: DataFrame, settings: Job, topic: str, rate: float | None = None) -> None:
     """Rows of key, value, headers, timestamp into a topic, once; an error if one of them was not taken.
 
     `rate`: records a second of each task, at most.
     """
-    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+    options = {**cluster_options(settings), "topic": topic}
     if rate is not None:
         options["recordsPerSecond"] = str(rate)
     _without_null_headers(records).write.format(SOURCE).mode("append").options(**options).save()
@@ -202,7 +202,7 @@ def _commit_end(settings: Streaming, group: str) -> None:
     done = standing(checkpoint(Path(settings.state), settings.title())).offsets
     offsets = {(topic, int(part)): offset for topic, parts in done.items() for part, offset in parts.items()}
     if offsets:
-        with contextlib.suppress(WireError), client(settings.bootstrap) as cluster:
+        with contextlib.suppress(WireError), client(settings) as cluster:
             commit(cluster, group, offsets)
 
 

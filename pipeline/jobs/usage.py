@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from core.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from core.vocabulary.partition import EARLIEST, LATEST
-from pipeline.jobs.plan import client, plan, topics_of
+from pipeline.jobs.plan import client, cluster_options, plan, topics_of
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Usage, moment
 from pipeline.jobs.stream import SOURCE, JobError
@@ -34,7 +34,7 @@ def groups(cluster: Cluster) -> list[str]:
 
 def scan(spark: SparkSession, settings: Usage, topics: list[str]) -> DataFrame:
     """(topic, partition, records, bytes, first and last timestamp[, keys, share of the most frequent])."""
-    options = {"kafka.bootstrap.servers": settings.bootstrap, "subscribe": ",".join(topics)}
+    options = {**cluster_options(settings), "subscribe": ",".join(topics)}
     since = moment("since", settings.since)
     if since is not None:
         options["startingTimestamp"] = str(int(since.timestamp() * 1000))
@@ -62,7 +62,7 @@ def scan(spark: SparkSession, settings: Usage, topics: list[str]) -> DataFrame:
 def run(spark: SparkSession, settings: Usage, report: Report) -> Outcome:
     """Ask the brokers for offsets and groups, and count the records."""
     began = time.monotonic()
-    with client(settings.bootstrap) as cluster:
+    with client(settings) as cluster:
         topics = topics_of(
             cluster, settings.topics, settings.pattern if settings.topics else settings.pattern or ".*"
         )

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from core.vocabulary.partition import EARLIEST, LATEST
-from pipeline.jobs.plan import client
+from pipeline.jobs.plan import client, cluster_options
 from pipeline.jobs.replay import ORIGIN, header_map
 from pipeline.jobs.report import Outcome, Report
 from pipeline.jobs.settings import Verify
@@ -38,7 +38,7 @@ def _offsets(spark: SparkSession, settings: Verify) -> DataFrame:
 
 def _dead_letters(spark: SparkSession, settings: Verify) -> DataFrame:
     """The same of what an export put aside. Put aside twice is no duplicate: the headers tell."""
-    options = {"kafka.bootstrap.servers": settings.bootstrap, "subscribe": settings.dead_letter or ""}
+    options = {**cluster_options(settings), "subscribe": settings.dead_letter or ""}
     letters = spark.read.format(SOURCE).options(**options, includeHeaders="true").load()
     told = letters.select(header_map(f.col("headers")).alias("told"))
     origin = told.select(
@@ -69,7 +69,7 @@ def _gaps(held: DataFrame) -> dict[Place, list[tuple[int, int]]]:
 def _bounds(settings: Verify, places: list[Place]) -> dict[Place, tuple[int, int]]:
     """Return start and end of each partition as the brokers know them; none for deleted topics."""
     found = {}
-    with client(settings.bootstrap) as cluster:
+    with client(settings) as cluster:
         for topic in sorted({topic for topic, _ in places} | set(settings.topics)):
             try:
                 parts = [(topic, partition) for partition in cluster.topics([topic])[topic]]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.broker_process import ROOT
 from tests.pipeline.topics import Topics
 from tests.secured import PASSWORD, SASL_SSL, SSL, USER, Secured
 
@@ -52,6 +56,13 @@ def plan(frame: DataFrame) -> str:
     return str(execution.toString()) + str(execution.explainString(_mode(frame, "formatted")))
 
 
+def written_in(directory: Path) -> str:
+    """The text of all files below a directory."""
+    return "".join(
+        file.read_text(errors="replace") for file in sorted(directory.rglob("*")) if file.is_file()
+    )
+
+
 def _mode(frame: DataFrame, name: str) -> object:
     java = frame.sparkSession._jvm.org.apache.spark.sql.execution  # type: ignore[union-attr]
     return java.ExplainMode.fromString(name)
@@ -75,7 +86,7 @@ def test_our_source_and_sink_with_a_password(
         range(NUMBERS)
     )
     printed = plan(read) + str(query._jsq.explainInternal(True)) + str(query.lastProgress)
-    kept = "".join(file.read_text(errors="replace") for file in Path(checkpoint).rglob("*") if file.is_file())
+    kept = written_in(Path(checkpoint))
     assert "sluice" in printed and first in kept
     with pytest.raises(PySparkException) as raised:
         spark.read.format("sluice").options(
@@ -98,6 +109,38 @@ def test_our_source_with_a_certificate(spark: SparkSession, secured: Secured, to
         "ssl.key.location": str(secured.key),
     }
     assert values(spark.read.format("sluice").options(**options, subscribe=topic).load()) == [7]
+
+
+@pytest.mark.client("java")
+@pytest.mark.timeout(600)
+def test_a_job_keeps_and_prints_no_secret(secured: Secured, topics: Topics, tmp_path: Path) -> None:
+    first, second = topics.create("job-login"), topics.create("job-login-clean")
+    topics.write(first, ["1", "1", "2"])
+    events, state = tmp_path / "events", tmp_path / "state"
+    events.mkdir()
+    flags = {
+        "topic": first, "to": second, "by": "value", "group": "job-login", "state": state,
+        "bootstrap": secured.bootstrap(SASL_SSL), "security-protocol": "SASL_SSL", "sasl-username": USER,
+        "sasl-mechanism": "SCRAM-SHA-256", "ssl-ca-location": secured.ca, "master": "local[2]",
+    }  # fmt: skip
+    spark = ("eventLog.enabled=true", f"eventLog.dir=file:{events}", "eventLog.compress=false")
+    command = [sys.executable, "-m", "pipeline", "run", "dedup", "--once"]
+    command += [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+    command += [part for setting in spark for part in ("--spark", f"spark.{setting}")]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "SLUICE_SASL_PASSWORD": PASSWORD},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(message.value for message in topics.records(second)) == [b"1", b"2"]
+    log, kept = written_in(events), written_in(state)
+    assert "SparkListenerSQLExecutionStart" in log and USER in kept and first in kept
+    for text in (log, kept, done.stdout, done.stderr):
+        assert "canary" not in text
 
 
 @pytest.mark.client("kafka")

@@ -1,5 +1,7 @@
 'use strict'
 // kafkajs that logs in: `sasl_kafka_js.js BOOTSTRAP MECHANISM USER PASSWORD TOPIC`. Writes a record and reads it.
+// With SSL_CAFILE in the environment it does so over TLS.
+const fs = require('fs')
 const { Kafka, logLevel } = require('kafkajs')
 
 const [bootstrap, mechanism, username, password, topic] = process.argv.slice(2)
@@ -7,6 +9,7 @@ const kafka = new Kafka({
   brokers: [bootstrap],
   logLevel: logLevel.NOTHING,
   retry: { retries: 0 },
+  ssl: process.env.SSL_CAFILE ? { ca: [fs.readFileSync(process.env.SSL_CAFILE)] } : undefined,
   sasl: { mechanism: mechanism.toLowerCase(), username, password }
 })
 

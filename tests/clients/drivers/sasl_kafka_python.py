@@ -1,8 +1,10 @@
 """An old kafka-python that logs in: `sasl_kafka_python.py BOOTSTRAP API_VERSION MECHANISM USER PASSWORD TOPIC`.
 
-Writes a record and reads it again. PYTHONPATH names the release, and the package six: see old_kafka_python_child.py.
+Writes a record and reads it again. With SSL_CAFILE in the environment it does
+so over TLS. PYTHONPATH names the release, and the package six: see old_kafka_python_child.py.
 """
 
+import os
 import sys
 
 import six
@@ -21,6 +23,8 @@ LOGIN = {
     "sasl_plain_username": USER,
     "sasl_plain_password": PASSWORD,
 }
+if "SSL_CAFILE" in os.environ:
+    LOGIN.update(security_protocol="SASL_SSL", ssl_cafile=os.environ["SSL_CAFILE"])
 
 producer = KafkaProducer(acks="all", **LOGIN)
 producer.send(TOPIC, b"from " + MECHANISM.encode()).get(30)

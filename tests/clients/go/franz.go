@@ -33,10 +33,11 @@ func franzDriver(bootstrap string) (verbs, error) {
 }
 
 func franzOptions(bootstrap string, more ...kgo.Opt) []kgo.Opt {
-	return append([]kgo.Opt{
+	options := []kgo.Opt{
 		kgo.SeedBrokers(bootstrap), kgo.ClientID("franz-go"), kgo.MetadataMinAge(50 * time.Millisecond),
 		kgo.FetchMaxWait(100 * time.Millisecond),
-	}, more...)
+	}
+	return append(append(options, franzLogin()...), more...)
 }
 
 var franzCodecs = map[string]kgo.CompressionCodec{

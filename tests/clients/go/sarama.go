@@ -42,6 +42,7 @@ func saramaConfig() *sarama.Config {
 	config.Metadata.Retry.Backoff = 50 * time.Millisecond
 	config.Consumer.Retry.Backoff = 50 * time.Millisecond
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
+	saramaLogin(config)
 	return config
 }
 

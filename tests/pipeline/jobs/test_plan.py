@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from core.records.record import NewRecord
-from pipeline.jobs.plan import Range, lost, plan
-from pipeline.jobs.registry import read_settings
+from pipeline.jobs.plan import Range, client, cluster_options, lost, plan
+from pipeline.jobs.registry import SettingsError, read_settings
 from pipeline.wire.cluster import UnknownTopicError
+from pipeline.wire.security import Login, Security, Tls
 from tests.pipeline.topics import Topics
 
 NOON = 1_738_324_800_000  # 2025-01-31T12:00Z
@@ -59,3 +60,42 @@ def test_deleted_offsets_and_those_beyond_the_end_are_named() -> None:
         "t-1: offsets 2 to 4 are deleted; the topic begins at 5",
         "t-2: the job stands at 12, beyond the end 9",
     ]
+
+
+def test_a_job_logs_in_with_its_settings_and_a_password_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    login = {
+        "bootstrap": "[::1]:9093",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "alice",
+        "ssl_ca_location": "/ca.pem",
+    }
+    monkeypatch.setenv("SLUICE_SASL_PASSWORD", "canary")
+    with client(read_settings("usage", login)) as cluster:
+        assert cluster.settings.bootstrap == (("::1", 9093),)
+        assert cluster.settings.security == Security(Tls("/ca.pem"), Login("PLAIN", "alice", "canary"))
+    assert cluster_options(read_settings("usage", {**login, "sasl_password_file": "/password"})) == {
+        "kafka.bootstrap.servers": "[::1]:9093",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password.file": "/password",
+        "kafka.ssl.ca.location": "/ca.pem",
+    }
+    assert cluster_options(read_settings("usage", {})) == {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("sasl.password", "use sasl_password_file, or SLUICE_SASL_PASSWORD in the environment"),
+        ("kafka.sasl.jaas.config", "use sasl_password_file"),
+        ("kafka.ssl.ca.location", "use the setting ssl_ca_location of the job"),
+    ],
+)
+def test_a_source_option_that_is_a_secret_or_a_setting_is_refused(name: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=says) as raised:
+        read_settings("export", {"topics": ["t"], "to": "x", "source": {name: "canary"}})
+    assert "canary" not in str(raised.value)
