@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 LISTENERS_FILE = "listeners.json"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_NAMES = {"http": "HTTP", "kafka": "Kafka", "kafka07": "Kafka 0.7", "text": "Lines"}
+_NAMES = {"http": "HTTP", "kafka": "Kafka", "kafka07": "Kafka 0.7", "peer": "Brokers", "text": "Lines"}
 # Objects made before the collector looks for cycles. Requests make few that last; 700 is Python's default.
 _COLLECT_AFTER = 20_000
 # The number of stderr.

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from app.logs import FORMATS, LEVELS
 from app.oauth_settings import parse_oauth, refuse_tokens_without_issuer
+from app.peer_settings import check_peers
 from app.rest_v2.dialect import DIALECTS
 from app.tls_settings import authenticates, listeners_with_tls, parse_tls
 from core.config import (
@@ -156,8 +157,14 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_PEERS",
         "--peer",
         "none",
-        "The other brokers of the cluster as `2=host:9092`, with their Kafka ports; repeat the flag, or separate by "
-        "commas. This broker's own number is `--broker-id`.",
+        "The other brokers of the cluster as `2=host:9092`, with their Kafka ports, or with those of their listeners "
+        "`peer://`; repeat the flag, or separate by commas. This broker's own number is `--broker-id`.",
+    ),
+    Setting(
+        "SLUICE_PEER_PRINCIPAL",
+        "",
+        Config().peer_principal,
+        "The principal of another broker's certificate, with `{id}` in place of the broker's number.",
     ),
     Setting(
         "SLUICE_V2_DIALECT",
@@ -227,7 +234,7 @@ def load(
         values["broker_id"] = broker_id
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
     if others:
-        values["peers"] = parse_peers(others, int(str(values.get("broker_id", Config().broker_id))))
+        values |= _of_peers(environ, others, int(str(values.get("broker_id", Config().broker_id))))
     dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
     if dialect:
         values["v2_dialect"] = parse_dialect(dialect)
@@ -249,6 +256,11 @@ def load(
     return config
 
 
+def _of_peers(environ: Mapping[str, str], others: Sequence[str], broker_id: int) -> dict[str, object]:
+    principal = environ.get("SLUICE_PEER_PRINCIPAL", "").strip() or Config().peer_principal
+    return {"peers": parse_peers(others, broker_id), "peer_principal": principal}
+
+
 def _of_browsers(
     environ: Mapping[str, str], allowed_hosts: Sequence[str], allowed_origins: Sequence[str]
 ) -> dict[str, object]:
@@ -268,7 +280,7 @@ def _refuse_unsafe(
     if not (insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS")):
         refuse_clear_passwords(config.listeners)
     refuse_tokens_without_issuer(config.listeners, config)
-    refuse_authentication_with_peers(config)
+    check_peers(config)
 
 
 def _switch_of(environ: Mapping[str, str], variable: str) -> bool:
@@ -551,16 +563,6 @@ def refuse_clear_passwords(listeners: Iterable[Endpoint]) -> None:
                 "others on the way can read along. Listen on 127.0.0.1, add TLS (--tls), or allow it with "
                 "--insecure-passwords."
             )
-
-
-def refuse_authentication_with_peers(config: Config) -> None:
-    """Raise StartupError for a broker of a cluster with authentication: brokers cannot log in to each other yet."""
-    with_login = [endpoint for endpoint in config.listeners if endpoint.authentication]
-    if config.peers and with_login:
-        raise StartupError(
-            f"The listener {with_login[0]} asks clients to log in, but the brokers of a cluster cannot log in "
-            "to each other yet, and users would be copied over open connections. Leave --peer or the option auth out."
-        )
 
 
 # --- the configuration file ------------------------------------------------------------------------------------

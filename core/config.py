@@ -78,8 +78,11 @@ LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "kafka": {AUTH: ("", "scram-sha-256", "scram-sha-512", "plain", "oauthbearer"), TLS: (), ADVERTISED: ()},
     # The message format: 1 since Kafka 0.7, 0 before. Clients of one format cannot read the other.
     "kafka07": {"magic": ("1", "0"), TLS: ()},
+    # For the other brokers of the cluster alone.
+    "peer": {TLS: ()},
     "text": {TLS: ()},
 }
+PEER = "peer"
 CLIENT_AUTH = ("none", "requested", "required")
 
 
@@ -328,6 +331,8 @@ class Config:
     # --- replication -----------------------------------------------------------------------------------------
     # The other brokers of the cluster. Without peers nothing is replicated, and no request waits for a replica.
     peers: tuple[Peer, ...] = ()
+    # Whose certificate that of another broker is: its principal, with the number of the broker in place of `{id}`.
+    peer_principal: str = "User:CN=broker-{id}"
     # Kafka's default.replication.factor: replicas of a topic whose creator names no number.
     default_replication_factor: int = 1
     # Kafka's replica.lag.time.max.ms: a follower that has not caught up for this long leaves the in-sync set.
@@ -449,3 +454,17 @@ class Config:
 
     # Settings for topics that do not set their own (Kafka's broker-level defaults), as text.
     topic_defaults: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def peer_listener(self) -> Endpoint | None:
+        """Return the listener for the other brokers of the cluster; None if they use that of the clients."""
+        return next((one for one in self.listeners if one.scheme == PEER), None)
+
+    @property
+    def peers_authenticate(self) -> bool:
+        """Return whether another broker has to prove its number.
+
+        It can do so over the listener of the brokers alone. So without that listener replication ends as soon as
+        clients log in.
+        """
+        return bool(self.peers) and any(one.scheme == PEER or one.authentication for one in self.listeners)

@@ -360,8 +360,13 @@ class Roles(Protocol):
         Waits up to `wait_ms` until there are any, or a newer high watermark than the follower knows.
         """
 
-    async def exchange(self, data: bytes) -> bytes:
-        """Answer another broker's question about roles. Raises ValueError; also if this broker has no peers."""
+    def check_peer(self, broker_id: int) -> None:
+        """Raise CLUSTER_AUTHORIZATION_FAILED if the caller may not act as the broker `broker_id`."""
+
+    async def exchange(self, data: bytes, asked_by: int | None = None) -> bytes:
+        """Answer a question of another broker, `asked_by` if its id is proven. Raises ValueError, also without peers.
+
+        Raises CLUSTER_AUTHORIZATION_FAILED for a question in the name of a third broker."""
 
 
 class Logs(Protocol):

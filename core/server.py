@@ -25,7 +25,7 @@ from core.errors import StartupError
 from core.kafka07.views import Kafka07Views
 from core.listeners.acceptor import Acceptor, Listener
 from core.listeners.connection import Connection
-from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.dispatch import HANDLERS, PEER_HANDLERS
 from core.listeners.kafka.handler import protocol_versions
 from core.listeners.kafka.listener import KafkaListener
 from core.metadata.acls import load_acls
@@ -56,6 +56,10 @@ def _kafka(server: Server) -> tuple[Listener, type[Connection]]:
     return KafkaListener(server.broker, HANDLERS), Connection
 
 
+def _peer(server: Server) -> tuple[Listener, type[Connection]]:
+    return KafkaListener(server.broker, PEER_HANDLERS, of_peers=True), Connection
+
+
 def _line(server: Server) -> tuple[Listener, type[Connection]]:
     # Imported here, so that a broker without such a listener does not load its modules.
     from core.line_protocol.commands import HANDLERS
@@ -75,6 +79,7 @@ def _kafka07(server: Server) -> tuple[Listener, type[Connection]]:
 LISTENERS: dict[str, Callable[[Server], tuple[Listener, type[Connection]]]] = {
     "kafka": _kafka,
     "kafka07": _kafka07,
+    "peer": _peer,
     "text": _line,
 }
 

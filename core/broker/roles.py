@@ -322,11 +322,14 @@ class Roles:
             answers.append(FollowerFetched(got, None, got.offsets.high_watermark > read.high_watermark))
         return answers
 
-    async def exchange(self, data: bytes) -> bytes:
-        """Answer what another broker asks about roles. Raises ValueError; also if this broker has no peers."""
+    def check_peer(self, broker_id: int) -> None:
+        """See `facade.Roles.check_peer`. Without a caller there is nothing to check."""
+
+    async def exchange(self, data: bytes, asked_by: int | None = None) -> bytes:
+        """Answer what another broker asks about roles. See `facade.Roles.exchange`."""
         if self._cluster is None:
             raise ValueError("there are no peers")
-        return await self._cluster.answer(data)
+        return await self._cluster.answer(data, asked_by)
 
     # --- start and checkpoint ----------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from core.replication.controller import Controller
 from core.replication.replicas import Replicas
 from core.topic_config import definition, parse_topic_config
 from core.types import TopicPartition
+from core.vocabulary.replicas import METADATA
 from core.vocabulary.topic import ConfigEntry, TopicInfo, check_topic_name
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class Topics:
         """
         self._controller.require()
         check_topic_name(name)
+        if name == METADATA.topic:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {name!r} is internal to the broker.")
         if self._table.find(name) is not None or name in self.changing:
             raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists.", topic=name)
         count = self._config.default_partitions if partitions in (None, -1) else int(partitions or 0)

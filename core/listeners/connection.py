@@ -123,7 +123,8 @@ class Session(Protocol):
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
         """Take the client's address, the address of ours that it connected to, and its principal.
 
-        The principal is that of the client's certificate, and ANONYMOUS without one. Return limits of the
+        The principal is that of the client's certificate, and ANONYMOUS without one. Raises UnmappedPrincipalError
+        for a principal that has no access to the listener. Return limits of the
         connection's own, if any.
         """
         ...
@@ -231,10 +232,10 @@ class Connection(asyncio.BufferedProtocol):
         self._peer = f"{peer[0]}:{peer[1]}"
         try:
             principal = ANONYMOUS if shared.certificate is None else shared.certificate.principal(transport)
+            self._limits = self._session.connected(peer[0], local[0], principal)
         except UnmappedPrincipalError as error:
             self.refuse(str(error))
             return
-        self._limits = self._session.connected(peer[0], local[0], principal)
         if len(shared.connections) >= shared.config.max_connections:
             log.warning("%s: refused, %d connections are open", self._peer, len(shared.connections))
             shared.refused += 1

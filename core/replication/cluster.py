@@ -232,9 +232,17 @@ class Cluster:
 
     # --- being asked -----------------------------------------------------------------------------------------
 
-    async def answer(self, data: bytes) -> bytes:
-        """Answer a question of a peer. ValueError if it is none. What it promises is on the disk by then."""
+    async def answer(self, data: bytes, asked_by: int | None = None) -> bytes:
+        """Answer a question of a peer. ValueError if it is none. What it promises is on the disk by then.
+
+        Raises CLUSTER_AUTHORIZATION_FAILED if it names another broker than `asked_by`, which is proven.
+        """
         question = decode_question(data)
+        if asked_by not in (None, question.broker_id):
+            raise BrokerError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"Broker {asked_by} asks in the name of broker {question.broker_id}.",
+            )
         if question.broker_id not in self.peers:
             raise ValueError(f"broker {question.broker_id} is not one of the peers")
         await self._note_address(question.broker_id, question.host, question.port)
@@ -303,6 +311,10 @@ class Cluster:
 
     def _own_address(self) -> tuple[str, int]:
         own = self._config.advertised
+        if own is None and self._config.peer_listener is not None:
+            # The address in `--peer` is not for clients.
+            kafka = next((one for one in self._config.listeners if one.scheme == "kafka"), None)
+            own = (kafka.advertised or kafka) if kafka is not None else None
         return (own.host, own.port) if own is not None else ("", 0)
 
     async def _converse(self, peer: int) -> None:

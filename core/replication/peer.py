@@ -16,6 +16,7 @@ from core.protocol.header import decode_response_header, encode_request_header
 from core.protocol.primitives import ProtocolError
 from core.replication.peer_protocol import Answer, Question, decode_answer, encode
 from core.replication.wire import FrameProtocol
+from core.security.peers import check_server, client_context
 
 _SIZE = Struct(">i")
 _CORRELATION = Struct(">i")
@@ -94,9 +95,7 @@ class PeerConnection:
 
     async def _round_trip(self, request: bytes) -> memoryview:
         if self._protocol is None:
-            _, self._protocol = await asyncio.get_running_loop().create_connection(
-                lambda: FrameProtocol(self._config.max_frame_bytes), self.peer.host, self.peer.port
-            )
+            self._protocol = await self._connect()
         self._correlation = (self._correlation + 1) & 0x7FFF_FFFF
         correlation = _CORRELATION.pack(self._correlation)
         # The correlation id: four bytes after key and version in each request of Kafka.
@@ -105,6 +104,22 @@ class PeerConnection:
         if frame[:4] != correlation:
             raise EOFError("it answered another question")
         return frame
+
+    async def _connect(self) -> FrameProtocol:
+        """Connect; with a listener of the brokers' own over TLS, both sides being proven. Raises OSError."""
+        peer, config = self.peer, self._config
+        context = client_context(config)
+        secure: dict[str, Any] = {} if context is None else {"ssl": context, "server_hostname": peer.host}
+        transport, protocol = await asyncio.get_running_loop().create_connection(
+            lambda: FrameProtocol(config.max_frame_bytes), peer.host, peer.port, **secure
+        )
+        if context is not None:
+            try:
+                check_server(config, peer.broker_id, transport)
+            except BaseException:
+                transport.abort()
+                raise
+        return protocol
 
     async def wait_closed(self) -> None:
         """Close, and let the loop take note of it."""

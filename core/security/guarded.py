@@ -46,6 +46,8 @@ T = TypeVar("T")
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 _READ, _WRITE, _DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 
+# What another broker of the cluster is checked by, once its number is proven.
+_NO_AUTHORIZER = Authorizer()
 # Facades that are kept; above it all are dropped, and made again when they are asked for.
 _MAX_CALLERS = 10_000
 
@@ -72,18 +74,25 @@ class Guards:
             found = self._guarded[key] = Guarded(self._broker, rights, meter)
         return found
 
+    def of_peer(self, caller: Caller, broker_id: int) -> Guarded:
+        """Return the facade of another broker of the cluster, whose number is proven: it may copy everything."""
+        rights = Rights(_NO_AUTHORIZER, str(caller.principal), caller.host)
+        # A follower has no quota.
+        meter = Meter(QuotaTable(), self._broker.clock, caller.principal.name, mutes=True)
+        return Guarded(self._broker, rights, meter, broker_id)
+
 
 class Guarded:
-    """A broker as one caller may use it; implements `core.facade.Facade`."""
+    """A broker as one caller may use it; implements `core.facade.Facade`. `peer` is the broker that the caller is."""
 
-    def __init__(self, broker: Ruled, rights: Rights, meter: Meter) -> None:
+    def __init__(self, broker: Ruled, rights: Rights, meter: Meter, peer: int | None = None) -> None:
         self._broker = broker
         self.rights = rights
         self.meter = meter
         self._topics = GuardedTopics(broker, rights, meter)
         self._partitions = GuardedPartitions(broker, rights)
         self._records = GuardedRecords(broker, rights, self._topics, meter)
-        self._roles = GuardedRoles(broker, rights)
+        self._roles = GuardedRoles(broker, rights, peer)
 
     # --- what is no resource: settings, clock, waits -----------------------------------------------------------
 
@@ -556,9 +565,10 @@ class GuardedRecords:
 class GuardedRoles:
     """`Facade.roles` for one caller. Metadata has the leaders of the topics that the caller may describe."""
 
-    def __init__(self, broker: facade.Facade, rights: Rights) -> None:
+    def __init__(self, broker: facade.Facade, rights: Rights, peer: int | None = None) -> None:
         self._broker = broker
         self._rights = rights
+        self._peer = peer
 
     @property
     def metadata_leader(self) -> int:
@@ -613,22 +623,39 @@ class GuardedRoles:
         return await self._rights.noted("LEAD_EVERYTHING", "CLUSTER:kafka-cluster", changing)
 
     def report_progress(self, tp: TopicPartition, replica: int, offset: int) -> PartitionInfo:
-        """See `Roles.report_progress`: needs CLUSTER_ACTION."""
+        """See `Roles.report_progress`: needs CLUSTER_ACTION, and `check_peer`."""
+        self.check_peer(replica)
         self._rights.require(Operation.CLUSTER_ACTION, _CLUSTER)
         return self._broker.roles.report_progress(tp, replica, offset)
 
     async def follower_fetch(
         self, replica: int, reads: Sequence[FollowerRead], *, max_bytes: int, wait_ms: int
     ) -> list[FollowerFetched]:
-        """See `Roles.follower_fetch`: needs CLUSTER_ACTION; without it TOPIC_AUTHORIZATION_FAILED for each read."""
+        """See `Roles.follower_fetch`: needs `check_peer`, and CLUSTER_ACTION.
+
+        Without the latter each read has TOPIC_AUTHORIZATION_FAILED.
+        """
+        self.check_peer(replica)
         if not self._rights.may(Operation.CLUSTER_ACTION, _CLUSTER):
             return [FollowerFetched(None, self._rights.refusal(_READ, _TOPIC, "")) for _ in reads]
         return await self._broker.roles.follower_fetch(replica, reads, max_bytes=max_bytes, wait_ms=wait_ms)
 
-    async def exchange(self, data: bytes) -> bytes:
-        """See `Roles.exchange`: needs CLUSTER_ACTION."""
+    def check_peer(self, broker_id: int) -> None:
+        """See `Roles.check_peer`: where brokers must prove their number, not even a super user may act as one."""
+        proven = self._peer == broker_id if self._peer is not None else not self._authenticates
+        if not proven:
+            raise self._rights.refusal(Operation.CLUSTER_ACTION, _CLUSTER)
+
+    @property
+    def _authenticates(self) -> bool:
+        return self._broker.config.peers_authenticate
+
+    async def exchange(self, data: bytes, asked_by: int | None = None) -> bytes:
+        """See `Roles.exchange`: needs CLUSTER_ACTION, and a proven broker where brokers must prove it."""
+        if self._peer is None and self._authenticates:
+            raise self._rights.refusal(Operation.CLUSTER_ACTION, _CLUSTER)
         self._rights.require(Operation.CLUSTER_ACTION, _CLUSTER)
-        return await self._broker.roles.exchange(data)
+        return await self._broker.roles.exchange(data, self._peer if self._peer is not None else asked_by)
 
 
 class GuardedIdempotency:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -182,6 +183,7 @@ def test_every_field_of_config_can_be_set() -> None:
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
         "v2_dialect", "log_format", "log_level", "zookeeper", "peers", "tls", "admin_password_file",
         "super_users", "oauth", "audit_log",
+        "peer_principal",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
 
@@ -320,9 +322,45 @@ def test_a_switch_for_passwords_opens_no_listener_without_authentication() -> No
         load({"SLUICE_LISTENERS": "kafka://0.0.0.0:9092"}, insecure_passwords=True)
 
 
-def test_a_cluster_has_no_authentication_yet() -> None:
-    with pytest.raises(StartupError, match="cannot log in to each other yet"):
-        load({"SLUICE_LISTENERS": "kafka://127.0.0.1:1?auth=plain", "SLUICE_PEERS": "2=127.0.0.1:2"})
+def of_cluster(*listeners: str, **members: str) -> Config:
+    """The settings of a broker of two, with a certificate between brokers that has these members."""
+    tables = {"peers": {"certificate": "c.pem", "key": "k.pem", **members}}
+    names = {"SLUICE_LISTENERS": ",".join(listeners), "SLUICE_PEERS": "2=127.0.0.1:2"}
+    return load({**names, "SLUICE_TLS": json.dumps(tables)})
+
+
+def test_users_of_a_cluster_need_a_listener_of_the_brokers() -> None:
+    login = "kafka://127.0.0.1:1?auth=plain"
+    with pytest.raises(StartupError, match="users would be copied over open connections"):
+        load({"SLUICE_LISTENERS": login, "SLUICE_PEERS": "2=127.0.0.1:2"})
+    config = of_cluster(login, "peer://0.0.0.0:9?tls=peers", client_ca="ca.pem")
+    assert config.peer_listener == config.listeners[1] and config.peers_authenticate
+
+
+def test_a_listener_of_the_brokers_proves_both_sides() -> None:
+    secure = "peer://127.0.0.1:9?tls=peers"
+    with pytest.raises(StartupError, match="has to ask for theirs"):
+        of_cluster(secure)
+    with pytest.raises(StartupError, match="has to ask for theirs"):
+        of_cluster(secure, client_ca="ca.pem", client_auth="requested")
+    with pytest.raises(StartupError, match="has to ask for theirs"):
+        of_cluster("peer://127.0.0.1:9", "kafka://127.0.0.1:8?tls=peers", client_ca="ca.pem")
+    with pytest.raises(StartupError, match="one listener of the scheme peer"):
+        of_cluster(secure, "peer://127.0.0.1:10?tls=peers", client_ca="ca.pem")
+    with pytest.raises(StartupError, match="name them by --peer"):
+        load({"SLUICE_LISTENERS": "peer://127.0.0.1:9"})
+    with pytest.raises(StartupError, match="add --advertised"):
+        of_cluster(secure, "kafka://0.0.0.0:8?auth=plain&tls=peers", client_ca="ca.pem")
+
+
+def test_the_principal_of_a_broker_has_its_number() -> None:
+    listeners = {"SLUICE_LISTENERS": "peer://127.0.0.1:9?tls=p", "SLUICE_PEERS": "2=127.0.0.1:2"}
+    tables = json.dumps({"p": {"certificate": "c.pem", "client_ca": "ca.pem"}})
+    given = {**listeners, "SLUICE_TLS": tables}
+    assert load(given).peer_principal == "User:CN=broker-{id}"
+    assert load({**given, "SLUICE_PEER_PRINCIPAL": "User:b{id}"}).peer_principal == "User:b{id}"
+    with pytest.raises(StartupError, match="SLUICE_PEER_PRINCIPAL must be"):
+        load({**given, "SLUICE_PEER_PRINCIPAL": "User:b"})
 
 
 def test_peers_are_brokers_with_other_numbers() -> None:

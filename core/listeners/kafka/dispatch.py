@@ -46,3 +46,7 @@ HANDLERS: dict[int, Handler] = {
     )
     for key, handler in module.HANDLERS.items()
 }
+
+# What a follower asks its leader, Fetch, ApiVersions and OffsetForLeaderEpoch, and what a broker forwards for its
+# client, DescribeQuorum. Questions about roles have a key of their own.
+PEER_HANDLERS: dict[int, Handler] = {key: HANDLERS[key] for key in (1, 18, 23, 55)}

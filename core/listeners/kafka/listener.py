@@ -34,6 +34,7 @@ from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
 from core.security.audit import SOURCE, Source
+from core.security.peers import peer_of
 from core.security.principal import ANONYMOUS, Caller, Principal
 from core.security.quotas import Bucket
 from core.types import FileSlice
@@ -54,10 +55,14 @@ _WILDCARDS = ("0.0.0.0", "::", "")
 
 
 class KafkaListener:
-    """Keep what all connections of one listener share. `handlers` are the APIs served, by key."""
+    """Keep what all connections of one listener share. `handlers` are the APIs served, by key.
 
-    def __init__(self, broker: Broker, handlers: Mapping[int, Handler]) -> None:
+    A listener `of_peers` takes the other brokers of the cluster alone: each has the certificate of its number.
+    """
+
+    def __init__(self, broker: Broker, handlers: Mapping[int, Handler], *, of_peers: bool = False) -> None:
         self.broker = broker
+        self.of_peers = of_peers
         self.handlers = handlers
         self.endpoint = Endpoint("kafka", "127.0.0.1", 0)
         self.advertised = broker.config.advertised
@@ -112,6 +117,8 @@ class KafkaSession:
         self.client_software = ""
         self.peer_host = ""
         self.local_host = ""
+        # The broker at the other end, once it is proven.
+        self._peer_id: int | None = None
         self.act_as(ANONYMOUS)
         # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
@@ -128,6 +135,8 @@ class KafkaSession:
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
         """See `Session.connected`. The user of a SASL login takes the place of the certificate's principal."""
         self.peer_host, self.local_host = peer_host, local_host
+        if self.listener.of_peers:
+            self._peer_id = peer_of(self.listener.broker.config, principal)
         self.act_as(principal)
         if principal != ANONYMOUS:
             self.source = CERTIFICATE
@@ -145,7 +154,11 @@ class KafkaSession:
         `broker` is the broker with the rights of the caller; `listener.broker` is without a check.
         """
         self.caller = Caller(principal, self.peer_host)
-        self.broker = self.listener.broker.guards.of(self.caller, mutes=True)
+        guards = self.listener.broker.guards
+        peer = self._peer_id
+        self.broker = (
+            guards.of(self.caller, mutes=True) if peer is None else guards.of_peer(self.caller, peer)
+        )
         self.rights = self.broker.rights
 
     @property

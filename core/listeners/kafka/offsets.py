@@ -85,6 +85,18 @@ def offset_for_leader_epoch(
     session: KafkaSession, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Where the records of a leader epoch end (KIP-101, KIP-279)."""
+    if request.replica_id >= 0:
+        try:
+            session.broker.roles.check_peer(request.replica_id)
+        except BrokerError as error:
+            return OffsetForLeaderEpochResponse(
+                topics=[
+                    OffsetForLeaderTopicResult(
+                        t.topic, [EpochEndOffset(error.code, p.partition) for p in t.partitions]
+                    )
+                    for t in request.topics
+                ]
+            )
     topics = [
         OffsetForLeaderTopicResult(t.topic, [_end_of_epoch(session, t.topic, p) for p in t.partitions])
         for t in request.topics

@@ -20,6 +20,10 @@ from core.vocabulary.replicas import FollowerFetched, FollowerRead
 async def replica_fetch(session: KafkaSession, replica: int, request: FetchRequest) -> FetchResponse:
     """Serve a follower; it names topics by id and has no session."""
     broker = session.broker
+    try:
+        broker.roles.check_peer(replica)
+    except BrokerError as error:
+        return FetchResponse(error_code=error.code)
     if not broker.roles.is_peer(replica):
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     reads = [

@@ -264,7 +264,7 @@ HOSTILE = [
 async def test_a_follower_executes_nothing_that_it_does_not_know(
     two: Brokers, changes: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The leader is a rogue: it commits what no broker writes, and goes on with changes that are good."""
+    """The leader is a rogue: it commits what no broker writes, and continues with changes that are good."""
     leader, follower = two[1].metadata, two[2].metadata
     assert leader is not None and follower is not None
     await until(lambda: follower._applied == two[1].partitions.info(METADATA).offsets.log_end_offset)
