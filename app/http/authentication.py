@@ -28,6 +28,7 @@ BASIC, TOKEN = "basic", "token"
 SETUP = "setup token"
 SETUP_REQUEST = ("POST", "/api/v1/users")
 _OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
+_METRICS = "/metrics"
 _OPEN_PREFIXES = ("/console", "/docs", "/problems")
 _OF_CREDENTIALS = ("/api/v1/users", "/api/v1/tokens")
 _MAX_HEADER = 4_096
@@ -69,6 +70,8 @@ class Authenticator:
         path = decode_path(request.scope)
         shown = request.scope.get(CERTIFICATE)
         own = NO_PRINCIPAL if shown is None else str(shown)
+        if path == _METRICS and self._config.open_metrics:
+            return own
         if not ways or path in _OPEN or _is_below(path, _OPEN_PREFIXES):
             return own
         header = request.headers.get(b"authorization")
