@@ -64,7 +64,7 @@ class Application:
         self.metrics = Metrics(server, traffic, self._delay)
         self.fastapi = LazyApp(self._load_fastapi)
         find = shared.current_broker
-        operations = Operations(find, server.zookeeper_state, self.metrics.scrape)
+        operations = Operations(find, shared.acting, server.zookeeper_state, self.metrics.scrape)
         lean = RouteTable(
             (PREFIX, lean_routes(config, find, shared.acting)), ("", operation_routes(operations))
         )

@@ -28,6 +28,7 @@ import bench.lake
 import bench.line
 import bench.records
 import bench.replication
+import bench.rules
 import bench.size
 import bench.spark
 import bench.streams

@@ -443,6 +443,8 @@ class Config:
     audit_log: Path | None = None
     # Logins and denials that are logged in a second (about 300 bytes each). More are dropped and counted.
     audit_events_per_second: int = 50
+    # Whether /metrics can be read without a login and without a right.
+    open_metrics: bool = False
     # Topics, and pairs of group and topic, that have their own time series in /metrics. Monitoring keeps each for
     # months.
     metrics_max_topics: int = 2_000

@@ -20,7 +20,7 @@ from app.http.cors import Cors
 from app.http.exchange import in_task
 from app.http.hosts import Hosts
 from app.http.metrics import Traffic
-from app.http.principal import LOGIN, Resolver, resolve
+from app.http.principal import LOGIN, Resolver, principal_of, resolve
 from app.http.refusals import Refusals
 from app.http.request import Answer, ClientGoneError, Receive, Request, Scope, Send, Streamed
 from app.http.router import READING, Router
@@ -31,6 +31,7 @@ from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError
 from core.security.audit import SOURCE, Source
+from core.vocabulary.idempotency import NO_PRINCIPAL
 
 log = logging.getLogger("sluice.http")
 
@@ -129,6 +130,7 @@ class HttpApplication:
     ) -> Answer | Streamed | None:
         await in_task()
         await resolve(resolver, request)
+        sender.private = principal_of(request.scope) != NO_PRINCIPAL
         return await self._router.answer(request, sender)
 
     def _request_id(self, given: bytes | None) -> bytes:

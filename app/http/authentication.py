@@ -40,6 +40,7 @@ SETUP_REQUEST = ("POST", "/api/v1/users")
 IDENTITY, ASKS = "sluice.identity", "sluice.asks"
 CONSOLE_LOGIN = "/console/session"
 _OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
+_METRICS = "/metrics"
 _OPEN_PREFIXES = ("/console", "/docs", "/problems")
 _OF_CREDENTIALS = ("/api/v1/users", "/api/v1/tokens")
 _MAX_HEADER = len("Bearer ") + MAX_TOKEN
@@ -89,6 +90,8 @@ class Authenticator:
         login = path == CONSOLE_LOGIN and request.scope["method"] == "POST"
         shown = request.scope.get(CERTIFICATE)
         own = NO_PRINCIPAL if shown is None else str(shown)
+        if path == _METRICS and self._config.open_metrics:
+            return own
         if not ways or path in _OPEN or (_is_below(path, _OPEN_PREFIXES) and not login):
             return own
         header = request.headers.get(b"authorization")

@@ -17,6 +17,7 @@ Slug = Annotated[
     str, Path(description="The type's name.", examples=["not-found"], json_schema_extra=PATH_NAME)
 ]
 _CODES = {slug_of(code): code for code in ErrorCode}
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width"><style>body{{font:1rem/1.5 system-ui,sans-serif;
 max-width:44rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}}code{{font-size:.95em}}</style>
@@ -53,4 +54,5 @@ async def get_problem(slug: Slug) -> HTMLResponse:
 
 
 def _page(title: str, parts: Iterable[str]) -> HTMLResponse:
-    return HTMLResponse(_PAGE.format(title=escape(title), body="".join(parts)))
+    html = _PAGE.format(title=escape(title), body="".join(parts))
+    return HTMLResponse(html, headers={"content-security-policy": _POLICY})

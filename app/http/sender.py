@@ -1,6 +1,8 @@
 """Write the answers of the application: whole ones in one write, streams piece by piece, FastAPI's messages as sent.
 
-Every answer gets the same lines: the request id, `X-Content-Type-Options: nosniff`, and those of CORS.
+Every answer gets the same lines: the request id, `X-Content-Type-Options: nosniff`, a policy that lets a browser do
+nothing with it, and those of CORS. The answer to a client with a name is kept in no cache, because another user may
+use the same one.
 """
 
 from __future__ import annotations
@@ -15,6 +17,11 @@ from app.http.request import DIRECT, Answer, Direct, Message, Send, Streamed
 # RFC 9110, section 8.6: no Content-Length with 204; with 304 it would be that of the body that is not sent.
 _WITHOUT_BODY = frozenset({204, 304})
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
+# Console and documentation have policies of their own.
+_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+_SAFE = (_NOSNIFF, _POLICY)
+_NOT_STORED = (b"cache-control", b"no-store")
+Headers = list[tuple[bytes, bytes]]
 MoreLines = Callable[[list[tuple[bytes, bytes]]], Iterable[tuple[bytes, bytes]]]
 """Header lines that depend on the other ones: those of CORS."""
 
@@ -22,7 +29,7 @@ MoreLines = Callable[[list[tuple[bytes, bytes]]], Iterable[tuple[bytes, bytes]]]
 class Sender:
     """Sends the answer to one request."""
 
-    __slots__ = ("_direct", "_more", "_request_id", "_send", "sent", "started", "status")
+    __slots__ = ("_direct", "_more", "_request_id", "_send", "private", "sent", "started", "status")
 
     def __init__(
         self, send: Send, request_id: bytes, extensions: Mapping[str, Any] | None, more: MoreLines | None
@@ -32,6 +39,8 @@ class Sender:
         self._request_id = request_id
         self._more = more
         self.started = False
+        # Whether the answer is for the client of this request alone.
+        self.private = False
         # For the counters: the status, and the bytes of the body.
         self.status = CLIENT_GONE
         self.sent = 0
@@ -54,7 +63,9 @@ class Sender:
     def _head(self, answer: Answer) -> list[tuple[bytes, bytes]]:
         self.status = answer.status
         self.sent = len(answer.body)
-        headers = [(b"x-request-id", self._request_id), _NOSNIFF, *answer.headers]
+        headers = [(b"x-request-id", self._request_id), *_SAFE, *answer.headers]
+        if self.private:
+            headers = _not_stored(headers)
         if self._more is not None:
             headers += self._more(headers)
         if answer.status not in _WITHOUT_BODY:
@@ -67,8 +78,10 @@ class Sender:
         await in_task()
         self.started = True
         self.status = answer.status
-        headers = [(b"content-type", answer.media_type), (b"x-request-id", self._request_id), _NOSNIFF]
+        headers = [(b"content-type", answer.media_type), (b"x-request-id", self._request_id), *_SAFE]
         headers += answer.headers
+        if self.private:
+            headers = _not_stored(headers)
         if self._more is not None:
             headers += self._more(headers)
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -86,7 +99,15 @@ class Sender:
             self.started = True
             self.status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self._request_id), _NOSNIFF]
+            if all(name.lower() != _POLICY[0] for name, _ in headers):
+                headers.append(_POLICY)
+            if self.private:
+                headers = _not_stored(headers)
             message["headers"] = headers if self._more is None else [*headers, *self._more(headers)]
         else:
             self.sent += len(message.get("body", b""))
         await self._send(message)
+
+
+def _not_stored(headers: Headers) -> Headers:
+    return [*(line for line in headers if line[0].lower() != _NOT_STORED[0]), _NOT_STORED]

@@ -49,6 +49,7 @@ _NO_PAGE = (
 _MAX_LINES = 6_000
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-._~")
 _TOKEN = [b"%c" % byte if byte in _PLAIN else b"%%%02x" % byte for byte in range(256)]
+_ATTACHED = (b"content-disposition", b"attachment")
 _NOT_CACHED = {"cache-control": "no-store"}
 
 
@@ -77,7 +78,8 @@ class OneRecord:
         lines: tuple[tuple[bytes, bytes], ...] = ()
         if media_type == BYTES:
             body = record.value or b""
-            lines = record_lines(tp, record)
+            # A browser that is sent to this address must not show what a producer has written.
+            lines = (_ATTACHED, *record_lines(tp, record))
             seen = b"\n".join(b"%b:%b" % line for line in lines) + b"\n\n" + body
         else:
             seen = body = one_record(tp, record, self._readers[encoding])

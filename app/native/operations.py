@@ -13,10 +13,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.http.exchange import in_task
-from app.http.request import Answer, Request
+from app.http.request import Answer, Request, Scope
 from core.facade import Facade
+from core.security.acl import Operation, ResourceType
+from core.security.guarded import Guarded
 
 _encode = msgspec.json.Encoder().encode
+_DESCRIBE_CLUSTER = (Operation.DESCRIBE, ResourceType.CLUSTER)
 MetricsText = Annotated[
     str,
     Meta(
@@ -46,16 +49,19 @@ class Health(Struct):
 class Operations:
     """The handlers. `scrape` returns the metrics and their media type for an Accept header.
 
-    `zookeeper` returns the state of the registration, or None without ZooKeeper.
+    `acting` returns the broker as the client of a request may use it: the metrics, and the state of the
+    registration, need DESCRIBE on the cluster. `zookeeper` returns that state, or None without ZooKeeper.
     """
 
     def __init__(
         self,
         broker: Callable[[], Facade],
+        acting: Callable[[Scope], Guarded],
         zookeeper: Callable[[], str | None],
         scrape: Callable[[str], Awaitable[tuple[bytes, str]]],
     ) -> None:
         self._broker = broker
+        self._acting = acting
         self._zookeeper = zookeeper
         self._scrape = scrape
 
@@ -67,13 +73,17 @@ class Operations:
         """Answer 200 while traffic is welcome, 503 while the broker is starting or stopping."""
         ready = self._broker().ready
         health = Health("ok" if ready else "starting or stopping")
-        if (zookeeper := self._zookeeper()) is not None:
+        zookeeper = self._zookeeper()
+        if zookeeper is not None and self._acting(request.scope).rights.may(*_DESCRIBE_CLUSTER):
             health.zookeeper = zookeeper
         return Answer(200 if ready else 503, _encode(health))
 
     async def scrape(self, request: Request, segments: list[str]) -> Answer:
         """What this process counts, for Prometheus: requests, bytes, latencies, logs, lag, its own state."""
         await in_task()
+        if not self._broker().config.open_metrics:
+            # Their labels name topics and groups.
+            self._acting(request.scope).rights.require(*_DESCRIBE_CLUSTER)
         accept = request.headers.get(b"accept", b"").decode("latin-1")
         text, media_type = await self._scrape(accept)
         return Answer(200, text, media_type.encode(), ((b"cache-control", b"no-store"),))

@@ -139,6 +139,7 @@ def operation_routes(parts: Operations) -> tuple[LeanRoute, ...]:
                 "Every metric, in the Prometheus text format, or in OpenMetrics if `Accept` asks for it.",
                 media={"text/plain": MetricsText, "application/openmetrics-text": str},
             )},
+            refuses=(403,),
         ),
     )  # fmt: skip
 

@@ -70,7 +70,9 @@ def document() -> dict[str, Any]:
     elsewhere = surface._replace(prefix="", anywhere=native.ANYWHERE_ELSE)
     found.add(surface, native.lean_routes(config, _no_broker, _no_caller))
     found.add(surface, control, parameters)
-    found.add(elsewhere, native.operation_routes(Operations(_no_broker, lambda: None, _no_metrics)))
+    found.add(
+        elsewhere, native.operation_routes(Operations(_no_broker, _no_caller, lambda: None, _no_metrics))
+    )
     found.add(elsewhere, pages, parameters)
     found.add(
         Style("", v2_schemas, v2.ANYWHERE, _v2_reference, (v2.V2,), (v2.V2, "application/json")),

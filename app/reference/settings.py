@@ -35,6 +35,7 @@ DOCUMENTED: dict[str, str] = {
     "default_replication_factor": "Replicas of a topic if its creator gives no number.",
     "authorizer": "Whether access rules (ACLs) hold. They also hold if there is a user, or `SLUICE_SUPER_USERS`.",
     "allow_everyone_if_no_acl_found": "Whether all users may use a resource that no access rule covers.",
+    "open_metrics": "Whether `/metrics` can be read without a login and without a right.",
     "checkpoint_interval_ms": "How often the broker fsyncs logs in the background. This bounds what a power loss can "
     "take from `acks=0` and `acks=1`.",
     "offsets_retention_ms": "How long an empty group keeps its committed offsets.",

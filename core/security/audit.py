@@ -1,4 +1,4 @@
-"""The audit log: who has logged in or failed to, what was denied, and what administrators have changed.
+"""The audit log: logins, failed logins, denials, and the changes of administrators.
 
 Each event is one record of the logger `sluice.audit`, with its members as `fields`. The facade with rights, the
 authorizer and the authenticators are its only sources. Names of clients are cut to a bounded length; passwords,
@@ -93,7 +93,7 @@ class Audit:
             )  # fmt: skip
 
     def tell_dropped(self) -> None:
-        """Note how many events were left out since the last time, once there is room again."""
+        """Note how many events were left out since the last time, once another event may be written."""
         if self._dropped and self._take():
             count, self._dropped = self._dropped, 0
             self._write("dropped", count=str(count))

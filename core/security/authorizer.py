@@ -348,7 +348,7 @@ class Rights:
         try:
             return await work
         except BaseException as failure:
-            # Of a client that has left nobody knows yet whether its change is carried out.
+            # The change of a client that has left may still be carried out.
             error = failure.code.name if isinstance(failure, BrokerError) else type(failure).__name__
             raise
         finally:

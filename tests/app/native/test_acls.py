@@ -1,4 +1,4 @@
-"""/api/v1/acls over a whole application: list, create, delete by filter, and who may."""
+"""/api/v1/acls over a whole application: list, create, delete by filter, and the rights for that."""
 
 from __future__ import annotations
 

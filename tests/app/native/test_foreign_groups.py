@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -89,8 +90,8 @@ async def test_health_and_metrics_tell_how_the_registration_stands(
         "zookeeper_numbers",
         lambda: {"registered": 0, "nodes": 3, "lost_sessions": 2, "groups": 1},
     )
-    operations = Operations(app.shared.current_broker, lambda: "away", app.metrics.scrape)
-    answer = await operations.ready(cast(Request, None), [])
+    operations = Operations(app.shared.current_broker, app.shared.acting, lambda: "away", app.metrics.scrape)
+    answer = await operations.ready(cast(Request, SimpleNamespace(scope={})), [])
     assert (answer.status, json.loads(answer.body)) == (200, {"status": "ok", "zookeeper": "away"})
     text = (await http.get("/metrics")).text
     for line in ("registered 0.0", "nodes 3.0", "lost_sessions_total 2.0", "groups 1.0"):

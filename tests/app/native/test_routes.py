@@ -40,7 +40,7 @@ CONTROL = [pytest.param(one, id=one.name) for one in FASTAPI]
 @pytest.fixture
 def lean(app: Application) -> list[Route[Any]]:
     broker = app.shared.current_broker
-    operations = Operations(broker, lambda: None, app.metrics.scrape)
+    operations = Operations(broker, app.shared.acting, lambda: None, app.metrics.scrape)
     lean = routes.lean_routes(app.shared.config, broker, app.shared.acting)
     return [*lean, *routes.operation_routes(operations)]
 
