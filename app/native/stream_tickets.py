@@ -45,7 +45,8 @@ async def create_stream_ticket(
     """Create a ticket for `EventSource`, which cannot send an `Authorization` header.
 
     The stream is opened with `?ticket=…` and has the rights of the user of this request. A ticket is valid once, for
-    one path, for half a minute, and only on the broker that made it. The stream stays open when the ticket has expired.
+    one path, for half a minute, and only on the broker that made it. The stream stays open when the ticket has
+    expired.
     """
     principal = principal_of(request.scope)
     if principal in (NO_PRINCIPAL, SETUP):

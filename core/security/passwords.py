@@ -28,12 +28,12 @@ _MAX_REMEMBERED = 10_000
 class Identity(NamedTuple):
     """A principal, and until when its credential is valid: milliseconds of the epoch, None for no end.
 
-    `token_id` is that of the token of ours that the client has shown, if it was one.
+    `token_id` is that of the token by which the client has logged in; empty for a password.
     """
 
     principal: Principal
     expires_ms: int | None = None
-    token_id: str | None = None
+    token_id: str = ""
 
 
 class Passwords:

@@ -112,7 +112,7 @@ class Sessions:
             now < session.until
             and now < session.used + IDLE_SECONDS
             and (expires is None or self._clock.wall_ms() < expires)
-            and (identity.token_id is None or self._tokens.holds(identity.token_id))
+            and (not identity.token_id or self._tokens.holds(identity.token_id))
             and self._users.standing(identity.principal.name) == session.standing
         ):
             return session
