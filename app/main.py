@@ -71,7 +71,13 @@ class Application:
         router = Router(lean, [ProxySurface(shared)], self.fastapi)
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
             resolver = Authenticator(
-                config, http_endpoints, server.broker.passwords, self.setup, shared.sessions, shared.tickets
+                config,
+                http_endpoints,
+                server.broker.passwords,
+                server.broker.logins,
+                self.setup,
+                shared.sessions,
+                shared.tickets,
             )
         self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
 

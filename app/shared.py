@@ -44,8 +44,8 @@ class Shared:
         self.endpoints = endpoints
         self.http_endpoints = http_endpoints
         self.setup = setup
-        self.sessions = Sessions(broker.clock, broker.users, broker.tokens)
-        self.tickets = StreamTickets(broker.clock, broker.users)
+        self.sessions = Sessions(broker.clock, broker.passwords)
+        self.tickets = StreamTickets(broker.clock, broker.passwords)
         # Changes of topics over HTTP run one after the other, so that nothing happens between an If-Match
         # and its change.
         self.topic_changes = asyncio.Lock()

@@ -14,7 +14,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel
 
 from app.errors import Problem
-from app.http.authentication import ASKS, IDENTITY, LOGIN
+from app.http.authentication import ASKS, IDENTITY, LOGIN_PATH
 from app.http.principal import CERTIFICATE
 from app.http.request import Scope
 from app.native.dependencies import SharedDep
@@ -63,7 +63,7 @@ async def renew(shared: SharedDep, request: Request, response: Response) -> Page
 
 def _answer(request: Request, session_id: str, max_age: int) -> Response:
     name, secure = _cookie_name(request)
-    cookie = f"{name}={session_id}; Path={LOGIN}; Max-Age={max_age}; HttpOnly; SameSite=Strict"
+    cookie = f"{name}={session_id}; Path={LOGIN_PATH}; Max-Age={max_age}; HttpOnly; SameSite=Strict"
     headers = {"set-cookie": cookie + ("; Secure" if secure else ""), "cache-control": "no-store"}
     return Response(status_code=204, headers=headers)
 

@@ -20,7 +20,7 @@ from app.http.cors import Cors
 from app.http.exchange import in_task
 from app.http.hosts import Hosts
 from app.http.metrics import Traffic
-from app.http.principal import Resolver, resolve
+from app.http.principal import LOGIN, Resolver, resolve
 from app.http.refusals import Refusals
 from app.http.request import Answer, ClientGoneError, Receive, Request, Scope, Send, Streamed
 from app.http.router import READING, Router
@@ -100,6 +100,8 @@ class HttpApplication:
             answer = self._refusals.answer(problem, scope["path"])
         finally:
             request.release()
+            if (login := scope.get(LOGIN)) is not None:
+                login.close()
         if answer is not None and not sender.answer_at_once(answer):
             await sender.answer(answer)
 

@@ -15,9 +15,10 @@ import binascii
 from collections.abc import Sequence
 
 from app.errors import Problem
-from app.http.principal import CERTIFICATE
+from app.http.principal import CERTIFICATE, LOGIN
 from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
+from core.security.logins import OpenLogins
 from core.security.passwords import Identity, Passwords
 from core.security.sessions import Sessions
 from core.security.setup import SetupToken
@@ -28,11 +29,12 @@ BASIC, TOKEN = "basic", "token"
 # The client that may create the first user, and do nothing else.
 SETUP = "setup token"
 SETUP_REQUEST = ("POST", "/api/v1/users")
-# In the scope of a request: the Identity of the password or token that it came with, and whether its listener asks.
+# In the scope of a request: the Identity of its credentials, and whether its listener asks for a login.
 IDENTITY, ASKS = "sluice.identity", "sluice.asks"
-LOGIN = "/console/session"
+LOGIN_PATH = "/console/session"
 _OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
 _OPEN_PREFIXES = ("/console", "/docs", "/problems")
+_OF_CREDENTIALS = ("/api/v1/users", "/api/v1/tokens")
 _MAX_HEADER = 4_096
 
 
@@ -44,12 +46,14 @@ class Authenticator:
         config: Config,
         endpoints: Sequence[Endpoint],
         passwords: Passwords,
+        logins: OpenLogins,
         setup: SetupToken,
         sessions: Sessions,
         tickets: StreamTickets,
     ) -> None:
         self._config = config
         self._passwords = passwords
+        self._logins = logins
         self._setup = setup
         self._sessions = sessions
         self._tickets = tickets
@@ -70,7 +74,7 @@ class Authenticator:
         if ticket is not None:
             return await self._ticket(ticket, path, ways, request)
         request.scope[ASKS] = bool(ways)
-        login = path == LOGIN and request.scope["method"] == "POST"
+        login = path == LOGIN_PATH and request.scope["method"] == "POST"
         shown = request.scope.get(CERTIFICATE)
         own = NO_PRINCIPAL if shown is None else str(shown)
         if not ways or path in _OPEN or (_is_below(path, _OPEN_PREFIXES) and not login):
@@ -85,7 +89,7 @@ class Authenticator:
         identity: Identity | None = None
         token = value.decode("latin-1")
         if kind == b"bearer" and not login and (page := self._sessions.owner_of(token)) is not None:
-            return str(page.principal)
+            return self._note(page, request, path)
         if kind == b"bearer" and TOKEN in ways:
             if self._setup.fits(token) and (request.scope["method"], path) == SETUP_REQUEST:
                 return SETUP
@@ -95,19 +99,27 @@ class Authenticator:
         if identity is None:
             await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
             raise self._refusal(ways, request, "The credentials are not valid.", invalid=True)
-        request.scope[IDENTITY] = identity
-        return str(identity.principal)
+        return self._note(identity, request, path)
 
     async def _ticket(self, ticket: str, path: str, ways: frozenset[str], request: Request) -> str:
         found = self._tickets.use(ticket, path) if request.scope["method"] == "GET" else None
         if found is not None:
-            return found
+            return self._note(found, request, path)
         await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
         raise self._refusal(
             ways,
             request,
             "The ticket is not valid: it opens one stream of its path, once, within 30 seconds. Get another one.",
         )
+
+    def _note(self, identity: Identity, request: Request, path: str) -> str:
+        """Return the principal. Have the request end with its user or token, as a stream or a long poll must."""
+        request.scope[IDENTITY] = identity
+        task = asyncio.current_task()
+        # Who deletes its own user or token is told that this is done; none of these requests lasts.
+        if task is not None and not _is_below(path, _OF_CREDENTIALS):
+            request.scope[LOGIN] = self._logins.add(identity, task.cancel)
+        return str(identity.principal)
 
     async def _basic(self, ways: frozenset[str], value: bytes, request: Request) -> Identity | None:
         """A password, or a token in its place."""

@@ -27,6 +27,8 @@ Resolver = Callable[[Request, str | None], Awaitable[str]]
 PRINCIPAL = "sluice.principal"
 # In the scope of a request over TLS whose client has shown a certificate: its core.security.principal.Principal.
 CERTIFICATE = "sluice.certificate"
+# In the scope of a request with credentials, while it lasts: its core.security.logins.OpenLogin.
+LOGIN = "sluice.login"
 _TICKET = b"ticket="
 
 

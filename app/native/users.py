@@ -167,7 +167,7 @@ async def set_user_password(broker: BrokerDep, user: UserName, wanted: NewPasswo
 
 
 async def delete_user(broker: BrokerDep, user: UserName) -> Response:
-    """Delete a user with its passwords and tokens."""
+    """Delete a user with its passwords and tokens. Its open connections, streams and waiting requests end."""
     await broker.users.delete(user)
     return Response(status_code=204)
 
@@ -202,6 +202,6 @@ async def create_token(
 
 
 async def delete_token(broker: BrokerDep, token: TokenId) -> Response:
-    """Delete a token. From now on it is not valid."""
+    """Delete a token. From now on it is not valid, and what is open by it ends."""
     await broker.tokens.delete(token)
     return Response(status_code=204)

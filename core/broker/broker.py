@@ -52,6 +52,7 @@ from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
 from core.replication.replicas import Replicas
 from core.security.authorizer import Authorizer
 from core.security.guarded import Guards
+from core.security.logins import OpenLogins
 from core.security.passwords import Passwords
 from core.security.tokens import Tokens
 from core.security.users import Users
@@ -107,6 +108,9 @@ class Broker:
         self._password_threads = ThreadPoolExecutor(config.password_threads, thread_name_prefix="password")
         self.users = Users(config, clock, self.store, self._password_threads)
         self.tokens = Tokens(config, clock, self.store, self.users)
+        self.logins = OpenLogins(clock)
+        self.users.when_deleted(self.logins.user_deleted)
+        self.tokens.when_deleted(self.logins.token_deleted)
         self.passwords = Passwords(config, clock, self.users, self.tokens, self._password_threads)
         self.authorizer = Authorizer(
             enabled=config.authorizer or bool(config.super_users),
@@ -404,6 +408,7 @@ class Broker:
 
     async def _background_step(self) -> None:
         """Retention, compaction, deletion of files: steps of a few milliseconds, others run in between."""
+        self.logins.expire()
         deadline = self.clock.monotonic() + self.config.background_interval_ms / 1000
         loop = asyncio.get_running_loop()
         while True:

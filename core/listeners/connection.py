@@ -272,8 +272,8 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
 
     def expired(self, now: float) -> bool:
-        """Return whether the deadline of the current phase has passed."""
-        return now >= self.deadline
+        """Return whether the deadline of the current phase has passed, or the session has ended its time."""
+        return now >= self.deadline or (self._limits is not None and now >= self._limits.ready_by)
 
     def expire(self) -> None:
         """Close, because the current phase has taken too long."""

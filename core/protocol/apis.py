@@ -126,6 +126,9 @@ APIS: dict[int, Api] = {api.key: api for api in _TABLE}
 FETCH = 1
 """The key of Fetch."""
 
+ALTER_USER_SCRAM_CREDENTIALS = 51
+"""The key of AlterUserScramCredentials, by which a user may delete itself."""
+
 EXCHANGE_KEY = 20_481
 """The key under which brokers of a cluster ask each other about roles; not Kafka's, and no message of this codec."""
 

@@ -55,6 +55,19 @@ class Passwords:
         info = self._tokens.owner_of(text)
         return None if info is None else Identity(Principal(name=info.owner), info.expires_ms, info.token_id)
 
+    def standing(self, identity: Identity) -> object:
+        """Return what `still_valid` compares with later."""
+        return self._users.standing(identity.principal.name)
+
+    def still_valid(self, identity: Identity, standing: object) -> bool:
+        """Return whether a login still holds: its time is not over, its token and its user are as they were."""
+        expires = identity.expires_ms
+        return (
+            (expires is None or self._clock.wall_ms() < expires)
+            and (not identity.token_id or self._tokens.holds(identity.token_id))
+            and self.standing(identity) == standing
+        )
+
     def at_once(self, user: str, password: str) -> Identity | None:
         """Return the user of a password or a token, if that is known without computing; None says nothing."""
         identity = self.token(password)

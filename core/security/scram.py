@@ -150,7 +150,9 @@ class ScramExchange:
             raise ScramError("a proof of another length")
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         right = hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
-        if not right or not self._known:
+        # The user may have been deleted, or have got another password, since the first message.
+        unchanged = self._find(self.user) == (credential, self._known)
+        if not right or not self._known or not unchanged:
             raise ScramError("wrong password, or no such user")
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, digest))
 

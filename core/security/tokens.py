@@ -10,7 +10,7 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.clock import Clock
@@ -42,16 +42,28 @@ class Tokens:
         self._store = store
         self._users = users
         self._tokens: dict[str, _Token] = {}
+        self._when_deleted: list[Callable[[TokenInfo], None]] = []
         users.when_deleted(self._owner_deleted)
+
+    def when_deleted(self, call: Callable[[TokenInfo], None]) -> None:
+        """Have `call` called with each token that is deleted from now on, but for those whose owner is."""
+        self._when_deleted.append(call)
 
     def load(self, rows: Sequence[Row]) -> None:
         """Take over what the store has."""
-        self._tokens = {}
+        before, self._tokens = self._tokens, {}
         for token_id, owner, description, digest, created_ms, expires_ms in rows:
             expires = None if expires_ms == _NEVER else expires_ms
             self._tokens[token_id] = _Token(
                 TokenInfo(token_id, owner, description, created_ms, expires), digest
             )
+        for token_id, one in before.items():
+            if token_id not in self._tokens:
+                self._tell(one.info)
+
+    def _tell(self, deleted: TokenInfo) -> None:
+        for call in self._when_deleted:
+            call(deleted)
 
     def all(self) -> list[TokenInfo]:
         """Return all tokens, expired ones included, the oldest first."""
@@ -120,7 +132,10 @@ class Tokens:
         if token_id not in self._tokens:
             raise BrokerError(ErrorCode.RESOURCE_NOT_FOUND, f"There is no token {token_id[:20]!r}.")
         await self._store.submit([remove_tokens([token_id])])
-        del self._tokens[token_id]
+        # The owner may have been deleted meanwhile, and the token with it.
+        deleted = self._tokens.pop(token_id, None)
+        if deleted is not None:
+            self._tell(deleted.info)
 
 
 def _digest(secret: str) -> bytes:

@@ -76,11 +76,15 @@ class Users:
         """Take over what the store has."""
         if (key := settings.get(FAKE_SALT_SETTING)) is not None:
             self._fake_key, self._fake_key_is_stored = bytes.fromhex(key), True
-        self._created = dict(users)
+        before, self._created = self._created, dict(users)
         known = self._credentials
         found = {(name, Mechanism(number)): ScramCredential(*rest) for name, number, *rest in credentials}
         # What has not changed stays the same object: by that remembered passwords are known to be valid.
         self._credentials = {k: known[k] if known.get(k) == new else new for k, new in found.items()}
+        # A user that was deleted and created again on another broker is not the same.
+        for name in [name for name, created in before.items() if self._created.get(name) != created]:
+            for call in self._when_deleted:
+                call(name)
         self._tell()
 
     def __bool__(self) -> bool:

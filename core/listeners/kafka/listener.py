@@ -25,7 +25,7 @@ from core.listeners.kafka.fetch_session import FetchSessions
 from core.listeners.kafka.handler import Handler, NoAnswer, WhenDurable, protocol_versions
 from core.listeners.kafka.produce_conversion import Conversions
 from core.listeners.kafka.sasl import Authentication
-from core.protocol.apis import API_VERSIONS, EXCHANGE_KEY
+from core.protocol.apis import ALTER_USER_SCRAM_CREDENTIALS, API_VERSIONS, EXCHANGE_KEY
 from core.protocol.codec import decode_request, encode_response
 from core.protocol.header import RequestHeader, decode_request_header, encode_response_header
 from core.protocol.messages.produce import ProduceResponse
@@ -195,9 +195,13 @@ class KafkaSession:
 
     def close(self) -> None:
         """See `Session.close`."""
+        self.authentication.close()
 
     async def _later(self, header: RequestHeader, answer: Coroutine[Any, Any, Any]) -> Answer:
         response = await answer
+        if self.authentication.ended and header.api_key != ALTER_USER_SCRAM_CREDENTIALS:
+            # A long poll would bring records. Only who has deleted itself is told that this is done.
+            raise RefusedError("its user or its token was deleted")
         encoded = self._encode(header, response, None, self._started, self._received)
         return Last(encoded or []) if self.authentication.closing else encoded
 

@@ -19,6 +19,7 @@ from core.listeners.kafka.handler import Handler, table
 from core.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from core.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from core.protocol.traits import sasl_tokens_are_framed
+from core.security.logins import OpenLogin
 from core.security.passwords import Identity
 from core.security.plain import Login
 from core.security.principal import Principal
@@ -47,7 +48,10 @@ class Authentication:
         self.valid_until = _FOREVER
         # The answer under way is the last one.
         self.closing = False
+        # The user or the token of the login was deleted.
+        self.ended = False
         self._limits: Limits | None = None
+        self._login: OpenLogin | None = None
         if words:
             names = [MECHANISMS[word] for word in words]
             self.machine = SaslMachine(names, broker.users.credential, broker.clock.secret_bytes)
@@ -154,10 +158,25 @@ class Authentication:
             lifetimes.append(max(1, identity.expires_ms - clock.wall_ms()))
         lifetime = min(lifetimes, default=0)
         self._act_as(identity.principal)
+        self.close()
+        # That the time of a login is over ends no request under way (KIP-368), so that it has no end here.
+        self._login = self._broker.logins.add(identity._replace(expires_ms=None), self._end)
         self.valid_until = clock.monotonic() + lifetime / 1000 if lifetime else _FOREVER
         if self._limits is not None:
             self._limits.max_frame_bytes, self._limits.ready_by = config.max_frame_bytes, _FOREVER
         return lifetime
+
+    def _end(self) -> None:
+        """The user or the token was deleted: answer nothing more, and close within a second."""
+        assert self.machine is not None and self._limits is not None
+        self.ended = self.closing = True
+        self.machine.state = State.FAILED
+        self.valid_until = self._limits.ready_by = 0.0
+
+    def close(self) -> None:
+        """Take note that the connection is closed, or logs in again."""
+        if self._login is not None:
+            self._login.close()
 
 
 def sasl_handshake(session: Any, request: SaslHandshakeRequest) -> Any:

@@ -19,6 +19,7 @@ from core.security.sessions import (
     MAX_SESSIONS_PER_USER,
 )
 from tests.app.http.test_authentication import PASSWORD, PORT, Served, basic
+from tests.app.http.test_revocation import ends, waiting
 
 ORIGIN = f"http://127.0.0.1:{PORT}"
 OWN = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
@@ -147,6 +148,14 @@ async def test_a_session_ends_with_its_user_and_with_another_password(served: Se
     await served.users.create("alice", "another password")
     assert await reads(served, token) == 401
     assert (await post(served, TOKEN, cookie)).status_code == 401
+
+
+async def test_a_stream_of_the_page_ends_with_its_user(served: Served) -> None:
+    await served.app.server.broker.topics.create("t")
+    token = await bearer(served, await log_in(served))
+    stream = await waiting(served, f"Bearer {token}", stream=True)
+    await served.users.delete("alice")
+    assert await ends(stream)
 
 
 async def test_a_session_of_a_token_ends_with_the_token(served: Served) -> None:

@@ -57,7 +57,7 @@ async def test_a_token_is_the_password_of_its_owner_alone(world: World) -> None:
     await world.users.create("bob", None)
     info, text = await world.tokens.create("alice", "", 5000)
     assert await world.passwords.check("alice", text, "::1") == Identity(
-        Principal(name="alice"), info.expires_ms
+        Principal(name="alice"), info.expires_ms, info.token_id
     )
     assert await world.passwords.check("bob", text, "::1") is None
     await world.tokens.delete(info.token_id)
