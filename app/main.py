@@ -78,6 +78,7 @@ class Application:
                 self.setup,
                 shared.sessions,
                 shared.tickets,
+                server.broker.jwts,
             )
         self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
 

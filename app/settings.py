@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.logs import FORMATS, LEVELS
+from app.oauth_settings import parse_oauth, refuse_tokens_without_issuer
 from app.rest_v2.dialect import DIALECTS
 from app.tls_settings import authenticates, listeners_with_tls, parse_tls
 from core.config import (
@@ -120,6 +121,13 @@ SETTINGS: tuple[Setting, ...] = (
         "A file with the password of the user `admin`, which a start creates if there is no user yet.",
     ),
     Setting(
+        "SLUICE_OAUTH",
+        "",
+        "none",
+        "The issuer of access tokens (JWTs) for `auth=jwt` and `auth=oauthbearer`: `issuer=https://…; "
+        "audience=sluice; algorithms=RS256`. In the file as the table `[oauth]`, or several as `[oauth.NAME]`.",
+    ),
+    Setting(
         "SLUICE_ALLOWED_HOSTS",
         "--allowed-host",
         "none",
@@ -204,9 +212,9 @@ def load(
     texts = listeners or split_listeners(environ.get("SLUICE_LISTENERS", ""))
     named = _distinct([parse_listener(text) for text in texts])
     values |= {"tls": certificates, "listeners": listeners_with_tls(named, certificates)}
+    values["oauth"] = parse_oauth(environ.get("SLUICE_OAUTH", ""))
     address = advertised if advertised is not None else environ.get("SLUICE_ADVERTISED", "")
-    if address:
-        values["advertised"] = parse_advertised(address)
+    values |= {"advertised": parse_advertised(address)} if address else {}
     values |= _of_browsers(environ, allowed_hosts, allowed_origins)
     values["super_users"] = parse_super_users(super_users, environ.get("SLUICE_SUPER_USERS", ""))
     if broker_id is not None:
@@ -251,6 +259,7 @@ def _refuse_unsafe(
         refuse_open_listeners(config.listeners, config.tls)
     if not (insecure_passwords or _switch_of(environ, "SLUICE_INSECURE_PASSWORDS")):
         refuse_clear_passwords(config.listeners)
+    refuse_tokens_without_issuer(config.listeners, config)
     refuse_authentication_with_peers(config)
 
 
@@ -643,7 +652,7 @@ def _text(path: Path, name: str, value: object) -> str:
     commas = name == "listeners"
     if isinstance(value, list) and all(isinstance(one, str) and (commas or "," not in one) for one in value):
         return ",".join(value)
-    if name == "tls" and isinstance(value, dict):
+    if name in ("tls", "oauth") and isinstance(value, dict):
         return json.dumps(value, default=str)
     if name == "topic_defaults" and isinstance(value, dict):
         return "; ".join(f"{key}={_shown(one)}" for key, one in _flat(value).items())

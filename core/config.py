@@ -74,8 +74,8 @@ AUTH = "auth"
 # Options after the address of a listener, by scheme: the name, and the allowed values, the default first. An option
 # without values here takes any text: `tls` the name of a certificate, `advertised` the `host:port` for clients.
 LISTENER_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    "http": {AUTH: ("", "basic", "token"), TLS: ()},
-    "kafka": {AUTH: ("", "scram-sha-256", "scram-sha-512", "plain"), TLS: (), ADVERTISED: ()},
+    "http": {AUTH: ("", "basic", "token", "jwt"), TLS: ()},
+    "kafka": {AUTH: ("", "scram-sha-256", "scram-sha-512", "plain", "oauthbearer"), TLS: (), ADVERTISED: ()},
     # The message format: 1 since Kafka 0.7, 0 before. Clients of one format cannot read the other.
     "kafka07": {"magic": ("1", "0"), TLS: ()},
     "text": {TLS: ()},
@@ -99,6 +99,23 @@ class TlsSettings:
     client_ca: Path | None = None
     client_auth: str = "none"
     principal_mapping_rules: str = "DEFAULT"
+
+
+@dataclass(frozen=True, slots=True)
+class JwtIssuer:
+    """An issuer whose access tokens (JWTs) let clients in, by the exact text of their claim `iss`.
+
+    `audience` are the values of `aud` of which a token must have one; `algorithms` those of its signature. `jwks_uri`
+    is the address of the issuer's keys; without it the issuer's discovery document names it. The principal is
+    `User:` with `principal_prefix` and the value of `principal_claim`.
+    """
+
+    issuer: str
+    audience: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    jwks_uri: str = ""
+    principal_claim: str = "sub"
+    principal_prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +410,9 @@ class Config:
     password_cache_ms: int = 60_000
     # A token whose creator names no time of expiry: 90 days.
     token_ttl_ms: int = 90 * 86_400_000
+
+    # Issuers of access tokens (JWTs) that clients may log in with.
+    oauth: tuple[JwtIssuer, ...] = ()
 
     # --- access rules ----------------------------------------------------------------------------------------
     # Whether access rules (ACLs) hold. They do as well when there are `super_users`, and when there is a user.

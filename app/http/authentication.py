@@ -1,5 +1,7 @@
 """Find the user of a request: passwords by Basic, tokens by Bearer, for the listeners that ask for them.
 
+A bearer token is one of the broker's own, or an access token of another issuer (JWT): see `core.security.jwt`.
+
 `Authenticator` is the `Resolver` of `app.http.principal`. A listener with the option `auth` refuses a request without
 valid credentials with 401, before any route is looked for; but not the probes of supervisors, and the files of the
 console and of the documentation, which hold nothing of the broker. The credentials are those of the Kafka listener.
@@ -18,14 +20,17 @@ from app.errors import Problem
 from app.http.principal import CERTIFICATE, LOGIN
 from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
+from core.errors import BrokerError
+from core.security.jwt import MAX_TOKEN, JwtVerifier
 from core.security.logins import OpenLogins
 from core.security.passwords import Identity, Passwords
 from core.security.sessions import Sessions
 from core.security.setup import SetupToken
 from core.security.tickets import StreamTickets
 from core.vocabulary.idempotency import NO_PRINCIPAL
+from core.vocabulary.users import TOKEN_PREFIX
 
-BASIC, TOKEN = "basic", "token"
+BASIC, TOKEN, JWT = "basic", "token", "jwt"
 # The client that may create the first user, and do nothing else.
 SETUP = "setup token"
 SETUP_REQUEST = ("POST", "/api/v1/users")
@@ -35,7 +40,7 @@ LOGIN_PATH = "/console/session"
 _OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
 _OPEN_PREFIXES = ("/console", "/docs", "/problems")
 _OF_CREDENTIALS = ("/api/v1/users", "/api/v1/tokens")
-_MAX_HEADER = 4_096
+_MAX_HEADER = len("Bearer ") + MAX_TOKEN
 
 
 class Authenticator:
@@ -50,6 +55,7 @@ class Authenticator:
         setup: SetupToken,
         sessions: Sessions,
         tickets: StreamTickets,
+        jwts: JwtVerifier,
     ) -> None:
         self._config = config
         self._passwords = passwords
@@ -57,6 +63,7 @@ class Authenticator:
         self._setup = setup
         self._sessions = sessions
         self._tickets = tickets
+        self._jwts = jwts
         # By port. Of two listeners with the same port on different addresses both ask, if one does.
         self._ways: dict[int, frozenset[str]] = {}
         for endpoint in endpoints:
@@ -87,13 +94,13 @@ class Authenticator:
         scheme, _, value = header[:_MAX_HEADER].partition(b" ")
         kind, value = scheme.lower(), value.strip()
         identity: Identity | None = None
-        token = value.decode("latin-1")
-        if kind == b"bearer" and not login and (page := self._sessions.owner_of(token)) is not None:
-            return self._note(page, request, path)
-        if kind == b"bearer" and TOKEN in ways:
-            if self._setup.fits(token) and (request.scope["method"], path) == SETUP_REQUEST:
+        if kind == b"bearer":
+            token = value.decode("latin-1")
+            if not login and (page := self._sessions.owner_of(token)) is not None:
+                return self._note(page, request, path)
+            if TOKEN in ways and self._setup.fits(token) and (request.scope["method"], path) == SETUP_REQUEST:
                 return SETUP
-            identity = self._passwords.token(token)
+            identity = await self._bearer(ways, token)
         elif kind == b"basic":
             identity = await self._basic(ways, value, request)
         if identity is None:
@@ -121,6 +128,17 @@ class Authenticator:
             request.scope[LOGIN] = self._logins.add(identity, task.cancel)
         return str(identity.principal)
 
+    async def _bearer(self, ways: frozenset[str], token: str) -> Identity | None:
+        """A token of the broker's own, or of another issuer."""
+        if token.startswith(TOKEN_PREFIX):
+            return self._passwords.token(token) if TOKEN in ways else None
+        if JWT not in ways:
+            return None
+        try:
+            return Identity(*await self._jwts.verify(token))
+        except BrokerError:
+            return None
+
     async def _basic(self, ways: frozenset[str], value: bytes, request: Request) -> Identity | None:
         """A password, or a token in its place."""
         try:
@@ -139,7 +157,7 @@ class Authenticator:
         self, ways: frozenset[str], request: Request, detail: str, *, invalid: bool = False
     ) -> Problem:
         challenges = []
-        if TOKEN in ways:
+        if ways & {TOKEN, JWT}:
             challenges.append('Bearer realm="sluice"' + (', error="invalid_token"' if invalid else ""))
         # A browser would open its own dialog over the console.
         page = b"sec-fetch-site" in request.headers or request.scope["path"].startswith("/console/")

@@ -52,6 +52,7 @@ from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
 from core.replication.replicas import Replicas
 from core.security.authorizer import Authorizer
 from core.security.guarded import Guards
+from core.security.jwt import JwtVerifier
 from core.security.logins import OpenLogins
 from core.security.passwords import Passwords
 from core.security.tokens import Tokens
@@ -112,6 +113,7 @@ class Broker:
         self.users.when_deleted(self.logins.user_deleted)
         self.tokens.when_deleted(self.logins.token_deleted)
         self.passwords = Passwords(config, clock, self.users, self.tokens, self._password_threads)
+        self.jwts = JwtVerifier(config.oauth, clock)
         self.authorizer = Authorizer(
             enabled=config.authorizer or bool(config.super_users),
             super_users=config.super_users or DEFAULT_SUPER_USERS,

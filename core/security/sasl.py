@@ -15,16 +15,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from core.security import plain
+from core.security import oauthbearer, plain
+from core.security.oauthbearer import REFUSAL, AccessToken, OauthBearerError
 from core.security.passwords import Identity
 from core.security.plain import Login, PlainError
 from core.security.principal import Principal
 from core.security.scram import Mechanism, ScramCredential, ScramError, ScramExchange
 
 SCRAM = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
-PLAIN = "PLAIN"
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 # By the word in the option `auth` of a listener.
-MECHANISMS = {"scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512", "plain": PLAIN}
+MECHANISMS = {
+    "scram-sha-256": "SCRAM-SHA-256",
+    "scram-sha-512": "SCRAM-SHA-512",
+    "plain": PLAIN,
+    "oauthbearer": OAUTHBEARER,
+}
 
 _API_VERSIONS, _HANDSHAKE, _AUTHENTICATE = 18, 17, 36
 # A client may not log in more often over one connection (KIP-368).
@@ -72,8 +78,8 @@ class Rejected:
     """The client has not proven its user. It gets one text, whatever the reason."""
 
 
-Outcome = Challenge | Login | Accepted | Rejected
-"""What comes of a token. After a `Login` its password is checked, and `SaslMachine.checked` called."""
+Outcome = Challenge | Login | AccessToken | Accepted | Rejected
+"""What comes of a token. A `Login` or `AccessToken` is checked, and then `SaslMachine.checked` called."""
 
 
 class SaslMachine:
@@ -97,7 +103,9 @@ class SaslMachine:
         self._framed = True
         self._scram: ScramExchange | None = None
         self._asked = False
-        self._login: Login | None = None
+        self._login: Login | AccessToken | None = None
+        # The client has been told that its token is refused, and is to end the exchange.
+        self._refused = False
         # The mechanism of the first exchange, which later ones must repeat, and when the last one was accepted.
         self._first_mechanism = ""
         self._accepted = float("-inf")
@@ -135,7 +143,7 @@ class SaslMachine:
             self.state = State.FAILED
             return False
         self.state, self.mechanism, self._framed = State.TOKENS, mechanism, framed
-        self._scram, self._asked, self._login = None, False, None
+        self._scram, self._asked, self._login, self._refused = None, False, None, False
         if mechanism in SCRAM:
             kind = SCRAM[mechanism]
             self._scram = ScramExchange(kind, lambda user: self._find(kind, user), self._random(24))
@@ -143,11 +151,14 @@ class SaslMachine:
 
     def authenticate(self, token: bytes, now: float) -> Outcome:
         """Take a token of the client."""
-        if self.state is not State.TOKENS or self._login is not None:
+        if self.state is not State.TOKENS or self._login is not None or self._refused:
             return self._reject()
         if self.principal is not None and self.mechanism != self._first_mechanism:
             return self._reject()
         try:
+            if self.mechanism == OAUTHBEARER:
+                self._login = oauthbearer.parse(token)
+                return self._login
             if self._scram is None:
                 self._login = plain.parse(token)
                 return self._login
@@ -155,13 +166,22 @@ class SaslMachine:
                 self._asked = True
                 return Challenge(self._scram.first(token))
             signature = self._scram.final(token)
-        except (ScramError, PlainError):
+        except (ScramError, PlainError, OauthBearerError):
             return self._reject()
         return self._accept(Identity(Principal(name=self._scram.user)), signature, now)
 
-    def checked(self, identity: Identity | None, now: float) -> Accepted | Rejected:
-        """Take the result of the check of a `Login`."""
-        if self._login is None or self.state is not State.TOKENS or identity is None:
+    def checked(self, identity: Identity | None, now: float) -> Challenge | Accepted | Rejected:
+        """Take the result of the check of a `Login` or an `AccessToken`."""
+        login = self._login
+        if login is None or self.state is not State.TOKENS:
+            return self._reject()
+        if isinstance(login, AccessToken):
+            if identity is None:
+                self._login, self._refused = None, True
+                return Challenge(REFUSAL)
+            if login.authorization_id not in ("", identity.principal.name):
+                return self._reject()
+        if identity is None:
             return self._reject()
         return self._accept(identity, b"", now)
 

@@ -181,7 +181,7 @@ def test_every_field_of_config_can_be_set() -> None:
     set_by_hand = {
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
         "v2_dialect", "log_format", "log_level", "zookeeper", "peers", "tls", "admin_password_file",
-        "super_users",
+        "super_users", "oauth",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
 
@@ -243,7 +243,7 @@ def test_a_0_7_listener_has_a_message_format() -> None:
         ("https://127.0.0.1:0?tls&tls", "more than once"),
         ("kafka://127.0.0.1:0?advertised=host", "names no port"),
         ("kafka://127.0.0.1:0?advertised=host:0", "a real port"),
-        ("kafka://127.0.0.1:0?auth=", "scram-sha-256, scram-sha-512, plain, each once"),
+        ("kafka://127.0.0.1:0?auth=", "scram-sha-256, scram-sha-512, plain, oauthbearer, each once"),
         ("kafka://127.0.0.1:0?auth=gssapi", "each once"),
         ("kafka://127.0.0.1:0?auth=plain,plain", "each once"),
         ("http://127.0.0.1:0?auth=plain", "basic, token"),

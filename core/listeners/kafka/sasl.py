@@ -20,6 +20,7 @@ from core.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, Sa
 from core.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from core.protocol.traits import sasl_tokens_are_framed
 from core.security.logins import OpenLogin
+from core.security.oauthbearer import AccessToken
 from core.security.passwords import Identity
 from core.security.plain import Login
 from core.security.principal import Principal
@@ -141,14 +142,20 @@ class Authentication:
         machine, now = self.machine, self._broker.clock.monotonic
         assert machine is not None
         outcome = machine.authenticate(token, now())
-        if not isinstance(outcome, Login):
-            return outcome
+        if isinstance(outcome, AccessToken | Login):
+            return machine.checked(await self._identity(outcome), now())
+        return outcome
+
+    async def _identity(self, login: Login | AccessToken) -> Identity | None:
+        """Return the user of a password or a token, None if it is not valid."""
         try:
-            identity = await self._broker.passwords.check(outcome.user, outcome.password, self._host)
+            if isinstance(login, AccessToken):
+                return Identity(*await self._broker.jwts.verify(login.token))
+            return await self._broker.passwords.check(login.user, login.password, self._host)
         except BrokerError as error:
-            log.warning("%s: %s", self._host, error.message)
-            identity = None
-        return machine.checked(identity, now())
+            if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
+                log.warning("%s: %s", self._host, error.message)
+            return None
 
     def _accepted(self, identity: Identity) -> int:
         """Let the client in; return for how many milliseconds, 0 for no end."""

@@ -14,8 +14,9 @@ import pytest
 
 from app.main import Application, create_app
 from core.clock import ManualClock
-from core.config import Config, Endpoint
+from core.config import Config, Endpoint, JwtIssuer
 from core.vocabulary.users import UserInfo
+from tests.issuer import Issuer, bad_tokens
 
 PASSWORD = "canary-of-a-password"
 PORT = 8082
@@ -24,7 +25,7 @@ PORT = 8082
 class Served:
     """An application whose one HTTP listener asks for `ways`, and a client of it."""
 
-    def __init__(self, data_dir: Path, ways: str) -> None:
+    def __init__(self, data_dir: Path, ways: str, oauth: tuple[JwtIssuer, ...] = ()) -> None:
         self.clock = ManualClock()
         config = Config(
             data_dir=data_dir,
@@ -32,6 +33,7 @@ class Served:
             scram_iterations=4096,
             failed_authentication_delay_ms=0,
             super_users=("User:alice", "User:bob"),
+            oauth=oauth,
         )
         endpoint = Endpoint("http", "127.0.0.1", PORT, (("auth", ways),) if ways else ())
         self.app: Application = create_app(config, self.clock, http_endpoints=[endpoint])
@@ -279,3 +281,53 @@ async def test_the_setup_token_ends_after_a_quarter_of_an_hour(tmp_path: Path) -
         assert not served.app.setup.fits(token)
         assert served.users.all() == list[UserInfo]()
         await served.http.aclose()
+
+
+# --- access tokens of other issuers -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Issuer]:
+    # The clock of `Served`, which stands still.
+    async with Issuer(lambda: ManualClock().wall_ms() / 1000).served() as made:
+        yield made
+
+
+@pytest.fixture
+async def with_issuer(issuer: Issuer, tmp_path: Path) -> AsyncIterator[Served]:
+    made = Served(tmp_path / "data", "token,jwt", (issuer.settings,))
+    async with made.app.lifespan():
+        await made.users.create("alice", PASSWORD)
+        yield made
+        await made.http.aclose()
+
+
+async def test_an_access_token_of_an_issuer_lets_in(with_issuer: Served, issuer: Issuer) -> None:
+    assert (await with_issuer.get(authorization=f"Bearer {issuer.mint()}")).status_code == 200
+    own = await with_issuer.token("alice")
+    assert (await with_issuer.get(authorization=f"Bearer {own}")).status_code == 200
+    # A name of an issuer has the rights of that name, and needs no user of the broker.
+    await with_issuer.app.server.broker.topics.create("secret")
+    answer = await with_issuer.get(
+        "/api/v1/topics/secret", authorization=f"Bearer {issuer.mint(sub='carol')}"
+    )
+    assert answer.status_code == 403
+
+
+async def test_bad_access_tokens_are_refused(with_issuer: Served, issuer: Issuer) -> None:
+    details = set()
+    for name, token in bad_tokens(issuer).items():
+        answer = await with_issuer.get(authorization=f"Bearer {token}")
+        assert answer.status_code == 401, name
+        assert answer.headers["www-authenticate"] == 'Bearer realm="sluice", error="invalid_token"'
+        details.add(answer.text)
+    assert len(details) == 1
+    assert (await with_issuer.get()).headers["www-authenticate"] == 'Bearer realm="sluice"'
+
+
+async def test_a_listener_takes_no_access_tokens_unless_it_says_so(tmp_path: Path, issuer: Issuer) -> None:
+    made = Served(tmp_path / "data", "basic,token", (issuer.settings,))
+    async with made.app.lifespan():
+        assert (await made.get(authorization=f"Bearer {issuer.mint()}")).status_code == 401
+        assert issuer.asked == []
+        await made.http.aclose()

@@ -1,0 +1,116 @@
+"""The setting `oauth`: the issuers whose access tokens (JWTs) let clients in.
+
+issuer=https://…; audience=sluice; algorithms=RS256,ES256     one issuer
+{"NAME": {"issuer": …}, …}     the tables [oauth.NAME] of the configuration file, as JSON
+
+Issuer, audience and algorithms have no default. A broker that checked less would take tokens that were made for
+others (CVE-2026-33557, CVE-2026-110985).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from core.config import Config, Endpoint, JwtIssuer
+from core.errors import StartupError
+from core.security.jwks import ALGORITHMS, url_problem
+
+_LISTS = ("audience", "algorithms")
+_MEMBERS = ("issuer", *_LISTS, "jwks_uri", "principal_claim", "principal_prefix")
+_ALLOWED = sorted(frozenset().union(*ALGORITHMS.values()))
+# The words of the option `auth` of listeners that take such tokens.
+_WORDS = frozenset({"jwt", "oauthbearer"})
+
+
+def parse_oauth(text: str) -> tuple[JwtIssuer, ...]:
+    """Return the issuers of the setting, none if it is empty. Raises StartupError."""
+    text = text.strip()
+    if not text:
+        return ()
+    if text.startswith("{"):
+        try:
+            tables = json.loads(text)
+        except ValueError as error:
+            raise StartupError(f"SLUICE_OAUTH is not JSON: {error}.") from None
+        if not any(isinstance(table, dict) for table in tables.values()):
+            tables = {"": tables}
+    else:
+        tables = {"": _of_text(text)}
+    issuers = tuple(_issuer(name, table) for name, table in tables.items())
+    for index, one in enumerate(issuers):
+        for other in issuers[:index]:
+            if one.issuer == other.issuer:
+                raise StartupError(f"SLUICE_OAUTH: the issuer {one.issuer} is there more than once.")
+            if one.principal_prefix == other.principal_prefix:
+                raise StartupError(
+                    f"SLUICE_OAUTH: the issuers {other.issuer} and {one.issuer} could name the same user. Give "
+                    "each its own principal_prefix; one of them may have none."
+                )
+    return issuers
+
+
+def refuse_tokens_without_issuer(listeners: Iterable[Endpoint], config: Config) -> None:
+    """Raise StartupError for a listener that takes tokens of issuers if none is configured."""
+    for endpoint in listeners:
+        asked = sorted(_WORDS & set(endpoint.authentication))
+        if asked and not config.oauth:
+            raise StartupError(
+                f"The listener {endpoint} takes {asked[0]}, and there is no issuer of tokens: set SLUICE_OAUTH to "
+                "'issuer=https://…; audience=…; algorithms=RS256'."
+            )
+
+
+def _of_text(text: str) -> dict[str, str]:
+    table: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, separator, value = part.partition("=")
+        if not separator or name.strip() in table:
+            raise StartupError(
+                f"SLUICE_OAUTH must be like issuer=https://…; audience=sluice; algorithms=RS256, not {part!r}."
+            )
+        table[name.strip()] = value
+    return table
+
+
+def _issuer(name: str, table: Any) -> JwtIssuer:
+    where = f"SLUICE_OAUTH: the issuer {name!r}" if name else "SLUICE_OAUTH"
+    if not isinstance(table, dict):
+        raise StartupError(f"{where} must be a table [oauth.NAME].")
+    for member in table:
+        if member not in _MEMBERS:
+            near = difflib.get_close_matches(member, _MEMBERS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise StartupError(f"{where} has no setting {member!r}.{hint}")
+    texts = {member: _text(where, member, value) for member, value in table.items() if member not in _LISTS}
+    audience, algorithms = (_list(where, member, table.get(member, "")) for member in _LISTS)
+    issuer, claim = texts.get("issuer", ""), texts.get("principal_claim", "sub")
+    for member, given in (("issuer", issuer), ("audience", audience), ("algorithms", algorithms)):
+        if not given:
+            raise StartupError(f"{where} needs {member}: without it tokens for others would be taken.")
+    for member, url in (("issuer", issuer), ("jwks_uri", texts.get("jwks_uri", ""))):
+        if url and (problem := url_problem(url)):
+            raise StartupError(f"{where}: {member} {url!r} {problem}.")
+    for algorithm in algorithms:
+        if algorithm not in _ALLOWED:
+            raise StartupError(
+                f"{where}: algorithms must be some of {', '.join(_ALLOWED)}, not {algorithm!r}."
+            )
+    if not claim:
+        raise StartupError(f"{where}: principal_claim must be the name of a claim, such as sub.")
+    return JwtIssuer(
+        issuer, audience, algorithms, texts.get("jwks_uri", ""), claim, texts.get("principal_prefix", "")
+    )
+
+
+def _text(where: str, member: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise StartupError(f"{where}: {member} must be a string, not {value!r}.")
+    return value.strip()
+
+
+def _list(where: str, member: str, value: Any) -> tuple[str, ...]:
+    parts = value if isinstance(value, list) else _text(where, member, value).split(",")
+    return tuple(filter(None, (_text(where, member, part) for part in parts)))
