@@ -34,7 +34,7 @@ BASIC, TOKEN, JWT = "basic", "token", "jwt"
 # The client that may create the first user, and do nothing else.
 SETUP = "setup token"
 SETUP_REQUEST = ("POST", "/api/v1/users")
-# In the scope of a request: the Identity of its credentials, and whether its listener asks for a login.
+# In the scope of a request: the Identity of its credentials, and how clients of its listener log in, if they must.
 IDENTITY, ASKS = "sluice.identity", "sluice.asks"
 LOGIN_PATH = "/console/session"
 _OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
@@ -80,7 +80,7 @@ class Authenticator:
         path = decode_path(request.scope)
         if ticket is not None:
             return await self._ticket(ticket, path, ways, request)
-        request.scope[ASKS] = bool(ways)
+        request.scope[ASKS] = ways
         login = path == LOGIN_PATH and request.scope["method"] == "POST"
         shown = request.scope.get(CERTIFICATE)
         own = NO_PRINCIPAL if shown is None else str(shown)
@@ -123,7 +123,7 @@ class Authenticator:
         """Return the principal. Have the request end with its user or token, as a stream or a long poll must."""
         request.scope[IDENTITY] = identity
         task = asyncio.current_task()
-        # Who deletes its own user or token is told that this is done; none of these requests lasts.
+        # A client that deletes its own user or token gets an answer; none of these requests lasts.
         if task is not None and not _is_below(path, _OF_CREDENTIALS):
             request.scope[LOGIN] = self._logins.add(identity, task.cancel)
         return str(identity.principal)

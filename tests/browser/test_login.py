@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.conftest import axe_path
 
 pytestmark = pytest.mark.client("chromium")
 
-LISTENER = "http?auth=basic,token"
+LISTENER = "http?auth=basic,token,jwt"
 # Not ASCII, and with a colon: Basic takes both (RFC 7617).
 PASSWORD = "schlüssel: für alle"
 __all__ = ["elsewhere"]
@@ -48,10 +49,27 @@ fetch(`${base}/api/v1/stream-tickets`, {method: 'POST', headers, body})
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory, elsewhere: str) -> Iterator[BrokerProcess]:
+def provider() -> Iterator[str]:
+    """An OpenID provider: any user logs in there, without a password."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from oidc_provider_mock import run_server_in_thread
+    with run_server_in_thread(require_nonce=True) as server:
+        yield f"http://localhost:{server.server_port}"
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    tmp_path_factory: pytest.TempPathFactory, elsewhere: str, provider: str
+) -> Iterator[BrokerProcess]:
     """A broker with a listener that asks for a login. Its other listener is for the test, which may do everything."""
+    data_dir = tmp_path_factory.mktemp("guarded") / "data"
+    secret = data_dir.with_name("secret")
+    secret.touch(0o600)
+    secret.write_text("secret of a client: 100%\n")
     process = BrokerProcess(
-        tmp_path_factory.mktemp("guarded") / "data",
+        data_dir,
+        environment={"SLUICE_OAUTH": f"issuer={provider}; audience=sluice; algorithms=RS256"},
         schemes=[LISTENER],
         options=[
             *("--super-user", "User:ANONYMOUS", "--super-user", "User:root"),
@@ -59,6 +77,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, elsewhere: str) -> Iterato
         ],
     )
     try:
+        process.start()
+        # The provider leads back to the port that the first start has chosen.
+        process.stop()
+        process.environment["SLUICE_CONSOLE_OIDC"] = (
+            f"issuer={provider}; client_id=sluice; client_secret_file={secret}; "
+            f"redirect_uri={address(process)}/console/session/callback"
+        )
         process.start()
         with httpx.Client(base_url=f"{process.http}/api/v1", timeout=20) as admin:
             for name in ("root", "reader"):
@@ -232,3 +257,22 @@ def test_axe_core_objects_to_nothing_in_the_form(page: Page) -> None:
         assert page.run("return document.documentElement.scrollWidth") <= width
         page.one("#log-out").click()
         page.says("reason", "You are logged out")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_user_of_an_openid_provider_logs_in_there(page: Page, guarded: BrokerProcess) -> None:
+    page.open("#/topics")
+    page.at("provider").click()
+    page.one("input[name=sub]").send_keys("reader\n")
+    in_as(page, "reader")
+    # The provider's page is not ours.
+    page.complaints()
+    # The rights are those of the name: what the rule of the fixture allows.
+    page.until(lambda: [one.text for one in page.all("[data-at=rows] a")] == ["open"])
+    page.one("#log-out").click()
+    page.says("reason", "You are logged out")
+    page.at("provider").click()
+    page.one("button[value=deny]").click()
+    page.says("reason", "login was refused")
+    page.complaints()
+    assert page.driver.current_url.startswith(page.base_url + "/console")

@@ -118,6 +118,12 @@ export async function logIn(user, password) {
   if (refused) await bodyOf(refused);
 }
 
+/** Leave the page for the provider of logins, which leads back to it. Throws as `exchange` does. */
+export async function logInAtProvider() {
+  const { location: there } = await bodyOf(await session.beginAtProvider(ask));
+  location.assign(there);
+}
+
 /** Log out. Throws as `exchange` does. */
 export async function logOut() {
   const refused = await session.logOut(ask);

@@ -19,6 +19,8 @@ class Session {
   user = null;
   reason = null;
   token = null;
+  // Whether the gateway offers a login at its provider, and one with a password or token.
+  ways = { provider: false, password: true };
   listeners = new Set();
   #renewAt = 0;
   #renewing = null;
@@ -56,15 +58,21 @@ class Session {
     return null;
   }
 
+  /** Begin a login at the provider. Returns the response, which names the address to go to. */
+  beginAtProvider(ask) {
+    return ask("POST", `${SESSION}/oidc`, {});
+  }
+
   async #renew(ask) {
     const response = await ask("POST", `${SESSION}/token`, {});
-    if (response.status === 401) {
-      const reason = this.state === "in" ? ENDED : this.reason;
-      this.#become("out", null, null, reason);
+    if (!response.ok && response.status !== 401) return response;
+    const answer = await response.clone().json();
+    const { token, user, expires_in_seconds: seconds, provider = false, password = true } = answer;
+    this.ways = { provider, password };
+    if (!response.ok) {
+      this.#become("out", null, null, this.state === "in" ? ENDED : this.reason);
       return response;
     }
-    if (!response.ok) return response;
-    const { token, user, expires_in_seconds: seconds } = await response.json();
     this.#renewAt = performance.now() + SHARE_OF_TIME * seconds * 1000;
     this.#become(token === null ? "open" : "in", token, user, null);
     return null;

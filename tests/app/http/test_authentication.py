@@ -14,7 +14,7 @@ import pytest
 
 from app.main import Application, create_app
 from core.clock import ManualClock
-from core.config import Config, Endpoint, JwtIssuer
+from core.config import Config, Endpoint, JwtIssuer, OidcClient
 from core.vocabulary.users import UserInfo
 from tests.issuer import Issuer, bad_tokens
 
@@ -25,7 +25,9 @@ PORT = 8082
 class Served:
     """An application whose one HTTP listener asks for `ways`, and a client of it."""
 
-    def __init__(self, data_dir: Path, ways: str, oauth: tuple[JwtIssuer, ...] = ()) -> None:
+    def __init__(
+        self, data_dir: Path, ways: str, oauth: tuple[JwtIssuer, ...] = (), oidc: OidcClient | None = None
+    ) -> None:
         self.clock = ManualClock()
         config = Config(
             data_dir=data_dir,
@@ -34,6 +36,7 @@ class Served:
             failed_authentication_delay_ms=0,
             super_users=("User:alice", "User:bob"),
             oauth=oauth,
+            console_oidc=oidc,
         )
         endpoint = Endpoint("http", "127.0.0.1", PORT, (("auth", ways),) if ways else ())
         self.app: Application = create_app(config, self.clock, http_endpoints=[endpoint])
