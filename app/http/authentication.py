@@ -16,7 +16,7 @@ import binascii
 from collections.abc import Sequence
 
 from app.errors import Problem
-from app.http.principal import CERTIFICATE
+from app.http.principal import CERTIFICATE, TOKEN_SCOPE
 from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
 from core.errors import BrokerError
@@ -88,6 +88,8 @@ class Authenticator:
         if identity is None:
             await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
             raise self._refusal(ways, request, "The credentials are not valid.", invalid=True)
+        if identity.scope is not None:
+            request.scope[TOKEN_SCOPE] = identity.scope
         return str(identity.principal)
 
     async def _bearer(self, ways: frozenset[str], token: str) -> Identity | None:

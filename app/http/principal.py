@@ -27,6 +27,8 @@ Resolver = Callable[[Request, str | None], Awaitable[str]]
 PRINCIPAL = "sluice.principal"
 # In the scope of a request over TLS whose client has shown a certificate: its core.security.principal.Principal.
 CERTIFICATE = "sluice.certificate"
+# In the scope of a request with a token that has a scope of its own: its core.security.scopes.Scope.
+TOKEN_SCOPE = "sluice.token.scope"
 _TICKET = b"ticket="
 
 
@@ -42,7 +44,7 @@ def caller_of(scope: Scope) -> Caller:
     """Return the caller of a request, for the rules on what it may do."""
     name = principal_of(scope)
     principal = ANONYMOUS if name == NO_PRINCIPAL else Principal("User", name.removeprefix("User:"))
-    return Caller(principal, (scope.get("client") or ("",))[0])
+    return Caller(principal, (scope.get("client") or ("",))[0], scope=scope.get(TOKEN_SCOPE))
 
 
 async def resolve(resolver: Resolver, request: Request) -> None:

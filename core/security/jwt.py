@@ -51,7 +51,7 @@ _PURPOSES = (("typ", frozenset({"bearer"})), ("token_use", frozenset({"access"})
 
 
 class VerifiedToken(NamedTuple):
-    """The principal of a token, and when it expires: milliseconds of the epoch."""
+    """The principal of a token, and until when it is taken: milliseconds of the epoch, after now."""
 
     principal: Principal
     expires_ms: int
@@ -109,7 +109,11 @@ class JwtVerifier:
         claims = self._signed(token, key, algorithm, issuer)
         self._check_times(claims)
         _check_purpose(claims)
-        return VerifiedToken(_principal(claims, issuer), int(claims["exp"] * 1000))
+        expires_ms = int(claims["exp"] * 1000)
+        if expires_ms <= self._clock.wall_ms():
+            # The clock of its issuer may be slower.
+            expires_ms += LEEWAY_SECONDS * 1000
+        return VerifiedToken(_principal(claims, issuer), expires_ms)
 
     def _signed(self, token: str, key: PublicKey, algorithm: str, issuer: JwtIssuer) -> dict[str, Any]:
         """Return the claims of a token whose signature, issuer and audience are right."""

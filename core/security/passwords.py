@@ -17,6 +17,7 @@ from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.security.principal import Principal
+from core.security.scopes import Scope, scope_of
 from core.security.scram import Mechanism, ScramCredential, matches
 from core.security.tokens import Tokens
 from core.security.users import MAX_PASSWORD, Users
@@ -26,10 +27,14 @@ _MAX_REMEMBERED = 10_000
 
 
 class Identity(NamedTuple):
-    """A principal, and until when its credential is valid: milliseconds of the epoch, None for no end."""
+    """A principal, and until when its credential is valid: milliseconds of the epoch, None for no end.
+
+    `scope` is that of a token, None for all rights of the principal.
+    """
 
     principal: Principal
     expires_ms: int | None = None
+    scope: Scope | None = None
 
 
 class Passwords:
@@ -49,7 +54,9 @@ class Passwords:
     def token(self, text: str) -> Identity | None:
         """Return the owner of a token; None if it is not valid."""
         info = self._tokens.owner_of(text)
-        return None if info is None else Identity(Principal(name=info.owner), info.expires_ms)
+        if info is None:
+            return None
+        return Identity(Principal(name=info.owner), info.expires_ms, scope=scope_of(info.scope))
 
     def at_once(self, user: str, password: str) -> Identity | None:
         """Return the user of a password or a token, if that is known without computing; None says nothing."""
