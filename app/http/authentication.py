@@ -17,7 +17,7 @@ import binascii
 from collections.abc import Sequence
 
 from app.errors import Problem
-from app.http.principal import CERTIFICATE, LOGIN
+from app.http.principal import CERTIFICATE, LOGIN, TOKEN_SCOPE
 from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
 from core.errors import BrokerError
@@ -122,6 +122,9 @@ class Authenticator:
     def _note(self, identity: Identity, request: Request, path: str) -> str:
         """Return the principal. Have the request end with its user or token, as a stream or a long poll must."""
         request.scope[IDENTITY] = identity
+        if identity.scope is not None:
+            # That of a token also holds for the sessions and tickets that were made with it.
+            request.scope[TOKEN_SCOPE] = identity.scope
         task = asyncio.current_task()
         # A client that deletes its own user or token gets an answer; none of these requests lasts.
         if task is not None and not _is_below(path, _OF_CREDENTIALS):

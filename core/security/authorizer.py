@@ -27,7 +27,9 @@ from core.security.acl import (
     PatternType,
     Permission,
     ResourceType,
+    implying,
 )
+from core.security.scopes import Scope
 
 log = logging.getLogger(__name__)
 
@@ -36,22 +38,6 @@ _Key = tuple[int, int, str]
 _MAX_DECISIONS = 1_000
 # Any name that no rule is about: see `Authorizer.allows_any`.
 _NO_NAME = "\0"
-
-_IMPLYING: dict[int, frozenset[int]] = {
-    Operation.DESCRIBE: frozenset(
-        {
-            Operation.DESCRIBE,
-            Operation.READ,
-            Operation.WRITE,
-            Operation.DELETE,
-            Operation.ALTER,
-            Operation.ALL,
-        }
-    ),
-    Operation.DESCRIBE_CONFIGS: frozenset(
-        {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL}
-    ),
-}
 
 REFUSALS = {
     ResourceType.TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
@@ -177,7 +163,7 @@ class Authorizer:
         """Return whether a principal may do an operation on one resource from an address."""
         if self.unlimited(principal):
             return True
-        implying = _IMPLYING.get(operation, (operation, Operation.ALL))
+        allowing = implying(operation)
         allowed = covered = False
         for rules in self._covering(kind, name):
             covered = True
@@ -185,7 +171,7 @@ class Authorizer:
                 if acl.permission is Permission.DENY:
                     if acl.operation in (operation, Operation.ALL):
                         return False
-                elif acl.operation in implying:
+                elif acl.operation in allowing:
                     allowed = True
         return allowed or (not covered and self._allow_if_no_acl)
 
@@ -242,14 +228,18 @@ def _of(rules: dict[str, set[Acl]], principal: str, host: str) -> Iterator[Acl]:
 
 
 class Rights:
-    """What one principal may do from one address, with the decisions kept."""
+    """What one principal may do from one address, with the decisions kept.
 
-    __slots__ = ("_authorizer", "_generation", "_host", "_known", "_principal", "_unlimited")
+    With the `scope` of a token it may do no more than that, though it be a super user.
+    """
 
-    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+    __slots__ = ("_authorizer", "_generation", "_host", "_known", "_principal", "_scope", "_unlimited")
+
+    def __init__(self, authorizer: Authorizer, principal: str, host: str, scope: Scope | None = None) -> None:
         self._authorizer = authorizer
         self._principal = principal
         self._host = host
+        self._scope = scope
         self._generation = -1
         self._unlimited = False
         self._known: dict[tuple[int, int, str], bool] = {}
@@ -274,11 +264,11 @@ class Rights:
     @property
     def view(self) -> object:
         """A key for caches of answers: two callers of the same view see the same."""
-        return None if self.unlimited else (self._principal, self._host, self._generation)
+        return None if self.unlimited else (self._principal, self._host, self._scope, self._generation)
 
     def is_user(self, name: str) -> bool:
-        """Return whether the caller is the user of that name."""
-        return self._principal == f"User:{name}"
+        """Return whether the caller is the user of that name, and not merely a token with a scope."""
+        return self._scope is None and self._principal == f"User:{name}"
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether an operation on a resource is allowed. This is not logged: it is for listings."""
@@ -290,7 +280,12 @@ class Rights:
         return self._decide(operation, kind, name) if known is None else known
 
     def may_on_any(self, operation: Operation, kind: ResourceType) -> bool:
-        """Return whether an operation is allowed on at least one resource of a type (KIP-679)."""
+        """Return whether an operation is allowed on at least one resource of a type (KIP-679).
+
+        With a scope it must have some such resource too, which may be another one.
+        """
+        if self._scope is not None and not self._scope.permits_any(operation, kind):
+            return False
         return self._authorizer.allows_any(self._principal, self._host, operation, kind)
 
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
@@ -308,7 +303,13 @@ class Rights:
         """Return the error of a denied operation, and log the denial."""
         code, message = REFUSALS[kind]
         log.info("denied: %r may not %s %s %r", self._principal, operation.name, kind.name, name[:249])
-        return BrokerError(code, message, operation=operation.name, resource_type=kind.name)
+        details: dict[str, object] = {"operation": operation.name, "resource_type": kind.name}
+        if self._scope is not None and self._authorizer.allows(
+            self._principal, self._host, operation, kind, name
+        ):
+            # The owner of the token may do this.
+            details["insufficient_scope"] = True
+        return BrokerError(code, message, **details)
 
     def operations(self, kind: ResourceType, name: str, among: Iterable[Operation]) -> int:
         """Return which of some operations are allowed, as bits (KIP-430)."""
@@ -317,11 +318,14 @@ class Rights:
     def _decide(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         if len(self._known) >= _MAX_DECISIONS:
             self._known.clear()
-        allowed = self._authorizer.allows(self._principal, self._host, operation, kind, name)
+        scope = self._scope
+        allowed = (scope is None or scope.permits(operation, kind, name)) and self._authorizer.allows(
+            self._principal, self._host, operation, kind, name
+        )
         self._known[operation, kind, name] = allowed
         return allowed
 
     def _renew(self) -> None:
         self._known.clear()
         self._generation = self._authorizer.generation
-        self._unlimited = self._authorizer.unlimited(self._principal)
+        self._unlimited = self._scope is None and self._authorizer.unlimited(self._principal)

@@ -29,6 +29,7 @@ from core.security.authorizer import Authorizer, Rights
 from core.security.guarded_groups import GuardedConsumers, GuardedGroups, visible_foreign_groups
 from core.security.guarded_users import GuardedTokens, GuardedUsers
 from core.security.principal import Caller
+from core.security.scopes import Scope
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
@@ -46,16 +47,16 @@ _MAX_CALLERS = 10_000
 
 
 class Guards:
-    """The guarded facades of one broker, one for each principal and host."""
+    """The guarded facades of one broker, one for each principal, host and scope."""
 
     def __init__(self, broker: facade.Facade, authorizer: Authorizer) -> None:
         self._broker = broker
         self._authorizer = authorizer
-        self._guarded: dict[tuple[str, str], Guarded] = {}
+        self._guarded: dict[tuple[str, str, Scope | None], Guarded] = {}
 
     def of(self, caller: Caller) -> Guarded:
         """Return the facade of a caller."""
-        key = (str(caller.principal), caller.host)
+        key = (str(caller.principal), caller.host, caller.scope)
         found = self._guarded.get(key)
         if found is None:
             if len(self._guarded) >= _MAX_CALLERS:

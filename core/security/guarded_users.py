@@ -1,7 +1,7 @@
 """Users and tokens of the facade as one caller may use them. See `core.security.guarded`.
 
 To change users needs ALTER on the cluster, to see them DESCRIBE, as in Kafka (KIP-554). A user may look at itself,
-change its own password, and make, see and delete its own tokens.
+change its own password, and make, see and delete its own tokens; a token with a scope may not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from core import facade
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Rights
-from core.vocabulary.users import TokenInfo, UserInfo
+from core.vocabulary.users import ScopeRules, TokenInfo, UserInfo
 
 _CLUSTER = ResourceType.CLUSTER
 
@@ -64,12 +64,18 @@ class GuardedTokens:
         return [one for one in tokens if self._rights.is_user(one.owner)]
 
     async def create(
-        self, owner: str, description: str, ttl_ms: int | None, *, expires: bool = True
+        self,
+        owner: str,
+        description: str,
+        ttl_ms: int | None,
+        *,
+        expires: bool = True,
+        scope: ScopeRules = (),
     ) -> tuple[TokenInfo, str]:
         """See `Tokens.create`: needs ALTER on the cluster, but for a token of the caller."""
         if not self._rights.is_user(owner):
             self._rights.require(Operation.ALTER, _CLUSTER)
-        return await self._tokens.create(owner, description, ttl_ms, expires=expires)
+        return await self._tokens.create(owner, description, ttl_ms, expires=expires, scope=scope)
 
     async def delete(self, token_id: str) -> None:
         """See `Tokens.delete`: needs ALTER on the cluster, but for a token of the caller."""

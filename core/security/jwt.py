@@ -52,7 +52,7 @@ _PURPOSES = (("typ", frozenset({"bearer"})), ("token_use", frozenset({"access"})
 
 
 class VerifiedToken(NamedTuple):
-    """The principal of a token, and when it expires: milliseconds of the epoch."""
+    """The principal of a token, and until when it is taken: milliseconds of the epoch, after now."""
 
     principal: Principal
     expires_ms: int
@@ -111,7 +111,11 @@ class JwtVerifier:
         claims, issuer = await self._claims(token, None)
         self._check_times(claims)
         _check_purpose(claims)
-        return VerifiedToken(_principal(claims, issuer), int(claims["exp"] * 1000))
+        expires_ms = int(claims["exp"] * 1000)
+        if expires_ms <= self._clock.wall_ms():
+            # The clock of its issuer may be slower.
+            expires_ms += LEEWAY_SECONDS * 1000
+        return VerifiedToken(_principal(claims, issuer), expires_ms)
 
     async def _claims(self, token: str, audience: Sequence[str] | None) -> tuple[dict[str, Any], JwtIssuer]:
         """Return the claims of a token for an audience, by default that of its issuer's settings, and the issuer."""
