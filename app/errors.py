@@ -264,13 +264,18 @@ def from_broker(error: BrokerError, *, offset: int | None = None) -> Problem:
     record_errors = error.details.get("record_errors")
     if isinstance(record_errors, Sequence):
         errors = [field_error(str(text), pointer=f"#/records/{i}", record=i) for i, text in record_errors]
+    detail, headers = error.message, {} if wait is None else {"retry-after": str(wait)}
+    if details.get("insufficient_scope"):
+        # RFC 6750, section 3.1.
+        headers["www-authenticate"] = 'Bearer realm="sluice", error="insufficient_scope"'
+        detail += " The scope of the token does not include it."
     return Problem(
         slug_of(error.code),
-        error.message,
+        detail,
         status=status,
         code=error.code,
         errors=errors,
-        headers=None if wait is None else {"retry-after": str(wait)},
+        headers=headers,
         extra=details,
     )
 

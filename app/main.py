@@ -76,9 +76,9 @@ class Application:
                 server.broker.passwords,
                 server.broker.logins,
                 self.setup,
-                server.broker.jwts,
                 shared.sessions,
                 shared.tickets,
+                server.broker.jwts,
                 server.broker.audit,
             )
         self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from app.logs import FORMATS, LEVELS
 from app.oauth_settings import parse_oauth, refuse_tokens_without_issuer
+from app.oidc_settings import parse_oidc
 from app.peer_settings import check_peers
 from app.rest_v2.dialect import DIALECTS
 from app.tls_settings import authenticates, listeners_with_tls, parse_tls
@@ -135,6 +136,13 @@ SETTINGS: tuple[Setting, ...] = (
         "audience=sluice; algorithms=RS256`. In the file as the table `[oauth]`, or several as `[oauth.NAME]`.",
     ),
     Setting(
+        "SLUICE_CONSOLE_OIDC",
+        "",
+        "none",
+        "Login of the console at the provider of `SLUICE_OAUTH`: `issuer=https://…; client_id=sluice; "
+        "client_secret_file=FILE; redirect_uri=https://…/console/session/callback`.",
+    ),
+    Setting(
         "SLUICE_ALLOWED_HOSTS",
         "--allowed-host",
         "none",
@@ -225,7 +233,7 @@ def load(
     texts = listeners or split_listeners(environ.get("SLUICE_LISTENERS", ""))
     named = _distinct([parse_listener(text) for text in texts])
     values |= {"tls": certificates, "listeners": listeners_with_tls(named, certificates)}
-    values["oauth"] = parse_oauth(environ.get("SLUICE_OAUTH", ""))
+    values |= _of_issuers(environ)
     address = advertised if advertised is not None else environ.get("SLUICE_ADVERTISED", "")
     values |= {"advertised": parse_advertised(address)} if address else {}
     values |= _of_browsers(environ, allowed_hosts, allowed_origins)
@@ -259,6 +267,11 @@ def load(
 def _of_peers(environ: Mapping[str, str], others: Sequence[str], broker_id: int) -> dict[str, object]:
     principal = environ.get("SLUICE_PEER_PRINCIPAL", "").strip() or Config().peer_principal
     return {"peers": parse_peers(others, broker_id), "peer_principal": principal}
+
+
+def _of_issuers(environ: Mapping[str, str]) -> dict[str, object]:
+    issuers = parse_oauth(environ.get("SLUICE_OAUTH", ""))
+    return {"oauth": issuers, "console_oidc": parse_oidc(environ.get("SLUICE_CONSOLE_OIDC", ""), issuers)}
 
 
 def _of_browsers(

@@ -12,6 +12,7 @@ from core.broker.broker import Broker
 from core.config import Config, Endpoint
 from core.facade import Facade
 from core.security.guarded import Guarded
+from core.security.oidc import OidcLogins
 from core.security.sessions import Sessions
 from core.security.setup import SetupToken
 from core.security.tickets import StreamTickets
@@ -23,7 +24,8 @@ class Shared:
 
     `protocol_versions` are the APIs of the Kafka listener. `endpoints` are the TCP listeners, a list that the server
     fills when it starts; `http_endpoints` are those of HTTP. `setup` is the token by which the
-    first user is created. `sessions` are those of the console, `tickets` those of an EventSource.
+    first user is created. `sessions` are those of the console, `tickets` those of an EventSource, `oidc` its logins
+    at an OpenID provider.
     """
 
     def __init__(
@@ -44,8 +46,10 @@ class Shared:
         self.endpoints = endpoints
         self.http_endpoints = http_endpoints
         self.setup = setup
-        self.sessions = Sessions(broker.clock, broker.users, broker.tokens)
-        self.tickets = StreamTickets(broker.clock, broker.users)
+        self.sessions = Sessions(broker.clock, broker.passwords)
+        found = config.console_oidc
+        self.oidc = None if found is None else OidcLogins(found, broker.jwts, broker.clock)
+        self.tickets = StreamTickets(broker.clock, broker.passwords)
         # Changes of topics over HTTP run one after the other, so that nothing happens between an If-Match
         # and its change.
         self.topic_changes = asyncio.Lock()

@@ -122,6 +122,22 @@ class JwtIssuer:
 
 
 @dataclass(frozen=True, slots=True)
+class OidcClient:
+    """How the console logs users in at an OpenID provider: one of the issuers, and the broker as its client.
+
+    The provider leads browsers back to `redirect_uri`. `secret_file` has the secret of a confidential client. Without
+    `token_endpoint` the discovery document of the issuer names it.
+    """
+
+    issuer: str
+    client_id: str
+    redirect_uri: str
+    secret_file: Path | None = None
+    scope: str = "openid"
+    token_endpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Peer:
     """Another broker of the cluster: its id, and the address of its Kafka listener."""
 
@@ -418,6 +434,8 @@ class Config:
 
     # Issuers of access tokens (JWTs) that clients may log in with.
     oauth: tuple[JwtIssuer, ...] = ()
+    # The login of the console at one of them.
+    console_oidc: OidcClient | None = None
 
     # --- access rules ----------------------------------------------------------------------------------------
     # Whether access rules (ACLs) hold. They do as well when there are `super_users`, and when there is a user.

@@ -63,7 +63,7 @@ from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
 from core.vocabulary.topic import ConfigEntry, TopicInfo
-from core.vocabulary.users import CredentialChange, TokenInfo, UserInfo
+from core.vocabulary.users import CredentialChange, ScopeRules, TokenInfo, UserInfo
 
 
 class Topics(Protocol):
@@ -749,8 +749,8 @@ class Tokens(Protocol):
         """Return all tokens, expired ones included, the oldest first."""
 
     async def create(
-        self, owner: str, description: str, ttl_ms: int | None, *, expires: bool = True
-    ) -> tuple[TokenInfo, str]:
+        self, owner: str, description: str, ttl_ms: int | None, *, expires: bool = True, scope: ScopeRules = ()
+    ) -> tuple[TokenInfo, str]:  # fmt: skip
         """Create a token, and return its text, too. Raises RESOURCE_NOT_FOUND, INVALID_REQUEST, POLICY_VIOLATION."""
 
     async def delete(self, token_id: str) -> None:

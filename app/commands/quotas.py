@@ -10,7 +10,12 @@ import click
 from app.commands.options import Session, confirm, gateway
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_TYPES = (("user", "user"), ("client-id", "client_id"), ("ip", "ip"))
+# The type of an entity, its option, and the names of that option and of the one for the default.
+_TYPES = (
+    ("user", "--of-user", "user_name", "default_user"),
+    ("client-id", "--client-id", "client_id", "default_client_id"),
+    ("ip", "--ip", "ip", "default_ip"),
+)
 
 
 @click.group()
@@ -25,7 +30,9 @@ def _entity(command: _Command) -> _Command:
         click.option("--default-client-id", is_flag=True, help="All client ids without quotas of their own."),
         click.option("--client-id", metavar="ID", help="A client id."),
         click.option("--default-user", is_flag=True, help="All users without quotas of their own."),
-        click.option("--user", metavar="NAME", help="A user."),
+        click.option(
+            "--of-user", "user_name", metavar="NAME", help="A user. `--user` is the one who logs in."
+        ),
     ):
         command = option(command)
     return command
@@ -33,14 +40,14 @@ def _entity(command: _Command) -> _Command:
 
 def _parts(named: dict[str, Any]) -> list[dict[str, str | None]]:
     parts = []
-    for kind, option in _TYPES:
-        name, default = named[option], named[f"default_{option}"]
+    for kind, option, name_key, default_key in _TYPES:
+        name, default = named[name_key], named[default_key]
         if name is not None and default:
-            raise click.UsageError(f"--{kind} and --default-{kind} exclude each other.")
+            raise click.UsageError(f"{option} and --default-{kind} exclude each other.")
         if name is not None or default:
             parts.append({"type": kind, "name": name})
     if not parts:
-        raise click.UsageError("Name the entity: --user, --client-id or --ip, or one of the defaults.")
+        raise click.UsageError("Name the entity: --of-user, --client-id or --ip, or one of the defaults.")
     return parts
 
 

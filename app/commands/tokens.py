@@ -26,8 +26,11 @@ def list_tokens(session: Session, owner: str | None) -> None:
     if session.out.as_json:
         session.out.document(items)
         return
-    rows = [[one["id"], one["owner"], one["expires"] or "never", one["description"]] for one in items]
-    session.out.table(("ID", "OWNER", "EXPIRES", "DESCRIPTION"), rows)
+    rows = [
+        [one["id"], one["owner"], one["expires"] or "never", _shown(one["scope"]), one["description"]]
+        for one in items
+    ]
+    session.out.table(("ID", "OWNER", "EXPIRES", "SCOPE", "DESCRIPTION"), rows)
 
 
 @tokens.command("create")
@@ -35,9 +38,19 @@ def list_tokens(session: Session, owner: str | None) -> None:
 @click.option("--description", default="", metavar="TEXT", help="What it is for.")
 @click.option("--days", type=click.IntRange(1, 36_600), metavar="N", help="How long it is valid [90].")
 @click.option("--never-expires", is_flag=True, help="It is valid until it is deleted.")
+@click.option(
+    "--scope", "scopes", multiple=True, metavar="OPERATION:TYPE:NAME",
+    help="What it may be used for, of the rights of the user: read:topic:orders, or write:topic:logs-* for a "
+    "beginning; repeat it [all].",
+)  # fmt: skip
 @gateway
 def create_token(
-    session: Session, owner: str, description: str, days: int | None, never_expires: bool
+    session: Session,
+    owner: str,
+    description: str,
+    days: int | None,
+    never_expires: bool,
+    scopes: tuple[str, ...],
 ) -> None:
     """Create a token of a user and print it: it cannot be shown again."""
     if never_expires and days is not None:
@@ -45,12 +58,44 @@ def create_token(
     body: dict[str, Any] = {"owner": owner, "description": description, "never_expires": never_expires}
     if days is not None:
         body["ttl_seconds"] = days * _DAY_SECONDS
+    if scopes:
+        body["scope"] = [_rule(text) for text in scopes]
     made = session.client.send("POST", "/tokens", body=body).data
     if session.out.as_json:
         session.out.document(made)
         return
     session.out.note(f"Token {made['id']} of {owner}, valid until {made['expires'] or 'it is deleted'}:")
     session.out.say(made["token"])
+
+
+def _rule(text: str) -> dict[str, str]:
+    """One rule of a scope: `read:topic:orders-*` is a beginning of names, `read:topic:*` all of them."""
+    operation, _, rest = text.partition(":")
+    kind, _, name = rest.partition(":")
+    if not operation or not kind or (not name and kind.lower() != "cluster"):
+        raise click.UsageError(f"--scope {text!r} is not like read:topic:orders, or describe:cluster.")
+    rule = {"operation": _word(operation), "resource_type": _word(kind)}
+    if not name:
+        return rule
+    if name != "*" and name.endswith("*"):
+        return {**rule, "resource_name": name[:-1], "pattern_type": "PREFIXED"}
+    return {**rule, "resource_name": name}
+
+
+def _word(text: str) -> str:
+    return text.upper().replace("-", "_")
+
+
+def _shown(scope: list[dict[str, str]] | None) -> str:
+    """A scope as `--scope` takes it."""
+    if scope is None:
+        return "all"
+    return ", ".join(
+        f"{rule['operation']}:{rule['resource_type']}:".lower()
+        + rule["resource_name"]
+        + ("*" if rule["pattern_type"] == "PREFIXED" else "")
+        for rule in scope
+    )
 
 
 @tokens.command("delete")

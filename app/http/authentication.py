@@ -17,7 +17,7 @@ import binascii
 from collections.abc import Sequence
 
 from app.errors import Problem
-from app.http.principal import CERTIFICATE, LOGIN
+from app.http.principal import CERTIFICATE, LOGIN, TOKEN_SCOPE
 from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
 from core.errors import BrokerError
@@ -25,7 +25,6 @@ from core.security.audit import SOURCE, Audit, Source
 from core.security.jwt import MAX_TOKEN, JwtVerifier
 from core.security.logins import OpenLogins
 from core.security.passwords import Identity, Passwords
-from core.security.principal import Principal
 from core.security.sessions import Sessions
 from core.security.setup import SetupToken
 from core.security.tickets import StreamTickets
@@ -36,9 +35,9 @@ BASIC, TOKEN, JWT = "basic", "token", "jwt"
 # The client that may create the first user, and do nothing else.
 SETUP = "setup token"
 SETUP_REQUEST = ("POST", "/api/v1/users")
-# In the scope of a request: the Identity of the password or token that it came with, and whether its listener asks.
+# In the scope of a request: the Identity of its credentials, and how clients of its listener log in, if they must.
 IDENTITY, ASKS = "sluice.identity", "sluice.asks"
-CONSOLE_LOGIN = "/console/session"
+LOGIN_PATH = "/console/session"
 _OPEN = frozenset({"/livez", "/readyz", "/healthz", "/favicon.ico"})
 _METRICS = "/metrics"
 _OPEN_PREFIXES = ("/console", "/docs", "/problems")
@@ -57,9 +56,9 @@ class Authenticator:
         passwords: Passwords,
         logins: OpenLogins,
         setup: SetupToken,
-        jwts: JwtVerifier,
         sessions: Sessions,
         tickets: StreamTickets,
+        jwts: JwtVerifier,
         audit: Audit,
     ) -> None:
         self._audit = audit
@@ -67,9 +66,9 @@ class Authenticator:
         self._passwords = passwords
         self._logins = logins
         self._setup = setup
-        self._jwts = jwts
         self._sessions = sessions
         self._tickets = tickets
+        self._jwts = jwts
         # By port. Of two listeners with the same port on different addresses both ask, if one does.
         self._ways: dict[int, frozenset[str]] = {}
         for endpoint in endpoints:
@@ -86,8 +85,8 @@ class Authenticator:
         path = decode_path(request.scope)
         if ticket is not None:
             return await self._ticket(ticket, path, ways, request)
-        request.scope[ASKS] = bool(ways)
-        login = path == CONSOLE_LOGIN and request.scope["method"] == "POST"
+        request.scope[ASKS] = ways
+        login = path == LOGIN_PATH and request.scope["method"] == "POST"
         shown = request.scope.get(CERTIFICATE)
         own = NO_PRINCIPAL if shown is None else str(shown)
         if path == _METRICS and self._config.open_metrics:
@@ -106,6 +105,8 @@ class Authenticator:
         identity: Identity | None = None
         if kind == b"bearer":
             token = value.decode("latin-1")
+            if not login and (page := self._sessions.owner_of(token)) is not None:
+                return self._note(page, request, path)
             if TOKEN in ways and self._setup.fits(token) and (request.scope["method"], path) == SETUP_REQUEST:
                 return SETUP
             page = None if login else self._sessions.owner_of(token)
@@ -118,18 +119,35 @@ class Authenticator:
             self._audit.failed_login(_claimed(kind, value), mechanism, address)
             await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
             raise self._refusal(ways, request, "The credentials are not valid.", invalid=True)
-        request.scope[IDENTITY] = identity
         SOURCE.set(Source("http", mechanism))
         self._audit.login(str(identity.principal), mechanism, address, repeated=True)
-        self._note(identity, request, path)
-        return str(identity.principal)
+        return self._note(identity, request, path)
 
-    def _note(self, identity: Identity, request: Request, path: str) -> None:
-        """Have a request end with its user or token: a stream or a long poll would otherwise continue."""
+    async def _ticket(self, ticket: str, path: str, ways: frozenset[str], request: Request) -> str:
+        found = self._tickets.use(ticket, path) if request.scope["method"] == "GET" else None
+        if found is not None:
+            SOURCE.set(Source("http", "TICKET"))
+            address = (request.scope.get("client") or ("",))[0]
+            self._audit.login(str(found.principal), "TICKET", address)
+            return self._note(found, request, path)
+        await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
+        raise self._refusal(
+            ways,
+            request,
+            "The ticket is not valid: it opens one stream of its path, once, within 30 seconds. Get another one.",
+        )
+
+    def _note(self, identity: Identity, request: Request, path: str) -> str:
+        """Return the principal. Have the request end with its user or token, as a stream or a long poll must."""
+        request.scope[IDENTITY] = identity
+        if identity.scope is not None:
+            # That of a token also holds for the sessions and tickets that were made with it.
+            request.scope[TOKEN_SCOPE] = identity.scope
         task = asyncio.current_task()
         # A client that deletes its own user or token gets an answer; none of these requests lasts.
         if task is not None and not _is_below(path, _OF_CREDENTIALS):
             request.scope[LOGIN] = self._logins.add(identity, task.cancel)
+        return str(identity.principal)
 
     async def _bearer(self, ways: frozenset[str], token: str) -> Identity | None:
         """A token of the broker's own, or of another issuer."""
@@ -141,18 +159,6 @@ class Authenticator:
             return Identity(*await self._jwts.verify(token))
         except BrokerError:
             return None
-
-    async def _ticket(self, ticket: str, path: str, ways: frozenset[str], request: Request) -> str:
-        found = self._tickets.use(ticket, path) if request.scope["method"] == "GET" else None
-        if found is not None:
-            self._note(Identity(Principal("User", found.removeprefix("User:"))), request, path)
-            return found
-        await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
-        raise self._refusal(
-            ways,
-            request,
-            "The ticket is not valid: it opens one stream of its path, once, within 30 seconds. Get another one.",
-        )
 
     async def _basic(self, ways: frozenset[str], value: bytes, request: Request) -> Identity | None:
         """A password, or a token in its place."""

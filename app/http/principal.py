@@ -29,6 +29,8 @@ PRINCIPAL = "sluice.principal"
 CERTIFICATE = "sluice.certificate"
 # In the scope of a request with credentials, while it lasts: its core.security.logins.OpenLogin.
 LOGIN = "sluice.login"
+# In the scope of a request with a token that has a scope of its own: its core.security.scopes.Scope.
+TOKEN_SCOPE = "sluice.token.scope"
 _TICKET = b"ticket="
 
 
@@ -44,7 +46,7 @@ def caller_of(scope: Scope) -> Caller:
     """Return the caller of a request, for the rules on what it may do."""
     name = principal_of(scope)
     principal = ANONYMOUS if name == NO_PRINCIPAL else Principal("User", name.removeprefix("User:"))
-    return Caller(principal, (scope.get("client") or ("",))[0])
+    return Caller(principal, (scope.get("client") or ("",))[0], scope=scope.get(TOKEN_SCOPE))
 
 
 async def resolve(resolver: Resolver, request: Request) -> None:

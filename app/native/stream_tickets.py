@@ -10,13 +10,13 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field, StrictStr
 
 from app.errors import Problem
-from app.http.authentication import SETUP
-from app.http.principal import principal_of
-from app.http.request import decode_path
+from app.http.authentication import IDENTITY
+from app.http.principal import CERTIFICATE
+from app.http.request import Scope, decode_path
 from app.native.dependencies import SharedDep
 from app.native.schemas import Shape
+from core.security.passwords import Identity
 from core.security.tickets import TICKET_SECONDS
-from core.vocabulary.idempotency import NO_PRINCIPAL
 
 # The one route that EventSource can read, as it stands in a URL.
 _PATH = r"^/api/v1/topics/[^/?#\s]{1,750}/records$"
@@ -45,12 +45,20 @@ async def create_stream_ticket(
     """Create a ticket for `EventSource`, which cannot send an `Authorization` header.
 
     The stream is opened with `?ticket=…` and has the rights of the user of this request. A ticket is valid once, for
-    one path, for half a minute, and only on the broker that made it. The stream stays open when the ticket is over.
+    one path, for half a minute, and only on the broker that made it. The stream stays open when the ticket has
+    expired.
     """
-    principal = principal_of(request.scope)
-    if principal in (NO_PRINCIPAL, SETUP):
+    identity = _identity_of(request.scope)
+    if identity is None:
         raise Problem("invalid-request", "This request has no user: open the stream without a ticket.")
     path = decode_path({"raw_path": wanted.path.encode(), "path": wanted.path})
     response.headers["cache-control"] = "no-store"
-    ticket = shared.tickets.issue(principal, path)
+    ticket = shared.tickets.issue(identity, path)
     return StreamTicket(ticket=ticket, expires_in_seconds=TICKET_SECONDS)
+
+
+def _identity_of(scope: Scope) -> Identity | None:
+    found: Identity | None = scope.get(IDENTITY)
+    if found is None and CERTIFICATE in scope:
+        return Identity(scope[CERTIFICATE])
+    return found

@@ -20,6 +20,8 @@ from app.http.principal import principal_of
 from app.native.dependencies import BrokerDep, SharedDep
 from app.native.record_json import iso_time
 from app.native.schemas import Shape
+from app.native.token_scopes import TokenScopeRule, to_json, to_rule
+from core.security.scopes import MAX_RULES
 from core.security.scram import Mechanism
 from core.vocabulary.users import TokenInfo, UserInfo
 
@@ -85,16 +87,23 @@ class TokenToCreate(Shape):
         None, ge=1, le=_MAX_TTL_SECONDS, description="How long it is valid; by default 90 days."
     )
     never_expires: StrictBool = Field(False, description="It is valid until it is deleted.")
+    scope: list[TokenScopeRule] | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_RULES,
+        description="What it may be used for, of the rights of its owner; by default all of them.",
+    )
 
 
 class TokenDetail(BaseModel):
-    """A token, without its secret. `expires` is null for never."""
+    """A token, without its secret. `expires` is null for never, `scope` for all rights of the owner."""
 
     id: str
     owner: str
     description: str
     created: str
     expires: str | None
+    scope: list[TokenScopeRule] | None
 
 
 class TokenCreated(TokenDetail):
@@ -119,13 +128,14 @@ def _user(info: UserInfo) -> UserDetail:
     return UserDetail(name=info.name, created=iso_time(info.created_ms) or "", credentials=credentials)
 
 
-def _token(info: TokenInfo) -> dict[str, str | None]:
+def _token(info: TokenInfo) -> dict[str, object]:
     return {
         "id": info.token_id,
         "owner": info.owner,
         "description": info.description,
         "created": iso_time(info.created_ms),
         "expires": None if info.expires_ms is None else iso_time(info.expires_ms),
+        "scope": [to_json(rule) for rule in info.scope] or None,
     }
 
 
@@ -198,7 +208,11 @@ async def create_token(
         raise Problem("invalid-request", "A token that never expires has no `ttl_seconds`.")
     ttl_ms = None if wanted.ttl_seconds is None else wanted.ttl_seconds * 1000
     info, text = await broker.tokens.create(
-        owner, wanted.description, ttl_ms, expires=not wanted.never_expires
+        owner,
+        wanted.description,
+        ttl_ms,
+        expires=not wanted.never_expires,
+        scope=tuple(to_rule(one) for one in wanted.scope or ()),
     )
     response.headers["cache-control"] = "no-store"
     return TokenCreated.model_validate({**_token(info), "token": text})

@@ -26,6 +26,7 @@ from core.metadata.statements import (
     Statement,
     check_not_local,
     check_values,
+    copy_of,
     sql,
     statement_named,
     statement_of,
@@ -45,7 +46,7 @@ _NUMBERS = range(0x80)
 _WHOLE_PREFIX = b"\x92\xa0"
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
 _OF_TOPICS = re.compile(
-    r"\b(topics|settings|broker_configs|users|scram_credentials|tokens|acls)\b", re.IGNORECASE
+    r"\b(topics|settings|broker_configs|users|scram_credentials|tokens|acls|client_quotas)\b", re.IGNORECASE
 )
 _encoder = msgspec.msgpack.Encoder()
 _Changes = list[tuple[str, list[list[Any]]]]
@@ -187,7 +188,7 @@ def whole_database(connection: Connection) -> list[Change]:
             f'SELECT {columns} FROM "{table.name}"{where}{order}'
         ).cursor.fetchall()
         if rows:
-            changes.append((sql(f"{table.name}.copy/1"), list(rows)))
+            changes.append((sql(copy_of(table)), list(rows)))
     return changes
 
 

@@ -78,7 +78,8 @@ scram_credentials = Table(
     Column("iterations", Integer, nullable=False),
 )
 
-# One row a token of a user. `digest` is the SHA-256 of its secret half. `expires_ms` is −1 for never.
+# One row a token of a user. `digest` is the SHA-256 of its secret half. `expires_ms` is −1 for never. `scope` is
+# JSON, or empty for none.
 tokens = Table(
     "tokens",
     metadata,
@@ -88,6 +89,7 @@ tokens = Table(
     Column("digest", LargeBinary(32), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger, nullable=False),
+    Column("scope", Text, nullable=False, server_default=""),
 )
 
 # One row a quota of a client. `entity` is a JSON array of [type, name] pairs; `name` is the key of the quota.

@@ -27,6 +27,8 @@ _ARGUMENTS = frozenset({type(None), bool, int, float, str, bytes})
 LOCAL_PREFIX = "local."
 # Rows of committed offsets in one statement: most commits are smaller, and SQLite keeps a statement of each size.
 OFFSETS_AT_ONCE = 50
+# The newest copying statements of tables that have changed.
+_COPIES = {"tokens": 2}
 
 
 class UnknownStatementError(ValueError):
@@ -70,6 +72,11 @@ def insert(table: Table) -> str:
     return f'INSERT INTO "{table.name}" ({columns}) VALUES ({marks})'
 
 
+def copy_of(table: Table) -> str:
+    """Return the name of the statement by which a whole database is copied row by row."""
+    return f"{table.name}.copy/{_COPIES.get(table.name, 1)}"
+
+
 def _where(table: Table) -> str:
     return " AND ".join(f"{column.name} = ?" for column in table.columns)
 
@@ -94,7 +101,14 @@ _TEXTS: dict[str, str] = {
     "scram_credentials.put/1": upsert(models.scram_credentials),
     "scram_credentials.delete/1": "DELETE FROM scram_credentials WHERE name = ? AND mechanism = ?",
     "scram_credentials.delete_of_user/1": "DELETE FROM scram_credentials WHERE name = ?",
-    "tokens.put/1": upsert(models.tokens),
+    # Before tokens had a scope.
+    "tokens.put/1": 'INSERT INTO "tokens" ("token_id", "owner", "description", "digest", "created_ms", "expires_ms")'
+    ' VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT ("token_id") DO UPDATE SET "owner" = excluded."owner",'
+    ' "description" = excluded."description", "digest" = excluded."digest", "created_ms" = excluded."created_ms",'
+    ' "expires_ms" = excluded."expires_ms"',
+    "tokens.copy/1": 'INSERT INTO "tokens" ("token_id", "owner", "description", "digest", "created_ms", "expires_ms")'
+    " VALUES (?, ?, ?, ?, ?, ?)",
+    "tokens.put/2": upsert(models.tokens),
     "tokens.delete/1": "DELETE FROM tokens WHERE token_id = ?",
     "tokens.delete_of_user/1": "DELETE FROM tokens WHERE owner = ?",
     "client_quotas.put/1": upsert(models.client_quotas),
@@ -127,7 +141,7 @@ _TEXTS: dict[str, str] = {
     " (SELECT rowid FROM idempotency_keys WHERE created_ms < ? AND (answer IS NOT NULL OR created_ms < ?)"
     " ORDER BY created_ms LIMIT ?)",
     # What a whole database consists of.
-    **{f"{table.name}.copy/1": insert(table) for table in metadata.sorted_tables},
+    **{copy_of(table): insert(table) for table in metadata.sorted_tables},
 }
 STATEMENTS: dict[str, Statement] = {name: Statement(name, text) for name, text in _TEXTS.items()}
 _BY_TEXT: dict[str, Statement] = {one.text: one for one in STATEMENTS.values()}

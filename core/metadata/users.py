@@ -14,7 +14,7 @@ from core.metadata.models import scram_credentials, tokens, users
 from core.metadata.statements import sql
 
 _PUT_USER, _PUT_CREDENTIAL = sql("users.put/1"), sql("scram_credentials.put/1")
-_PUT_TOKEN, _REMOVE_TOKEN = sql("tokens.put/1"), sql("tokens.delete/1")
+_PUT_TOKEN, _REMOVE_TOKEN = sql("tokens.put/2"), sql("tokens.delete/1")
 _REMOVE_CREDENTIAL = sql("scram_credentials.delete/1")
 _REMOVE_USER = (
     sql("users.delete/1"), sql("scram_credentials.delete_of_user/1"), sql("tokens.delete_of_user/1"),

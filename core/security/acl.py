@@ -6,6 +6,7 @@ a literal that matches all names.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -63,6 +64,28 @@ class Permission(IntEnum):
     ANY = 1
     DENY = 2
     ALLOW = 3
+
+
+_IMPLYING = {
+    Operation.DESCRIBE: frozenset(
+        {
+            Operation.DESCRIBE,
+            Operation.READ,
+            Operation.WRITE,
+            Operation.DELETE,
+            Operation.ALTER,
+            Operation.ALL,
+        }
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset(
+        {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL}
+    ),
+}
+
+
+def implying(operation: Operation) -> Collection[Operation]:
+    """Return the operations that allow one, in a rule that allows: itself, ALL, and those that include it."""
+    return _IMPLYING.get(operation, (operation, Operation.ALL))
 
 
 class Acl(NamedTuple):

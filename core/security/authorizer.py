@@ -27,8 +27,10 @@ from core.security.acl import (
     PatternType,
     Permission,
     ResourceType,
+    implying,
 )
 from core.security.audit import Audit
+from core.security.scopes import Scope
 
 T = TypeVar("T")
 
@@ -37,22 +39,6 @@ _Key = tuple[int, int, str]
 _MAX_DECISIONS = 1_000
 # Any name that no rule is about: see `Authorizer.allows_any`.
 _NO_NAME = "\0"
-
-_IMPLYING: dict[int, frozenset[int]] = {
-    Operation.DESCRIBE: frozenset(
-        {
-            Operation.DESCRIBE,
-            Operation.READ,
-            Operation.WRITE,
-            Operation.DELETE,
-            Operation.ALTER,
-            Operation.ALL,
-        }
-    ),
-    Operation.DESCRIBE_CONFIGS: frozenset(
-        {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL}
-    ),
-}
 
 REFUSALS = {
     ResourceType.TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
@@ -188,7 +174,7 @@ class Authorizer:
         """Return whether a principal may do an operation on one resource from an address."""
         if self.unlimited(principal):
             return True
-        implying = _IMPLYING.get(operation, (operation, Operation.ALL))
+        allowing = implying(operation)
         allowed = covered = False
         for rules in self._covering(kind, name):
             covered = True
@@ -196,7 +182,7 @@ class Authorizer:
                 if acl.permission is Permission.DENY:
                     if acl.operation in (operation, Operation.ALL):
                         return False
-                elif acl.operation in implying:
+                elif acl.operation in allowing:
                     allowed = True
         return allowed or (not covered and self._allow_if_no_acl)
 
@@ -269,14 +255,18 @@ def acl_text(acl: Acl) -> str:
 
 
 class Rights:
-    """What one principal may do from one address, with the decisions kept."""
+    """What one principal may do from one address, with the decisions kept.
 
-    __slots__ = ("_authorizer", "_generation", "_host", "_known", "_principal", "_unlimited")
+    With the `scope` of a token it may do no more than that, though it be a super user.
+    """
 
-    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+    __slots__ = ("_authorizer", "_generation", "_host", "_known", "_principal", "_scope", "_unlimited")
+
+    def __init__(self, authorizer: Authorizer, principal: str, host: str, scope: Scope | None = None) -> None:
         self._authorizer = authorizer
         self._principal = principal
         self._host = host
+        self._scope = scope
         self._generation = -1
         self._unlimited = False
         self._known: dict[tuple[int, int, str], bool] = {}
@@ -301,11 +291,11 @@ class Rights:
     @property
     def view(self) -> object:
         """A key for caches of answers: two callers of the same view see the same."""
-        return None if self.unlimited else (self._principal, self._host, self._generation)
+        return None if self.unlimited else (self._principal, self._host, self._scope, self._generation)
 
     def is_user(self, name: str) -> bool:
-        """Return whether the caller is the user of that name."""
-        return self._principal == f"User:{name}"
+        """Return whether the caller is the user of that name, and not merely a token with a scope."""
+        return self._scope is None and self._principal == f"User:{name}"
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether an operation on a resource is allowed. This is not logged: it is for listings."""
@@ -317,7 +307,12 @@ class Rights:
         return self._decide(operation, kind, name) if known is None else known
 
     def may_on_any(self, operation: Operation, kind: ResourceType) -> bool:
-        """Return whether an operation is allowed on at least one resource of a type (KIP-679)."""
+        """Return whether an operation is allowed on at least one resource of a type (KIP-679).
+
+        With a scope it must have some such resource too, which may be another one.
+        """
+        if self._scope is not None and not self._scope.permits_any(operation, kind):
+            return False
         return self._authorizer.allows_any(self._principal, self._host, operation, kind)
 
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
@@ -340,7 +335,11 @@ class Rights:
             said = "" if rule is None else acl_text(rule)
             resource = f"{kind.name}:{name}"
             authorizer.audit.denied(self._principal, self._host, operation.name, resource, said)
-        return BrokerError(code, message, operation=operation.name, resource_type=kind.name)
+        details: dict[str, object] = {"operation": operation.name, "resource_type": kind.name}
+        if self._scope is not None and authorizer.allows(self._principal, self._host, operation, kind, name):
+            # The owner of the token may do this.
+            details["insufficient_scope"] = True
+        return BrokerError(code, message, **details)
 
     async def noted(self, operation: str, resource: str, work: Awaitable[T]) -> T:
         """Carry out a change of an administrator, and note it in the audit log, also if it fails."""
@@ -366,11 +365,14 @@ class Rights:
     def _decide(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         if len(self._known) >= _MAX_DECISIONS:
             self._known.clear()
-        allowed = self._authorizer.allows(self._principal, self._host, operation, kind, name)
+        scope = self._scope
+        allowed = (scope is None or scope.permits(operation, kind, name)) and self._authorizer.allows(
+            self._principal, self._host, operation, kind, name
+        )
         self._known[operation, kind, name] = allowed
         return allowed
 
     def _renew(self) -> None:
         self._known.clear()
         self._generation = self._authorizer.generation
-        self._unlimited = self._authorizer.unlimited(self._principal)
+        self._unlimited = self._scope is None and self._authorizer.unlimited(self._principal)

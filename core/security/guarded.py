@@ -31,6 +31,7 @@ from core.security.guarded_users import GuardedAcls, GuardedQuotas, GuardedToken
 from core.security.meter import Meter
 from core.security.principal import Caller
 from core.security.quotas import QuotaTable
+from core.security.scopes import Scope
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
@@ -53,24 +54,23 @@ _MAX_CALLERS = 10_000
 
 
 class Guards:
-    """The guarded facades of one broker, one for each principal and host."""
+    """The guarded facades of one broker, one for each principal, host and scope."""
 
     def __init__(self, broker: Ruled, authorizer: Authorizer, quotas: QuotaTable) -> None:
         self._broker = broker
         self._authorizer = authorizer
         self._quotas = quotas
-        self._guarded: dict[tuple[str, str, bool], Guarded] = {}
+        self._guarded: dict[tuple[str, str, Scope | None, bool], Guarded] = {}
 
     def of(self, caller: Caller, *, mutes: bool = False) -> Guarded:
         """Return the facade of a caller. `mutes`: its listener counts changes of topics itself."""
-        principal = str(caller.principal)
-        key = (principal, caller.host, mutes)
+        key = (str(caller.principal), caller.host, caller.scope, mutes)
         found = self._guarded.get(key)
         if found is None:
             if len(self._guarded) >= _MAX_CALLERS:
                 self._guarded.clear()
             meter = Meter(self._quotas, self._broker.clock, caller.principal.name, mutes=mutes)
-            rights = Rights(self._authorizer, principal, caller.host)
+            rights = Rights(self._authorizer, str(caller.principal), caller.host, caller.scope)
             found = self._guarded[key] = Guarded(self._broker, rights, meter)
         return found
 

@@ -1,7 +1,7 @@
 """Users, tokens, access rules and quotas of the facade as one caller may use them. See `core.security.guarded`.
 
 To change them needs ALTER on the cluster, to see them DESCRIBE, as in Kafka (KIP-140, KIP-554). A user may look at
-itself, change its own password, and make, see and delete its own tokens.
+itself, change its own password, and make, see and delete its own tokens; a token with a scope may not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from core.errors import BrokerError
 from core.security.acl import Acl, AclFilter, Operation, ResourceType
 from core.security.authorizer import Rights, acl_text
 from core.vocabulary.quotas import Entity, QuotaEntry, QuotaFilter, Quotas
-from core.vocabulary.users import CredentialChange, TokenInfo, UserInfo
+from core.vocabulary.users import CredentialChange, ScopeRules, TokenInfo, UserInfo
 
 _CLUSTER = ResourceType.CLUSTER
 
@@ -77,14 +77,19 @@ class GuardedTokens:
         return [one for one in tokens if self._rights.is_user(one.owner)]
 
     async def create(
-        self, owner: str, description: str, ttl_ms: int | None, *, expires: bool = True
+        self,
+        owner: str,
+        description: str,
+        ttl_ms: int | None,
+        *,
+        expires: bool = True,
+        scope: ScopeRules = (),
     ) -> tuple[TokenInfo, str]:
         """See `Tokens.create`: needs ALTER on the cluster, but for a token of the caller."""
         if not self._rights.is_user(owner):
             self._rights.require(Operation.ALTER, _CLUSTER)
-        return await self._rights.noted(
-            "CREATE_TOKEN", f"USER:{owner}", self._tokens.create(owner, description, ttl_ms, expires=expires)
-        )
+        creating = self._tokens.create(owner, description, ttl_ms, expires=expires, scope=scope)
+        return await self._rights.noted("CREATE_TOKEN", f"USER:{owner}", creating)
 
     async def delete(self, token_id: str) -> None:
         """See `Tokens.delete`: needs ALTER on the cluster, but for a token of the caller."""

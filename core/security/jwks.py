@@ -89,8 +89,10 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-async def fetch(url: str) -> Any:
-    """Return the JSON object at an address. Raises JwksError."""
+async def fetch(
+    url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+) -> Any:
+    """Return the JSON object at an address; with `form` the answer to a POST of it. Raises JwksError."""
     if problem := url_problem(url):
         raise JwksError(f"{url[:200]!r} {problem}")
     # Imported on first use: most brokers have no issuer.
@@ -101,7 +103,10 @@ async def fetch(url: str) -> Any:
             asyncio.timeout(FETCH_SECONDS),
             httpx.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as client,
             client.stream(
-                "GET", url, headers={"accept": "application/json", "accept-encoding": "identity"}
+                "GET" if form is None else "POST",
+                url,
+                data=form,
+                headers={"accept": "application/json", "accept-encoding": "identity", **(headers or {})},
             ) as answer,
         ):
             if answer.status_code != 200:

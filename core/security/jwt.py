@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import hmac
 import importlib
 import logging
 import re
@@ -51,7 +52,7 @@ _PURPOSES = (("typ", frozenset({"bearer"})), ("token_use", frozenset({"access"})
 
 
 class VerifiedToken(NamedTuple):
-    """The principal of a token, and when it expires: milliseconds of the epoch."""
+    """The principal of a token, and until when it is taken: milliseconds of the epoch, after now."""
 
     principal: Principal
     expires_ms: int
@@ -89,7 +90,35 @@ class JwtVerifier:
         self._verified[digest] = (found, self._clock.monotonic() + _CACHE_SECONDS)
         return found
 
+    async def verify_id_token(self, token: str, issuer: str, client_id: str, nonce: str) -> VerifiedToken:
+        """Return whose ID token it is, of a login that the broker began as `client_id` with `nonce`.
+
+        It is checked as OpenID Connect Core 1.0, 3.1.3.7 has it, and never taken as an access token. Raises
+        SASL_AUTHENTICATION_FAILED, with one text for all reasons.
+        """
+        try:
+            claims, found = await self._claims(token, (client_id,))
+            if found.issuer != issuer:
+                raise _RefusedError("it is of another issuer")
+            self._check_times(claims)
+            _check_id_token(claims, client_id, nonce)
+            return VerifiedToken(_principal(claims, found), int(claims["exp"] * 1000))
+        except _RefusedError as reason:
+            log.info("an ID token was refused: %s", reason)
+            raise BrokerError(ErrorCode.SASL_AUTHENTICATION_FAILED, "The token is not valid.") from None
+
     async def _verify(self, token: str) -> VerifiedToken:
+        claims, issuer = await self._claims(token, None)
+        self._check_times(claims)
+        _check_purpose(claims)
+        expires_ms = int(claims["exp"] * 1000)
+        if expires_ms <= self._clock.wall_ms():
+            # The clock of its issuer may be slower.
+            expires_ms += LEEWAY_SECONDS * 1000
+        return VerifiedToken(_principal(claims, issuer), expires_ms)
+
+    async def _claims(self, token: str, audience: Sequence[str] | None) -> tuple[dict[str, Any], JwtIssuer]:
+        """Return the claims of a token for an audience, by default that of its issuer's settings, and the issuer."""
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
             raise _RefusedError("it has not the form of a signed JWT")
         header, payload, _ = token.split(".")
@@ -106,19 +135,19 @@ class JwtVerifier:
         key = await keys.find(key_id)
         if key is None:
             raise _RefusedError(f"its issuer has no key {str(key_id)[:100]!r}")
-        claims = self._signed(token, key, algorithm, issuer)
-        self._check_times(claims)
-        _check_purpose(claims)
-        return VerifiedToken(_principal(claims, issuer), int(claims["exp"] * 1000))
+        wanted = issuer.audience if audience is None else audience
+        return self._signed(token, key, algorithm, issuer, wanted), issuer
 
-    def _signed(self, token: str, key: PublicKey, algorithm: str, issuer: JwtIssuer) -> dict[str, Any]:
+    def _signed(
+        self, token: str, key: PublicKey, algorithm: str, issuer: JwtIssuer, audience: Sequence[str]
+    ) -> dict[str, Any]:
         """Return the claims of a token whose signature, issuer and audience are right."""
         if algorithm not in key.algorithms:
             raise _RefusedError(f"the algorithm {algorithm!r} is not one of its key")
         jwt = self._library
         try:
             claims: dict[str, Any] = jwt.decode(
-                token, key.key, algorithms=[algorithm], audience=list(issuer.audience), issuer=issuer.issuer,
+                token, key.key, algorithms=[algorithm], audience=list(audience), issuer=issuer.issuer,
                 # Times are checked here, by the clock of the broker.
                 options={
                     "require": ["exp", "iat", "iss", "aud"], "verify_exp": False, "verify_nbf": False,
@@ -179,6 +208,18 @@ def _check_purpose(claims: dict[str, Any]) -> None:
     for name, allowed in _PURPOSES:
         if name in claims and str(claims[name]).lower() not in allowed:
             raise _RefusedError(f"its {name} is {str(claims[name])[:50]!r}")
+
+
+def _check_id_token(claims: dict[str, Any], client_id: str, nonce: str) -> None:
+    given = claims.get("nonce")
+    if not isinstance(given, str) or not hmac.compare_digest(given.encode(), nonce.encode()):
+        raise _RefusedError("its nonce is that of another login")
+    audience, party = claims["aud"], claims.get("azp")
+    several = isinstance(audience, list) and len(audience) > 1
+    if (party is not None or several) and party != client_id:
+        raise _RefusedError(f"it is for {str(party)[:200]!r}")
+    if "events" in claims:
+        raise _RefusedError("it is a logout token")
 
 
 def _principal(claims: dict[str, Any], issuer: JwtIssuer) -> Principal:

@@ -17,6 +17,7 @@ from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.security.principal import Principal
+from core.security.scopes import Scope, scope_of
 from core.security.scram import Mechanism, ScramCredential, matches
 from core.security.tokens import Tokens
 from core.security.users import MAX_PASSWORD, Users
@@ -29,11 +30,13 @@ class Identity(NamedTuple):
     """A principal, and until when its credential is valid: milliseconds of the epoch, None for no end.
 
     `token_id` is that of the token by which the client has logged in; empty for a password.
+    `scope` is that of a token, None for all rights of the principal.
     """
 
     principal: Principal
     expires_ms: int | None = None
     token_id: str = ""
+    scope: Scope | None = None
 
 
 class Passwords:
@@ -53,7 +56,22 @@ class Passwords:
     def token(self, text: str) -> Identity | None:
         """Return the owner of a token; None if it is not valid."""
         info = self._tokens.owner_of(text)
-        return None if info is None else Identity(Principal(name=info.owner), info.expires_ms, info.token_id)
+        if info is None:
+            return None
+        return Identity(Principal(name=info.owner), info.expires_ms, info.token_id, scope_of(info.scope))
+
+    def standing(self, identity: Identity) -> object:
+        """Return what `still_valid` compares with later."""
+        return self._users.standing(identity.principal.name)
+
+    def still_valid(self, identity: Identity, standing: object) -> bool:
+        """Return whether a login still holds: its time is not over, its token and its user are as they were."""
+        expires = identity.expires_ms
+        return (
+            (expires is None or self._clock.wall_ms() < expires)
+            and (not identity.token_id or self._tokens.holds(identity.token_id))
+            and self.standing(identity) == standing
+        )
 
     def at_once(self, user: str, password: str) -> Identity | None:
         """Return the user of a password or a token, if that is known without computing; None says nothing."""

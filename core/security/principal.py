@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from core.security.scopes import Scope
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -22,8 +24,12 @@ ANONYMOUS = Principal("User", "ANONYMOUS")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The source of a request: its principal, the address of the client without a port, and its client id."""
+    """The source of a request: its principal, the address of the client without a port, and its client id.
+
+    `scope` is that of the token by which the client has logged in, if it has one.
+    """
 
     principal: Principal
     host: str = ""
     client_id: str = ""
+    scope: Scope | None = None

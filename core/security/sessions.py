@@ -13,9 +13,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from core.clock import Clock
-from core.security.passwords import Identity
-from core.security.tokens import Tokens
-from core.security.users import Users
+from core.security.passwords import Identity, Passwords
 from core.vocabulary.users import TOKEN_PREFIX
 
 IDLE_SECONDS = 30 * 60
@@ -45,10 +43,9 @@ class Session:
 class Sessions:
     """The sessions of one process. All methods are called on the event loop."""
 
-    def __init__(self, clock: Clock, users: Users, tokens: Tokens) -> None:
+    def __init__(self, clock: Clock, passwords: Passwords) -> None:
         self._clock = clock
-        self._users = users
-        self._tokens = tokens
+        self._passwords = passwords
         # By digest, the oldest first.
         self._sessions: dict[bytes, Session] = {}
         self._bearers: dict[bytes, bytes] = {}
@@ -66,7 +63,7 @@ class Sessions:
             self._end(next(iter(self._sessions)))
         now = self._clock.monotonic()
         text = self._secret()
-        standing = self._users.standing(identity.principal.name)
+        standing = self._passwords.standing(identity)
         self._sessions[_digest(text)] = Session(identity, standing, now + MAX_SECONDS, now)
         return text
 
@@ -106,15 +103,9 @@ class Sessions:
         session = self._sessions.get(key)
         if session is None:
             return None
-        now, identity = self._clock.monotonic(), session.identity
-        expires = identity.expires_ms
-        if (
-            now < session.until
-            and now < session.used + IDLE_SECONDS
-            and (expires is None or self._clock.wall_ms() < expires)
-            and (not identity.token_id or self._tokens.holds(identity.token_id))
-            and self._users.standing(identity.principal.name) == session.standing
-        ):
+        now = self._clock.monotonic()
+        in_time = now < session.until and now < session.used + IDLE_SECONDS
+        if in_time and self._passwords.still_valid(session.identity, session.standing):
             return session
         self._end(key)
         return None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from core.clock import Clock
 from core.errors import BrokerError, ErrorCode
-from core.security.users import Users
+from core.security.passwords import Identity, Passwords
 
 TICKET_SECONDS = 30
 # A page has a few streams. All tickets together take about 4 MiB at most.
@@ -21,7 +21,7 @@ MAX_TICKETS, MAX_TICKETS_PER_PRINCIPAL = 10_000, 100
 
 
 class _Ticket(NamedTuple):
-    principal: str
+    identity: Identity
     path: str
     standing: object
     until: float
@@ -30,9 +30,9 @@ class _Ticket(NamedTuple):
 class StreamTickets:
     """The tickets of one process that have not been used. All methods are called on the event loop."""
 
-    def __init__(self, clock: Clock, users: Users) -> None:
+    def __init__(self, clock: Clock, passwords: Passwords) -> None:
         self._clock = clock
-        self._users = users
+        self._passwords = passwords
         # By digest, the oldest first: all of them are valid for the same time.
         self._tickets: dict[bytes, _Ticket] = {}
         self._held: Counter[str] = Counter()
@@ -40,39 +40,39 @@ class StreamTickets:
     def __len__(self) -> int:
         return len(self._tickets)
 
-    def issue(self, principal: str, path: str) -> str:
-        """Return a new ticket of a principal, as `User:alice`, for one path without its query.
+    def issue(self, identity: Identity, path: str) -> str:
+        """Return a new ticket of a user for one path without its query.
 
         Raises THROTTLING_QUOTA_EXCEEDED if there are too many that were not used.
         """
         self._expire()
-        if len(self._tickets) >= MAX_TICKETS or self._held[principal] >= MAX_TICKETS_PER_PRINCIPAL:
+        if (
+            len(self._tickets) >= MAX_TICKETS
+            or self._held[str(identity.principal)] >= MAX_TICKETS_PER_PRINCIPAL
+        ):
             raise BrokerError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 f"Too many stream tickets have not been used; use one, or try again in {TICKET_SECONDS} seconds.",
             )
         text = base64.urlsafe_b64encode(self._clock.secret_bytes(32)).rstrip(b"=").decode()
         until = self._clock.monotonic() + TICKET_SECONDS
-        self._tickets[_digest(text)] = _Ticket(principal, path, self._standing(principal), until)
-        self._held[principal] += 1
+        self._tickets[_digest(text)] = _Ticket(identity, path, self._passwords.standing(identity), until)
+        self._held[str(identity.principal)] += 1
         return text
 
-    def use(self, text: str, path: str) -> str | None:
-        """Return the principal of a ticket and forget the ticket; None if it is not valid.
+    def use(self, text: str, path: str) -> Identity | None:
+        """Return the user of a ticket and forget the ticket; None if it is not valid.
 
-        It is not valid if its user was deleted or got another password since. A ticket that is shown for another path
-        is forgotten as well: it was seen where it does not belong.
+        It ends with the credentials that it was made with: `Passwords.still_valid`. A ticket for another path is
+        forgotten as well: it was seen where it does not belong.
         """
         self._expire()
         ticket = self._tickets.get(digest := _digest(text))
         if ticket is None:
             return None
         self._remove(digest)
-        fits = ticket.path == path and ticket.standing == self._standing(ticket.principal)
-        return ticket.principal if fits else None
-
-    def _standing(self, principal: str) -> object:
-        return self._users.standing(principal.removeprefix("User:"))
+        fits = ticket.path == path and self._passwords.still_valid(ticket.identity, ticket.standing)
+        return ticket.identity if fits else None
 
     def _expire(self) -> None:
         now = self._clock.monotonic()
@@ -83,7 +83,7 @@ class StreamTickets:
             self._remove(digest)
 
     def _remove(self, digest: bytes) -> None:
-        principal = self._tickets.pop(digest).principal
+        principal = str(self._tickets.pop(digest).identity.principal)
         self._held[principal] -= 1
         if not self._held[principal]:
             del self._held[principal]

@@ -19,8 +19,9 @@ from core.errors import BrokerError, ErrorCode
 from core.metadata.groups import Row
 from core.metadata.store import Store
 from core.metadata.users import put_token, remove_tokens
+from core.security.scopes import check_scope, decode, encode
 from core.security.users import Users
-from core.vocabulary.users import TOKEN_PREFIX, TokenInfo
+from core.vocabulary.users import TOKEN_PREFIX, ScopeRules, TokenInfo
 
 _TOKEN = re.compile(rf"{TOKEN_PREFIX}([0-9a-f]{{12}})_([A-Za-z0-9_-]{{43}})")
 _NEVER = -1
@@ -52,10 +53,10 @@ class Tokens:
     def load(self, rows: Sequence[Row]) -> None:
         """Take over what the store has."""
         before, self._tokens = self._tokens, {}
-        for token_id, owner, description, digest, created_ms, expires_ms in rows:
+        for token_id, owner, description, digest, created_ms, expires_ms, scope in rows:
             expires = None if expires_ms == _NEVER else expires_ms
             self._tokens[token_id] = _Token(
-                TokenInfo(token_id, owner, description, created_ms, expires), digest
+                TokenInfo(token_id, owner, description, created_ms, expires, decode(scope)), digest
             )
         for token_id, one in before.items():
             if token_id not in self._tokens:
@@ -91,21 +92,28 @@ class Tokens:
         self._tokens = {k: one for k, one in self._tokens.items() if one.info.owner != owner}
 
     async def create(
-        self, owner: str, description: str, ttl_ms: int | None, *, expires: bool = True
+        self,
+        owner: str,
+        description: str,
+        ttl_ms: int | None,
+        *,
+        expires: bool = True,
+        scope: ScopeRules = (),
     ) -> tuple[TokenInfo, str]:
         """Create a token; return it and its text, which is not kept, once it is durable.
 
-        `ttl_ms` None means `token_ttl_ms` of the settings. Without `expires` it never expires. Raises
-        RESOURCE_NOT_FOUND, INVALID_REQUEST, POLICY_VIOLATION (too many tokens), NOT_CONTROLLER.
+        `ttl_ms` None means `token_ttl_ms` of the settings. Without `expires` it never expires. Of the rights of its
+        owner it has those that `scope` lists; without a scope it has all. Raises RESOURCE_NOT_FOUND,
+        INVALID_REQUEST, POLICY_VIOLATION (too many tokens), NOT_CONTROLLER.
         """
-        return await self._users.to_the_end(self._create(owner, description, ttl_ms, expires))
+        return await self._users.to_the_end(self._create(owner, description, ttl_ms, expires, scope))
 
     async def delete(self, token_id: str) -> None:
         """Delete a token; from now on it is not valid. Raises RESOURCE_NOT_FOUND, NOT_CONTROLLER."""
         await self._users.to_the_end(self._delete(token_id))
 
     async def _create(
-        self, owner: str, description: str, ttl_ms: int | None, expires: bool
+        self, owner: str, description: str, ttl_ms: int | None, expires: bool, scope: ScopeRules
     ) -> tuple[TokenInfo, str]:
         self._users.get(owner)
         if len(description) > MAX_DESCRIPTION or not description.isprintable():
@@ -113,6 +121,7 @@ class Tokens:
                 ErrorCode.INVALID_REQUEST,
                 f"The description of a token has at most {MAX_DESCRIPTION} characters and no control characters.",
             )
+        check_scope(scope)
         held = sum(one.info.owner == owner for one in self._tokens.values())
         if held >= self._config.max_tokens_per_user:
             raise BrokerError(
@@ -120,11 +129,13 @@ class Tokens:
             )
         now = self._clock.wall_ms()
         expires_ms = now + (self._config.token_ttl_ms if ttl_ms is None else ttl_ms) if expires else None
-        info = TokenInfo(self._clock.secret_bytes(6).hex(), owner, description, now, expires_ms)
+        token_id = self._clock.secret_bytes(6).hex()
+        info = TokenInfo(token_id, owner, description, now, expires_ms, scope)
         secret = base64.urlsafe_b64encode(self._clock.secret_bytes(32)).rstrip(b"=").decode()
         one = _Token(info, _digest(secret))
         stored = _NEVER if expires_ms is None else expires_ms
-        await self._store.submit([put_token((info.token_id, owner, description, one.digest, now, stored))])
+        row = (info.token_id, owner, description, one.digest, now, stored, encode(scope))
+        await self._store.submit([put_token(row)])
         self._tokens[info.token_id] = one
         return info, f"{TOKEN_PREFIX}{info.token_id}_{secret}"
 

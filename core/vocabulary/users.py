@@ -33,11 +33,24 @@ class CredentialChange(NamedTuple):
     salted_password: bytes | None = None
 
 
+class ScopeRule(NamedTuple):
+    """What a token may be used for: an operation on resources, by Kafka's numbers, as in an access rule."""
+
+    operation: int
+    resource_type: int
+    pattern_type: int
+    name: str
+
+
+ScopeRules = tuple[ScopeRule, ...]
+
+
 class TokenInfo(NamedTuple):
-    """A token. `expires_ms` None is never."""
+    """A token. `expires_ms` None is never. Without a `scope` it has all rights of its owner."""
 
     token_id: str
     owner: str
     description: str
     created_ms: int
     expires_ms: int | None
+    scope: ScopeRules = ()

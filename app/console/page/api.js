@@ -4,7 +4,9 @@
 // No other module calls fetch, and none uses EventSource, which cannot send headers.
 
 import { EventParser } from "./events.js";
+import { session } from "./session.js";
 
+export { session };
 export const API = "/api/v1";
 const POLL_MS = 2000;
 // The gateway sends a comment every 15 s. A stream that is silent for longer has lost its connection.
@@ -101,7 +103,53 @@ export async function* stream(url, { query, signal, lastEventId }) {
   }
 }
 
+/** Ask whether this page has a login, or needs one; `session` knows it then. */
+export async function begin() {
+  try {
+    await session.renew(ask, null);
+  } catch {
+    // The gateway cannot be reached: the views say so, and the first 401 asks again.
+  }
+}
+
+/** Log in. Throws as `exchange` does. */
+export async function logIn(user, password) {
+  const refused = await session.logIn(ask, user, password);
+  if (refused) await bodyOf(refused);
+}
+
+/** Leave the page for the provider of logins, which leads back to it. Throws as `exchange` does. */
+export async function logInAtProvider() {
+  const { location: there } = await bodyOf(await session.beginAtProvider(ask));
+  location.assign(there);
+}
+
+/** Log out. Throws as `exchange` does. */
+export async function logOut() {
+  const refused = await session.logOut(ask);
+  if (refused) await bodyOf(refused);
+}
+
+function ask(method, url, headers) {
+  return answerTo(url, { method, headers, cache: "no-store" });
+}
+
 async function request(url, options) {
+  await session.fresh(ask);
+  const token = session.token;
+  const response = await answerTo(url, withToken(options));
+  // The token may have ended early: the gateway was restarted, or the user has logged out in another window.
+  if (response.status !== 401 || !(await session.renew(ask, token))) return response;
+  return answerTo(url, withToken(options));
+}
+
+function withToken(options) {
+  if (!session.token) return options;
+  // Without credentials of its own, the browser opens no dialog of its own after a refusal.
+  return { credentials: "omit", ...options, headers: { ...options.headers, ...session.headers } };
+}
+
+async function answerTo(url, options) {
   let response;
   try {
     // `no-cache`: the browser asks again for what it has stored, and gets a 304 when that is still right.

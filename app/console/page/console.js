@@ -1,9 +1,10 @@
-// The console's frame: which view is shown, the theme, and whether the gateway answers.
+// The console's frame: which view is shown, the login, the theme, and whether the gateway answers.
 
-import { connection } from "./api.js";
+import { begin, connection, logOut, session } from "./api.js";
 import { closeDialogs } from "./dialog.js";
 import { say } from "./dom.js";
 import { showGroup, showGroups } from "./groups.js";
+import { showLogin } from "./login.js";
 import { showTopic } from "./topic.js";
 import { showTopics } from "./topics.js";
 
@@ -26,6 +27,12 @@ function show() {
   const area = VIEWS[asked] ? asked : "topics";
   leave();
   closeDialogs();
+  showUser();
+  if (session.state === "out") {
+    leave = showLogin(main);
+    document.title = "Log in – Sluice";
+    return;
+  }
   const [list, one] = VIEWS[area];
   leave = name ? one(main, name) : list(main);
   document.title = `${name || (area === "topics" ? "Topics" : "Groups")} – Sluice`;
@@ -38,6 +45,15 @@ function show() {
   first = false;
   scrollTo(0, 0);
 }
+
+function showUser() {
+  document.getElementById("account").hidden = session.user === null;
+  say(document.getElementById("user"), session.user ?? "");
+  document.getElementById("log-out").hidden = session.state !== "in";
+}
+
+// Without an answer the page stays logged in, and says that the gateway cannot be reached.
+document.getElementById("log-out").addEventListener("click", () => logOut().catch(() => {}));
 
 const SAID = { unknown: "Connecting", ok: "Connected", down: "Not reachable, trying again" };
 
@@ -71,4 +87,6 @@ addEventListener("hashchange", show);
 // A browser keeps pages that were left, with their streams, and opens six connections to one gateway at most.
 addEventListener("pagehide", () => (leave(), (leave = () => {})));
 addEventListener("pageshow", (event) => event.persisted && show());
+await begin();
+session.listeners.add(show);
 show();

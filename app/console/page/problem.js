@@ -1,6 +1,6 @@
 // A refusal on the page, as the API says it: title, detail, each error, and the page that says what to do.
 
-import { reasonOf, Refusal } from "./api.js";
+import { reasonOf, Refusal, session } from "./api.js";
 import { h, say } from "./dom.js";
 
 const MOST_ERRORS = 5;
@@ -32,11 +32,17 @@ export function showDone(place, text, kind = "good") {
 function parts({ message, problem }) {
   const { title, type, errors = [] } = problem;
   const details = errors.map(({ detail }) => detail).filter((detail) => detail && !message.includes(detail));
-  const told = [title && title !== message ? h("strong", {}, `${title}. `) : null, h("span", {}, message)];
+  const repeated = title === message || `${title}.` === message;
+  const told = [title && !repeated ? h("strong", {}, `${title}. `) : null, h("span", {}, message)];
+  if (/-authorization-failed$/.test(type ?? "")) told.push(` The access rules do not allow this to ${asker()}.`);
   told.push(...details.slice(0, MOST_ERRORS).map((detail) => h("span", { class: "problem-error" }, detail)));
   // The type is the address of a page of this gateway. Anything else does not become a link.
   if (/^\/problems\/[\w-]+$/.test(type ?? "")) {
     told.push(" ", h("a", { href: type, target: "_blank", rel: "noopener" }, "What to do"));
   }
   return told.filter(Boolean);
+}
+
+function asker() {
+  return session.user === null ? "a client that is not logged in" : `user ${session.user}`;
 }

@@ -34,6 +34,7 @@ from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
 from core.security.audit import SOURCE, Source
+from core.security.passwords import Identity
 from core.security.peers import peer_of
 from core.security.principal import ANONYMOUS, Caller, Principal
 from core.security.quotas import Bucket
@@ -119,7 +120,7 @@ class KafkaSession:
         self.local_host = ""
         # The broker at the other end, once it is proven.
         self._peer_id: int | None = None
-        self.act_as(ANONYMOUS)
+        self.act_as(Identity(ANONYMOUS))
         # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
         self.source = Source("kafka")
@@ -137,23 +138,23 @@ class KafkaSession:
         self.peer_host, self.local_host = peer_host, local_host
         if self.listener.of_peers:
             self._peer_id = peer_of(self.listener.broker.config, principal)
-        self.act_as(principal)
+        self.act_as(Identity(principal))
         if principal != ANONYMOUS:
             self.source = CERTIFICATE
             SOURCE.set(self.source)
             self.listener.broker.audit.login(str(principal), self.source.mechanism, peer_host)
         return self.authentication.connected(peer_host)
 
-    def _logged_in(self, principal: Principal, mechanism: str) -> None:
+    def _logged_in(self, identity: Identity, mechanism: str) -> None:
         self.source = Source("kafka", mechanism)
-        self.act_as(principal)
+        self.act_as(identity)
 
-    def act_as(self, principal: Principal) -> None:
-        """Let a principal be the caller of the requests that follow.
+    def act_as(self, identity: Identity) -> None:
+        """Let a principal be the caller of the requests that follow, with the scope of its token.
 
         `broker` is the broker with the rights of the caller; `listener.broker` is without a check.
         """
-        self.caller = Caller(principal, self.peer_host)
+        self.caller = Caller(identity.principal, self.peer_host, scope=identity.scope)
         guards = self.listener.broker.guards
         peer = self._peer_id
         self.broker = (

@@ -23,7 +23,6 @@ from core.security.logins import OpenLogin
 from core.security.oauthbearer import AccessToken
 from core.security.passwords import Identity
 from core.security.plain import Login
-from core.security.principal import Principal
 from core.security.sasl import MECHANISMS, Accepted, Challenge, Rejected, SaslMachine, State
 
 log = logging.getLogger(__name__)
@@ -38,12 +37,10 @@ class Authentication:
     """The user of one connection, and until when it is valid. Without `words` clients need not authenticate.
 
     `words` are those of the listener's option `auth`. A request that begins at `valid_until` or later has to be
-    admitted: seconds of the monotonic clock. `act_as` is called with a proven principal and its mechanism.
+    admitted: seconds of the monotonic clock. `act_as` is called with a proven identity and its mechanism.
     """
 
-    def __init__(
-        self, broker: Broker, words: Sequence[str], act_as: Callable[[Principal, str], None]
-    ) -> None:
+    def __init__(self, broker: Broker, words: Sequence[str], act_as: Callable[[Identity, str], None]) -> None:
         self._broker = broker
         self._act_as = act_as
         self._host = ""
@@ -168,7 +165,7 @@ class Authentication:
             lifetimes.append(max(1, identity.expires_ms - clock.wall_ms()))
         lifetime = min(lifetimes, default=0)
         assert self.machine is not None
-        self._act_as(identity.principal, self.machine.mechanism)
+        self._act_as(identity, self.machine.mechanism)
         self._broker.audit.login(str(identity.principal), self.machine.mechanism, self._host)
         self.close()
         # That the time of a login is over ends no request under way (KIP-368), so that it has no end here.

@@ -119,3 +119,24 @@ def test_another_directory_is_refused_and_stays_as_it_is(tmp_path: Path) -> None
     refused = run(tmp_path, "list")
     assert refused.returncode == 1 and "not the data directory" in refused.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_token_with_a_scope(sluice: Sluice, broker: BrokerProcess, user: str) -> None:
+    given = ("--scope", "read:topic:Orders-*", "--scope", "describe:cluster", "--scope", "all:group:*")
+    made = json.loads(sluice("tokens", "create", user, *given, "--json").out)
+    assert made["scope"] == [
+        {"resource_type": kind, "resource_name": name, "pattern_type": pattern, "operation": operation}
+        for operation, kind, name, pattern in (
+            ("READ", "TOPIC", "Orders-", "PREFIXED"),
+            ("DESCRIBE", "CLUSTER", "kafka-cluster", "LITERAL"),
+            ("ALL", "GROUP", "*", "LITERAL"),
+        )
+    ]
+    listed = sluice("tokens", "list", "--owner", user).out
+    assert "read:topic:Orders-*, describe:cluster:kafka-cluster, all:group:*" in listed
+    assert status(broker, authorization=f"Bearer {made['token']}") == 200
+    for wrong in ("read", "read:topic", "read:topic:", ":topic:a", "read:"):
+        assert (
+            "is not like read:topic:orders" in sluice("tokens", "create", user, "--scope", wrong, code=2).err
+        )
+    assert sluice("tokens", "create", user, "--scope", "reed:topic:a", code=1).err

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from core.security.acl import Operation, PatternType, ResourceType
 from core.security.passwords import Identity
 from core.security.principal import Principal
 from core.security.sessions import (
@@ -18,7 +19,9 @@ from core.security.sessions import (
     MAX_SECONDS,
     MAX_SESSIONS_PER_USER,
 )
+from core.vocabulary.users import ScopeRule
 from tests.app.http.test_authentication import PASSWORD, PORT, Served, basic
+from tests.app.http.test_revocation import ends, waiting
 
 ORIGIN = f"http://127.0.0.1:{PORT}"
 OWN = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
@@ -149,6 +152,14 @@ async def test_a_session_ends_with_its_user_and_with_another_password(served: Se
     assert (await post(served, TOKEN, cookie)).status_code == 401
 
 
+async def test_a_stream_of_the_page_ends_with_its_user(served: Served) -> None:
+    await served.app.server.broker.topics.create("t")
+    token = await bearer(served, await log_in(served))
+    stream = await waiting(served, f"Bearer {token}", stream=True)
+    await served.users.delete("alice")
+    assert await ends(stream)
+
+
 async def test_a_session_of_a_token_ends_with_the_token(served: Served) -> None:
     text = await served.token("alice", 60_000)
     cookie = await log_in(served, f"Bearer {text}")
@@ -160,6 +171,22 @@ async def test_a_session_of_a_token_ends_with_the_token(served: Served) -> None:
     token = await bearer(served, await log_in(served, basic("alice", text)))
     await served.app.server.broker.tokens.delete(text.split("_")[1])
     assert await reads(served, token) == 401
+
+
+async def test_a_session_and_its_tickets_have_the_scope_of_the_token(served: Served) -> None:
+    await served.app.server.broker.topics.create("t")
+    await served.app.server.broker.topics.create("u")
+    rule = ScopeRule(Operation.READ, ResourceType.TOPIC, PatternType.LITERAL, "t")
+    _, text = await served.app.server.broker.tokens.create("alice", "", None, scope=(rule,))
+    token = await bearer(served, await log_in(served, f"Bearer {text}"))
+    headers = {"authorization": f"Bearer {token}"}
+    for topic, status in (("t", 200), ("u", 403)):
+        path = f"/api/v1/topics/{topic}/records"
+        read = await served.http.get(path, params={"wait_ms": 0}, headers=headers)
+        assert read.status_code == status, topic
+        made = await served.http.post("/api/v1/stream-tickets", json={"path": path}, headers=headers)
+        query = {"ticket": made.json()["ticket"], "wait_ms": "0"}
+        assert (await served.http.get(path, params=query)).status_code == status, topic
 
 
 async def test_a_bearer_token_of_the_console_opens_no_session(served: Served) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from app.main import Application, create_app
 from core.clock import ManualClock
-from core.config import Config, Endpoint, JwtIssuer
+from core.config import Config, Endpoint, JwtIssuer, OidcClient
 from core.vocabulary.users import UserInfo
 from tests.issuer import Issuer, bad_tokens
 
@@ -25,7 +25,9 @@ PORT = 8082
 class Served:
     """An application whose one HTTP listener asks for `ways`, and a client of it."""
 
-    def __init__(self, data_dir: Path, ways: str, oauth: tuple[JwtIssuer, ...] = ()) -> None:
+    def __init__(
+        self, data_dir: Path, ways: str, oauth: tuple[JwtIssuer, ...] = (), oidc: OidcClient | None = None
+    ) -> None:
         self.clock = ManualClock()
         config = Config(
             data_dir=data_dir,
@@ -34,6 +36,7 @@ class Served:
             failed_authentication_delay_ms=0,
             super_users=("User:alice", "User:bob"),
             oauth=oauth,
+            console_oidc=oidc,
         )
         endpoint = Endpoint("http", "127.0.0.1", PORT, (("auth", ways),) if ways else ())
         self.app: Application = create_app(config, self.clock, http_endpoints=[endpoint])
@@ -340,3 +343,94 @@ async def test_a_listener_takes_no_access_tokens_unless_it_says_so(tmp_path: Pat
         assert (await made.get(authorization=f"Bearer {issuer.mint()}")).status_code == 401
         assert issuer.asked == []
         await made.http.aclose()
+
+
+# --- scopes of tokens ---------------------------------------------------------------------------------------------
+
+
+async def scoped(served: Served, *rules: dict[str, str]) -> str:
+    """A token of alice, a super user, that may be used for a few things."""
+    made = await served.http.post(
+        "/api/v1/tokens",
+        json={"owner": "alice", "scope": list(rules)},
+        headers={"authorization": basic("alice", PASSWORD)},
+    )
+    assert made.status_code == 201, made.text
+    return f"Bearer {made.json()['token']}"
+
+
+READ_ORDERS = {"operation": "READ", "resource_name": "orders-", "pattern_type": "PREFIXED"}
+
+
+async def test_a_token_may_do_what_its_scope_lists(served: Served) -> None:
+    for name in ("orders-1", "secret"):
+        await served.app.server.broker.topics.create(name)
+    token = await scoped(served, READ_ORDERS)
+    for path in ("/api/v1/topics/orders-1", "/api/v1/topics/orders-1/partitions/0/records?offset=0"):
+        assert (await served.get(path, authorization=token)).status_code == 200, path
+    seen = (await served.get("/api/v1/topics", authorization=token)).json()["items"]
+    assert [topic["name"] for topic in seen] == ["orders-1"]
+    # v2 and Basic are no other ways in.
+    assert (await served.get("/topics", authorization=token)).json() == ["orders-1"]
+    as_password = basic("alice", token.removeprefix("Bearer "))
+    assert (await served.get("/api/v1/topics/secret", authorization=as_password)).status_code == 403
+
+
+async def test_what_a_scope_leaves_out_is_403_and_says_so(served: Served) -> None:
+    await served.app.server.broker.topics.create("orders-1")
+    token = await scoped(served, READ_ORDERS)
+    asked = [
+        ("GET", "/api/v1/topics/secret", None),
+        ("POST", "/api/v1/topics/orders-1/records", {"records": [{"value": "x"}]}),
+        ("DELETE", "/api/v1/topics/orders-1", None),
+        ("POST", "/api/v1/users", {"name": "carol", "password": PASSWORD}),
+        # Of its owner alone: with these a token could widen itself.
+        ("PUT", "/api/v1/users/alice/password", {"password": PASSWORD}),
+        ("POST", "/api/v1/tokens", {"owner": "alice"}),
+    ]
+    for method, path, body in asked:
+        answer = await served.http.request(method, path, json=body, headers={"authorization": token})
+        assert answer.status_code == 403, (method, path, answer.text)
+        assert answer.headers["www-authenticate"] == 'Bearer realm="sluice", error="insufficient_scope"'
+    everything = await scoped(
+        served, {"operation": "ALL", "resource_name": "*"}, {"operation": "ALL", "resource_type": "CLUSTER"}
+    )
+    assert (
+        await served.http.post("/api/v1/tokens", json={}, headers={"authorization": everything})
+    ).status_code == 201
+    own = await served.get("/api/v1/tokens", authorization=basic("alice", PASSWORD))
+    wanted = {
+        "resource_type": "TOPIC",
+        "resource_name": "orders-",
+        "pattern_type": "PREFIXED",
+        "operation": "READ",
+    }
+    assert [one["scope"] for one in own.json()["items"] if one["scope"] and len(one["scope"]) == 1] == [
+        [wanted]
+    ]
+
+
+async def test_a_refusal_for_want_of_a_right_does_not_name_the_scope(served: Served) -> None:
+    await served.users.create("dave", PASSWORD)
+    answer = await served.get("/api/v1/topics/secret", authorization=basic("dave", PASSWORD))
+    assert answer.status_code == 403 and "www-authenticate" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        [],
+        [{}],
+        [{"operation": "ANY", "resource_name": "a"}],
+        [{"operation": "READ"}],
+        [{**READ_ORDERS, "host": "*"}],
+        "READ",
+    ],
+)
+async def test_a_scope_that_cannot_be_is_refused(served: Served, scope: Any) -> None:
+    body = {"owner": "alice", "scope": scope}
+    answer = await served.http.post(
+        "/api/v1/tokens", json=body, headers={"authorization": basic("alice", PASSWORD)}
+    )
+    assert answer.status_code in (400, 422), answer.text
+    assert served.app.server.broker.tokens.all() == []

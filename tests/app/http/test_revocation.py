@@ -26,10 +26,10 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         await made.http.aclose()
 
 
-async def waiting(served: Served, credentials: str, *, stream: bool) -> asyncio.Task[object]:
+async def waiting(served: Served, credentials: str, *, stream: bool, query: str = "") -> asyncio.Task[object]:
     """Begin a long poll or a stream; return its task once it waits in the broker."""
     accept = "text/event-stream" if stream else "application/json"
-    path = RECORDS if stream else "/api/v1/topics/t/partitions/0/records?offset=0&wait_ms=60000"
+    path = RECORDS + query if stream else "/api/v1/topics/t/partitions/0/records?offset=0&wait_ms=60000"
     before = len(served.app.server.broker.purgatory)
     task: asyncio.Task[object] = asyncio.create_task(
         served.get(path, authorization=credentials, accept=accept)

@@ -11,8 +11,11 @@ import pytest
 
 from core.clock import ManualClock
 from core.errors import BrokerError
+from core.security.passwords import Identity
+from core.security.principal import Principal
 from core.security.tickets import MAX_TICKETS_PER_PRINCIPAL, TICKET_SECONDS, StreamTickets
 from tests.app.http.test_authentication import PASSWORD, Served, basic
+from tests.app.http.test_revocation import ends, waiting
 
 STREAM = "/api/v1/topics/t/records"
 LINES = {"accept": "application/x-ndjson"}
@@ -92,14 +95,25 @@ async def test_a_ticket_ends_with_its_time_and_with_its_user(served: Served) -> 
     await served.users.set_password("alice", "another password")
     assert await opened(served, ticket) == 401
     await served.users.set_password("alice", PASSWORD)
+    text = await served.token("alice")
+    body, headers = {"path": STREAM}, {"authorization": f"Bearer {text}"}
+    by_token = await served.http.post("/api/v1/stream-tickets", json=body, headers=headers)
+    await served.app.server.broker.tokens.delete(text.split("_")[1])
+    assert await opened(served, by_token.json()["ticket"]) == 401
     ticket = await ticket_of(served)
     await served.users.delete("alice")
     assert await opened(served, ticket) == 401
 
 
+async def test_the_stream_of_a_ticket_ends_with_its_user(served: Served) -> None:
+    stream = await waiting(served, "", stream=True, query=f"?ticket={await ticket_of(served)}")
+    await served.users.delete("alice")
+    assert await ends(stream)
+
+
 async def test_unused_tickets_are_bounded_for_each_user(served: Served) -> None:
     for _ in range(MAX_TICKETS_PER_PRINCIPAL):
-        served.app.shared.tickets.issue("User:alice", STREAM)
+        served.app.shared.tickets.issue(Identity(Principal(name="alice")), STREAM)
     assert (await order(served)).status_code == 429
     assert (await order(served, user="carol")).status_code == 201
     served.clock.advance(TICKET_SECONDS)
@@ -130,11 +144,12 @@ async def test_a_client_without_a_user_needs_no_ticket(tmp_path: Path) -> None:
 async def test_all_tickets_together_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("core.security.tickets.MAX_TICKETS", 3)
     served = Served(tmp_path / "data", "token")
-    tickets = StreamTickets(ManualClock(), served.users)
-    texts = [tickets.issue(f"User:{name}", STREAM) for name in "abc"]
+    tickets = StreamTickets(ManualClock(), served.app.server.broker.passwords)
+    a, b, c, d = [Identity(Principal(name=name)) for name in "abcd"]
+    texts = [tickets.issue(one, STREAM) for one in (a, b, c)]
     with pytest.raises(BrokerError):
-        tickets.issue("User:d", STREAM)
-    assert tickets.use(texts[1], STREAM) == "User:b"
-    tickets.issue("User:d", STREAM)
+        tickets.issue(d, STREAM)
+    assert tickets.use(texts[1], STREAM) == b
+    tickets.issue(d, STREAM)
     assert len(tickets) == 3
     await served.http.aclose()

@@ -17,10 +17,12 @@ from core.listeners.connection import RefusedError
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.listener import KafkaListener
 from core.protocol.messages.api_versions import ApiVersionsRequest
-from core.protocol.messages.metadata import MetadataRequest
+from core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from core.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from core.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from core.security.acl import Operation, PatternType, ResourceType
 from core.security.principal import ANONYMOUS, Principal
+from core.vocabulary.users import ScopeRule
 from tests.core.security.scram_client import ScramClient
 
 from .conftest import Client
@@ -209,6 +211,20 @@ async def test_a_token_is_a_password_and_ends_the_session_with_its_time(
     clock.advance(60)
     with pytest.raises(RefusedError, match="session is over"):
         await client.newest(3, MetadataRequest([]))
+
+
+async def test_a_token_as_a_password_has_its_scope(client: Client, broker: Broker) -> None:
+    for name in ("orders-1", "secret"):
+        await broker.topics.create(name)
+    broker.authorizer.set_super_users(["User:alice"])
+    rule = ScopeRule(Operation.READ, ResourceType.TOPIC, PatternType.PREFIXED, "orders-")
+    _, text = await broker.tokens.create("alice", "", None, scope=(rule,))
+    assert (await log_in(client, "alice", text)).error_code == 0
+    seen = (await client.newest(3, MetadataRequest(None))).topics
+    assert [topic.name for topic in seen] == ["orders-1"]
+    asked = MetadataRequest([MetadataRequestTopic(name="secret")])
+    denied = (await client.newest(3, asked)).topics
+    assert [topic.error_code for topic in denied] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 async def test_without_a_longest_session_it_does_not_end(tmp_path: Path) -> None:

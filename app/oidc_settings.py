@@ -1,0 +1,68 @@
+"""The setting `console_oidc`: the login of the console at an OpenID provider.
+
+issuer=https://…; client_id=sluice; redirect_uri=https://sluice.example.org/console/session/callback
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from app.first_user import read_password_file
+from core.config import JwtIssuer, OidcClient
+from core.errors import StartupError
+from core.security.jwks import url_problem
+
+CALLBACK = "/console/session/callback"
+_NEEDED = ("issuer", "client_id", "redirect_uri")
+_MEMBERS = (*_NEEDED, "client_secret_file", "scope", "token_endpoint")
+
+
+def parse_oidc(text: str, issuers: Collection[JwtIssuer]) -> OidcClient | None:
+    """Return the client of the setting, None if it is empty. Raises StartupError."""
+    table: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, separator, value = (one.strip() for one in part.partition("="))
+        if not separator or name in table:
+            raise StartupError(
+                "SLUICE_CONSOLE_OIDC must be like issuer=https://…; client_id=sluice; redirect_uri=https://…, "
+                f"not {part!r}."
+            )
+        if name not in _MEMBERS:
+            near = difflib.get_close_matches(name, _MEMBERS, n=1)
+            raise StartupError(
+                f"SLUICE_CONSOLE_OIDC has no setting {name!r}.{f' Did you mean {near[0]}?' if near else ''}"
+            )
+        table[name] = value
+    if not table:
+        return None
+    for name in _NEEDED:
+        if not table.get(name):
+            raise StartupError(f"SLUICE_CONSOLE_OIDC needs {name}.")
+    for name in ("redirect_uri", "token_endpoint"):
+        if table.get(name) and (problem := url_problem(table[name])):
+            raise StartupError(f"SLUICE_CONSOLE_OIDC: {name} {table[name]!r} {problem}.")
+    parts = urlsplit(table["redirect_uri"])
+    if parts.path != CALLBACK or parts.query:
+        raise StartupError(f"SLUICE_CONSOLE_OIDC: redirect_uri must end with {CALLBACK}.")
+    if table["issuer"] not in {one.issuer for one in issuers}:
+        raise StartupError(
+            f"SLUICE_CONSOLE_OIDC: the issuer {table['issuer']!r} is not one of SLUICE_OAUTH, which says how its "
+            "tokens are checked and how its users are named."
+        )
+    scope = table.get("scope", "openid")
+    if "openid" not in scope.split():
+        raise StartupError("SLUICE_CONSOLE_OIDC: scope must have openid.")
+    file = Path(table["client_secret_file"]).expanduser() if table.get("client_secret_file") else None
+    if file is not None:
+        read_password_file(file)
+    return OidcClient(
+        table["issuer"],
+        table["client_id"],
+        table["redirect_uri"],
+        file,
+        scope,
+        table.get("token_endpoint", ""),
+    )
