@@ -32,8 +32,8 @@ from core.protocol.messages.produce import ProduceResponse
 from core.protocol.primitives import ProtocolError
 from core.protocol.protocol_versions import VERSIONS
 from core.protocol.protocol_versions import encode_response as encode_protocol_versions
-from core.security.passwords import Identity
 from core.security.principal import ANONYMOUS, Caller, Principal
+from core.security.scopes import Scope
 from core.types import FileSlice
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class KafkaSession:
         self.client_software = ""
         self.peer_host = ""
         self.local_host = ""
-        self.act_as(Identity(ANONYMOUS))
+        self.act_as(ANONYMOUS)
         # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
         self.authentication = Authentication(listener.broker, listener.endpoint.authentication, self.act_as)
@@ -119,15 +119,15 @@ class KafkaSession:
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
         """See `Session.connected`. The user of a SASL login takes the place of the certificate's principal."""
         self.peer_host, self.local_host = peer_host, local_host
-        self.act_as(Identity(principal))
+        self.act_as(principal)
         return self.authentication.connected(peer_host)
 
-    def act_as(self, identity: Identity) -> None:
+    def act_as(self, principal: Principal, scope: Scope | None = None) -> None:
         """Let a principal be the caller of the requests that follow, with the scope of its token.
 
         `broker` is the broker with the rights of the caller; `listener.broker` is without a check.
         """
-        self.caller = Caller(identity.principal, self.peer_host, scope=identity.scope)
+        self.caller = Caller(principal, self.peer_host, scope=scope)
         self.broker = self.listener.broker.guards.of(self.caller)
         self.rights = self.broker.rights
 

@@ -22,7 +22,9 @@ from core.protocol.traits import sasl_tokens_are_framed
 from core.security.oauthbearer import AccessToken
 from core.security.passwords import Identity
 from core.security.plain import Login
+from core.security.principal import Principal
 from core.security.sasl import MECHANISMS, Accepted, Challenge, Rejected, SaslMachine, State
+from core.security.scopes import Scope
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +38,12 @@ class Authentication:
     """The user of one connection, and until when it is valid. Without `words` clients need not authenticate.
 
     `words` are those of the listener's option `auth`. A request that begins at `valid_until` or later has to be
-    admitted: seconds of the monotonic clock. `act_as` is called with the identity once it is proven.
+    admitted: seconds of the monotonic clock. `act_as` is called with the principal once it is proven.
     """
 
-    def __init__(self, broker: Broker, words: Sequence[str], act_as: Callable[[Identity], None]) -> None:
+    def __init__(
+        self, broker: Broker, words: Sequence[str], act_as: Callable[[Principal, Scope | None], None]
+    ) -> None:
         self._broker = broker
         self._act_as = act_as
         self._host = ""
@@ -159,7 +163,7 @@ class Authentication:
         if identity.expires_ms is not None:
             lifetimes.append(max(1, identity.expires_ms - clock.wall_ms()))
         lifetime = min(lifetimes, default=0)
-        self._act_as(identity)
+        self._act_as(identity.principal, identity.scope)
         self.valid_until = clock.monotonic() + lifetime / 1000 if lifetime else _FOREVER
         if self._limits is not None:
             self._limits.max_frame_bytes, self._limits.ready_by = config.max_frame_bytes, _FOREVER
