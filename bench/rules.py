@@ -17,7 +17,6 @@ from core.config import Config
 from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.listener import KafkaListener, KafkaSession
 from core.security.acl import Acl, Operation, PatternType, Permission, ResourceType
-from core.security.passwords import Identity
 from core.security.principal import Principal
 
 RULES = 10_000
@@ -42,7 +41,7 @@ async def _measure(repeats: int) -> list[Figure]:
             broker.authorizer.add(some_rules())
             session = KafkaListener(broker, HANDLERS).session()
             session.connected("127.0.0.1", "127.0.0.1")
-            session.act_as(Identity(Principal(name="bob")))
+            session.act_as(Principal(name="bob"))
             frames = {
                 "produce": produce_frame(_TOPIC, batch_of(100, 1))[4:],
                 "fetch": fetch_frame(_TOPIC, 0, 100)[4:],

@@ -38,6 +38,7 @@ from core.security.passwords import Identity
 from core.security.peers import peer_of
 from core.security.principal import ANONYMOUS, Caller, Principal
 from core.security.quotas import Bucket
+from core.security.scopes import Scope
 from core.types import FileSlice
 from core.vocabulary.quotas import REQUEST_PERCENTAGE
 
@@ -120,7 +121,7 @@ class KafkaSession:
         self.local_host = ""
         # The broker at the other end, once it is proven.
         self._peer_id: int | None = None
-        self.act_as(Identity(ANONYMOUS))
+        self.act_as(ANONYMOUS)
         # Whether the answer may be kept. A handler sets it if the answer has no error and depends on topics only.
         self.cacheable = False
         self.source = Source("kafka")
@@ -138,7 +139,7 @@ class KafkaSession:
         self.peer_host, self.local_host = peer_host, local_host
         if self.listener.of_peers:
             self._peer_id = peer_of(self.listener.broker.config, principal)
-        self.act_as(Identity(principal))
+        self.act_as(principal)
         if principal != ANONYMOUS:
             self.source = CERTIFICATE
             SOURCE.set(self.source)
@@ -147,14 +148,14 @@ class KafkaSession:
 
     def _logged_in(self, identity: Identity, mechanism: str) -> None:
         self.source = Source("kafka", mechanism)
-        self.act_as(identity)
+        self.act_as(identity.principal, identity.scope)
 
-    def act_as(self, identity: Identity) -> None:
+    def act_as(self, principal: Principal, scope: Scope | None = None) -> None:
         """Let a principal be the caller of the requests that follow, with the scope of its token.
 
         `broker` is the broker with the rights of the caller; `listener.broker` is without a check.
         """
-        self.caller = Caller(identity.principal, self.peer_host, scope=identity.scope)
+        self.caller = Caller(principal, self.peer_host, scope=scope)
         guards = self.listener.broker.guards
         peer = self._peer_id
         self.broker = (
