@@ -1,4 +1,4 @@
-"""Open logins: what goes on under the name of a user, and must end with the user or the token.
+"""Open logins: connections and requests of a user, which must end with the user or the token.
 
 A connection of the Kafka listener logs in once, and a stream of HTTP may last for days. Each is noted here while it
 lasts, so that a user that is deleted, a token that is deleted and a token whose time is over end it at once.

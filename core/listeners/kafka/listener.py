@@ -201,7 +201,7 @@ class KafkaSession:
     async def _later(self, header: RequestHeader, answer: Coroutine[Any, Any, Any]) -> Answer:
         response = await answer
         if self.authentication.ended and header.api_key != ALTER_USER_SCRAM_CREDENTIALS:
-            # A long poll would bring records. Only who has deleted itself is told that this is done.
+            # A long poll would bring records. Only a user that has deleted itself gets an answer.
             raise RefusedError("its user or its token was deleted")
         encoded = self._encode(header, response, None, self._started, self._received)
         return Last(encoded or []) if self.authentication.closing else encoded

@@ -79,7 +79,7 @@ async def test_a_stream_ends_with_the_time_of_its_token(served: Served) -> None:
     assert await ends(stream)
 
 
-async def test_who_deletes_itself_is_told_so(served: Served) -> None:
+async def test_a_user_that_deletes_itself_gets_an_answer(served: Served) -> None:
     info, text = await served.app.server.broker.tokens.create("alice", "", None)
     token = {"authorization": f"Bearer {text}"}
     gone = await served.http.delete(f"/api/v1/tokens/{info.token_id}", headers=token)

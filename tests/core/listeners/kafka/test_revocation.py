@@ -97,7 +97,7 @@ async def test_a_fetch_that_waits_brings_no_records_to_a_deleted_user(listener: 
     assert not isinstance(answers[1], BaseException) and answers[1].responses[0].partitions[0].records
 
 
-async def test_who_deletes_itself_is_told_so_and_closed(listener: KafkaListener) -> None:
+async def test_a_user_that_deletes_itself_gets_an_answer_and_closed(listener: KafkaListener) -> None:
     alice = await logged_in(listener, "alice")
     for mechanism in (1, 2):
         request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion("alice", mechanism)])
