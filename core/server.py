@@ -32,6 +32,7 @@ from core.metadata.topics import load_settings
 from core.metadata.users import load_users
 from core.protocol.apis import APIS
 from core.replication.promises import ROLES
+from core.security.addresses import Addresses
 from core.security.tls import Certificates
 from core.security.users import Users
 from core.types import ApiSupport
@@ -129,6 +130,8 @@ class Server:
         self.config = config
         self.broker = Broker(config, clock or Clock())
         self.certificates = Certificates(config, self.broker.clock)
+        # Of all listeners, those of HTTP included.
+        self.addresses = Addresses(config, self.broker.clock, self.broker.quota_table)
         # Subscribed also without a 0.7 listener: byte addresses that clients have stored must stay valid.
         self.kafka07_views = Kafka07Views(
             self.broker.logs.pool,
@@ -162,7 +165,13 @@ class Server:
                 listener, connection = make_listener(self)
                 certificate = self.certificates.by_name()[endpoint.tls] if endpoint.tls else None
                 acceptor = Acceptor(
-                    endpoint, self.config, self.broker.clock, listener, connection, certificate
+                    endpoint,
+                    self.config,
+                    self.broker.clock,
+                    listener,
+                    connection,
+                    certificate,
+                    self.addresses,
                 )
                 acceptor.bind()
                 self._acceptors.append(acceptor)
