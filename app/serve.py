@@ -148,7 +148,9 @@ async def serve(config: Config, parent: int | None = None) -> None:
                 await first_user.prepare(config, app.server.broker.users)
                 served = app.server.certificates.by_name()
                 certificates = [served[e.tls] if e.tls else None for e in http]
-                server = HttpServer(app.http, sockets, config, clock, app.traffic, certificates)
+                server = HttpServer(
+                    app.http, sockets, config, clock, app.traffic, certificates, app.server.addresses
+                )
                 await server.start()
                 endpoints = [*bound, *app.server.endpoints]
                 write_listeners(Path(config.data_dir), endpoints)

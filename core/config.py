@@ -199,6 +199,8 @@ class Config:
     idle_timeout_ms: int = 600_000
     # Connections per TCP listener. A usual process has 20,000 descriptors, and log files need some of them.
     max_connections: int = 15_000
+    # Kafka's max.connections.per.ip, over all listeners; no limit, as in Kafka: a proxy has one address.
+    max_connections_per_ip: int = 2**31 - 1
     # Bytes that wait to be sent on one connection; above it, its next request is not handled yet.
     max_write_buffer_bytes: int = 4 * MIB
     # A connection whose client has read nothing of a waiting answer for this long is closed.
@@ -411,6 +413,8 @@ class Config:
     admin_password_file: Path | None = None
     # A frame of a client that has not authenticated. The messages of SASL are below a kilobyte, JWTs below ten.
     unauthenticated_max_frame_bytes: int = 64 * KIB
+    # Arriving frames of all such clients of a listener together, apart from the budget of the others.
+    unauthenticated_max_bytes: int = 8 * MIB
     # A client of a listener with authentication that has not authenticated by then is closed.
     authentication_timeout_ms: int = 30_000
     # Kafka's connection.failed.authentication.delay.ms: how long a client waits after a wrong password.

@@ -35,6 +35,7 @@ from core.metadata.users import load_users
 from core.protocol.apis import APIS
 from core.replication.controller import Controller
 from core.replication.promises import ROLES
+from core.security.addresses import Addresses
 from core.security.authorizer import Authorizer
 from core.security.tls import Certificates
 from core.security.users import Users
@@ -140,6 +141,8 @@ class Server:
         self.config = config
         self.broker = Broker(config, clock or Clock())
         self.certificates = Certificates(config, self.broker.clock)
+        # Of all listeners, those of HTTP included.
+        self.addresses = Addresses(config, self.broker.clock, self.broker.quota_table)
         # Subscribed also without a 0.7 listener: byte addresses that clients have stored must stay valid.
         self.kafka07_views = Kafka07Views(
             self.broker.logs.pool,
@@ -173,7 +176,13 @@ class Server:
                 listener, connection = make_listener(self)
                 certificate = self.certificates.by_name()[endpoint.tls] if endpoint.tls else None
                 acceptor = Acceptor(
-                    endpoint, self.config, self.broker.clock, listener, connection, certificate
+                    endpoint,
+                    self.config,
+                    self.broker.clock,
+                    listener,
+                    connection,
+                    certificate,
+                    self.addresses,
                 )
                 acceptor.bind()
                 self._acceptors.append(acceptor)

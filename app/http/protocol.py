@@ -31,7 +31,9 @@ from app.http.request import DIRECT, Scope
 from app.http.request_head import HeadRefusedError, check_head, head_without_upgrade, split_target
 from core.clock import Clock
 from core.config import Config
+from core.security.addresses import Addresses
 from core.security.principal import ANONYMOUS
+from core.security.quotas import QuotaTable
 from core.security.tls import ServerCertificate, UnmappedPrincipalError
 
 log = logging.getLogger("sluice.http")
@@ -49,8 +51,15 @@ class Shared:
     """What the connections of one server share: the application, the limits, the Date line, the list of them."""
 
     def __init__(
-        self, app: ASGIApp, config: Config, clock: Clock, traffic: Traffic, loop: asyncio.AbstractEventLoop
+        self,
+        app: ASGIApp,
+        config: Config,
+        clock: Clock,
+        traffic: Traffic,
+        loop: asyncio.AbstractEventLoop,
+        addresses: Addresses | None = None,
     ) -> None:
+        self.addresses = addresses if addresses is not None else Addresses(config, clock, QuotaTable())
         self.app = app
         self.config = config
         # Kept, because asyncio.get_running_loop makes a system call each time.
@@ -97,6 +106,8 @@ class HttpProtocol(asyncio.Protocol):
         self._parser = self._new_parser()
         self._client: tuple[str, int] | None = None
         self._server: tuple[str, int] | None = None
+        # The client's address, while the connection counts among those of it.
+        self._host: str | None = None
         self._scheme = "http"
         self._certificate = certificate
         # What every scope has besides its request: the principal of a client's certificate.
@@ -135,6 +146,12 @@ class HttpProtocol(asyncio.Protocol):
         self._server = _address(transport.get_extra_info("sockname"))
         self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         self._shared.add(self)
+        # A connection with TLS was admitted at its accept, before the handshake.
+        host = self._client[0] if self._client is not None else ""
+        if self._certificate is None and self._shared.addresses.admit(host):
+            self.transport.abort()
+            return
+        self._host = host
         if self._certificate is not None and not self._take_principal(self._certificate):
             self.transport.abort()
             return
@@ -157,6 +174,8 @@ class HttpProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wake the exchange under way, and forget the connection."""
         self._shared.discard(self)
+        if self._host is not None:
+            self._shared.addresses.release(self._host)
         self._deadline = _NO_DEADLINE
         if self._timer is not None:
             self._timer.cancel()

@@ -25,6 +25,7 @@ from core.config import Config, Endpoint
 from core.errors import StartupError
 from core.listeners.sockets import bind_socket
 from core.listeners.tls import TlsServer
+from core.security.addresses import Addresses
 from core.security.tls import ServerCertificate
 
 log = logging.getLogger("sluice.http")
@@ -57,6 +58,7 @@ class HttpServer:
     """Runs an ASGI application on bound sockets; `http_max_connections` counts over all of them.
 
     `certificates` has one for each socket with TLS, and None for one without; empty means that none has TLS.
+    `addresses` counts the connections of each client's address, over all listeners.
     """
 
     def __init__(
@@ -67,12 +69,14 @@ class HttpServer:
         clock: Clock,
         traffic: Traffic,
         certificates: Sequence[ServerCertificate | None] = (),
+        addresses: Addresses | None = None,
     ) -> None:
         self._app = app
         self._sockets = sockets
         self._config = config
         self._clock = clock
         self._traffic = traffic
+        self._addresses = addresses
         self._certificates = certificates or [None] * len(sockets)
         self._servers: list[asyncio.Server | TlsServer] = []
         self._shared: Shared | None = None
@@ -80,14 +84,22 @@ class HttpServer:
     async def start(self) -> None:
         """Accept connections."""
         loop = asyncio.get_running_loop()
-        shared = self._shared = Shared(self._app, self._config, self._clock, self._traffic, loop)
+        shared = self._shared = Shared(
+            self._app, self._config, self._clock, self._traffic, loop, self._addresses
+        )
         for one, certificate in zip(self._sockets, self._certificates, strict=True):
             factory = partial(HttpProtocol, shared, certificate)
             if certificate is None:
                 self._servers.append(await loop.create_server(factory, sock=one, backlog=BACKLOG))
                 continue
             secure = TlsServer(
-                one, certificate, factory, self._config, http=True, plain_answer=_plain_answer()
+                one,
+                certificate,
+                factory,
+                self._config,
+                shared.addresses,
+                http=True,
+                plain_answer=_plain_answer(),
             )
             secure.start()
             self._servers.append(secure)

@@ -127,6 +127,10 @@ FIXED: tuple[Fixed, ...] = (
         "max.connections", "INT", "Connections of one listener at most.", lambda c: str(c.max_connections)
     ),
     Fixed(
+        "max.connections.per.ip", "INT", "Connections from one IP address at most.",
+        lambda c: str(c.max_connections_per_ip),
+    ),
+    Fixed(
         "max.incremental.fetch.session.cache.slots", "INT", "Fetch sessions at most.",
         lambda c: str(c.max_fetch_sessions),
     ),

@@ -7,6 +7,7 @@ because a client of one does not understand the other. Producers may send either
 
 from __future__ import annotations
 
+import math
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ from core.security.acl import Operation, ResourceType
 from core.security.audit import SOURCE, Source
 from core.security.principal import ANONYMOUS, Caller, Principal
 from core.types import FileSlice
+from core.vocabulary.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 
 _SOURCE = Source("kafka07")
 _CODES = {
@@ -71,6 +73,8 @@ class Kafka07Session:
         self._topics = listener.topics
         self._guards = listener.broker.guards
         self._acting = self._guards.of(Caller(ANONYMOUS))
+        self._quotas = listener.broker.quota_table
+        self._user = ANONYMOUS.name
         self._fetch_limit = listener.broker.config.legacy_fetch_max_bytes
         self._counters = listener.broker.counters
         self._now = listener.broker.clock.monotonic
@@ -80,6 +84,7 @@ class Kafka07Session:
     def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
         """See `Session.connected`. Clients of 0.7 know no login; the principal is that of a certificate."""
         self._acting = self._guards.of(Caller(principal, peer_host))
+        self._user = principal.name
 
     def close(self) -> None:
         """See `Session.close`."""
@@ -97,6 +102,7 @@ class Kafka07Session:
         elif request.fetches or request.type is RequestType.MULTIFETCH:
             later = self._fetch(request)
         else:
+            self._throttle(PRODUCER_BYTE_RATE, received)
             unfinished = self._produce(request.produces)
             if unfinished is None:
                 self._counters.kafka07[request.type.name].note(self._now() - started, received)
@@ -109,8 +115,16 @@ class Kafka07Session:
     ) -> Answer:
         answer = await later
         sent = sum(len(piece) for piece in answer or () if not isinstance(piece, FileSlice))
+        in_files = sum(piece.length for piece in answer or () if isinstance(piece, FileSlice))
+        self._throttle(CONSUMER_BYTE_RATE, sent + in_files)
         self._counters.kafka07[name].note(self._now() - started, received, sent)
         return answer
+
+    def _throttle(self, key: str, size: int) -> None:
+        """Count bytes under a quota. Clients of 0.7 know no error for it: nothing is read from them for the time."""
+        now = self._now()
+        if size and self._quotas and (bucket := self._quotas.bucket(key, self._user, "", now)) is not None:
+            self.mute_ms = math.ceil(bucket.record(size, now) * 1000)
 
     def _code(self, error: BrokerError, request: RequestType) -> Kafka07Error:
         code = _CODES.get(error.code, Kafka07Error.UNKNOWN)

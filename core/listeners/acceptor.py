@@ -14,6 +14,7 @@ from core.counters import Handshakes, ListenerLoad
 from core.listeners.connection import Connection, Session, Shared
 from core.listeners.sockets import bind_socket
 from core.listeners.tls import TlsServer
+from core.security.addresses import Addresses
 from core.security.tls import ServerCertificate
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Acceptor:
     """The socket of one TCP listener. `endpoint` is the real address after `bind`.
 
     `connection` is the class that splits the bytes of a connection into requests. The default splits by length
-    prefixes. With `certificate` the listener has TLS.
+    prefixes. With `certificate` the listener has TLS. `addresses` counts the connections of all listeners.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Acceptor:
         listener: Listener,
         connection: type[Connection] = Connection,
         certificate: ServerCertificate | None = None,
+        addresses: Addresses | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._config = config
@@ -57,6 +59,7 @@ class Acceptor:
         self._listener = listener
         self._connection = connection
         self._certificate = certificate
+        self._addresses = addresses
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | TlsServer | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -73,14 +76,16 @@ class Acceptor:
         """Accept connections."""
         assert self._socket is not None
         loop = asyncio.get_running_loop()
-        self._shared = Shared(self._config, self._clock, loop, self._certificate)
+        self._shared = Shared(self._config, self._clock, loop, self._certificate, self._addresses)
         if self._certificate is None:
             self._server = await loop.create_server(
                 self._make_connection, sock=self._socket, backlog=_BACKLOG
             )
         else:
             self._socket.listen(_BACKLOG)
-            self._server = TlsServer(self._socket, self._certificate, self._make_connection, self._config)
+            self._server = TlsServer(
+                self._socket, self._certificate, self._make_connection, self._config, self._shared.addresses
+            )
             self._server.start()
         self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep)
 

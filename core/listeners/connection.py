@@ -26,7 +26,9 @@ from typing import Any, Protocol, cast
 
 from core.clock import Clock
 from core.config import Config
+from core.security.addresses import Addresses
 from core.security.principal import ANONYMOUS, Principal
+from core.security.quotas import QuotaTable
 from core.security.tls import ServerCertificate, UnmappedPrincipalError
 from core.types import FileSlice
 
@@ -146,7 +148,7 @@ class Session(Protocol):
 class Shared:
     """What the connections of one acceptor share: the receive buffer, the budget of bytes, the list of all.
 
-    `certificate` is that of a listener with TLS.
+    `certificate` is that of a listener with TLS. `addresses` counts the connections of each client's address.
     """
 
     def __init__(
@@ -155,7 +157,9 @@ class Shared:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         certificate: ServerCertificate | None = None,
+        addresses: Addresses | None = None,
     ) -> None:
+        self.addresses = addresses if addresses is not None else Addresses(config, clock, QuotaTable())
         # Kept, because asyncio.get_running_loop makes a system call each time.
         self.loop = loop
         self.config = config
@@ -165,6 +169,8 @@ class Shared:
         self.view = memoryview(self.buffer)
         self.connections: set[Connection] = set()
         self.inflight = 0
+        # Of these, the bytes of clients that have not authenticated.
+        self.unauthenticated = 0
         # Since the start: connections accepted, and connections closed because of invalid or missing data.
         self.accepted = 0
         self.refused = 0
@@ -202,6 +208,8 @@ class Connection(asyncio.BufferedProtocol):
         self._session = session
         self._transport: asyncio.Transport | None = None
         self._peer = "?"
+        # The client's address, while the connection counts among those of it.
+        self._host: str | None = None
         self._head = b""
         self._frame: bytearray | None = None
         self._size = 0
@@ -219,6 +227,8 @@ class Connection(asyncio.BufferedProtocol):
         self._draining = False
         self._limits: Limits | None = None
         self._muted: asyncio.TimerHandle | None = None
+        # Bytes of the arriving frame that count among those of clients that have not authenticated.
+        self._charged = 0
         self.deadline = _NEVER
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -230,6 +240,11 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("?", 0)
         local = transport.get_extra_info("sockname") or ("?", 0)
         self._peer = f"{peer[0]}:{peer[1]}"
+        # A connection with TLS was admitted at its accept, before the handshake.
+        if shared.certificate is None and (reason := shared.addresses.admit(peer[0])):
+            self.refuse(reason)
+            return
+        self._host = peer[0]
         try:
             principal = ANONYMOUS if shared.certificate is None else shared.certificate.principal(transport)
             self._limits = self._session.connected(peer[0], local[0], principal)
@@ -249,6 +264,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection is closed; cancel the request that waits for it."""
         self._shared.connections.discard(self)
+        if self._host is not None:
+            self._shared.addresses.release(self._host)
         self._drop_frame()
         self._out.clear()
         self._deferred.clear()
@@ -341,6 +358,8 @@ class Connection(asyncio.BufferedProtocol):
         self._filled += nbytes
         if self._filled == self._size:
             frame, self._frame = self._frame, None
+            if self._charged:
+                self._discharge()
             self._handle(memoryview(frame)[: self._size])
             self._shared.release(frame)
         elif self._filled == len(self._frame):
@@ -385,7 +404,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_frame(self, size: int, arrived: memoryview) -> None:
         count = len(arrived)
-        self._frame = self._shared.take(min(size, max(_FIRST_BYTES, 4 * count)))
+        capacity = min(size, max(_FIRST_BYTES, 4 * count))
+        if not self._charge(capacity):
+            return
+        self._frame = self._shared.take(capacity)
         self._frame[:count] = arrived
         self._size, self._filled = size, count
         self._set_deadline(self._shared.config.frame_timeout_ms)
@@ -399,15 +421,36 @@ class Connection(asyncio.BufferedProtocol):
             shared.starved.append(self)
             self._pause()
             return
-        small, self._frame = self._frame, shared.take(min(self._size, 4 * len(self._frame)))
+        capacity = min(self._size, 4 * len(self._frame))
+        if not self._charge(capacity):
+            return
+        small, self._frame = self._frame, shared.take(capacity)
         self._frame[: self._filled] = memoryview(small)[: self._filled]
         self._unpause()
         shared.release(small)
+
+    def _charge(self, capacity: int) -> bool:
+        """Count the buffer of a client that has not authenticated. Close the connection if these have too much."""
+        if self._limits is None or self._limits.ready_by == _NEVER:
+            return True
+        shared = self._shared
+        if shared.unauthenticated + capacity - self._charged > shared.config.unauthenticated_max_bytes:
+            self.refuse("clients that have not authenticated have sent too much")
+            return False
+        shared.unauthenticated += capacity - self._charged
+        self._charged = capacity
+        return True
+
+    def _discharge(self) -> None:
+        self._shared.unauthenticated -= self._charged
+        self._charged = 0
 
     def _drop_frame(self) -> None:
         if self._frame is not None:
             frame, self._frame = self._frame, None
             self._shared.release(frame)
+        if self._charged:
+            self._discharge()
 
     def _pause(self) -> None:
         if not self._read_paused and self._transport is not None:

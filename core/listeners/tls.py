@@ -22,6 +22,7 @@ from functools import partial
 
 from core.config import Config
 from core.counters import Handshakes
+from core.security.addresses import Addresses
 from core.security.tls import HANDSHAKES, Handshake, ServerCertificate
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,8 @@ class TlsServer:
     """Accepts on one socket that listens, until `close`; the part of `asyncio.Server` that listeners use.
 
     `factory` makes the protocol of a connection. `plain_answer` is sent to a client that speaks plain text, as a
-    whole, in the protocol that it probably speaks; then its connection is closed.
+    whole, in the protocol that it probably speaks; then its connection is closed. `addresses` admits connections; it
+    is the protocol that releases one whose handshake was completed.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class TlsServer:
         certificate: ServerCertificate,
         factory: Callable[[], asyncio.BaseProtocol],
         config: Config,
+        addresses: Addresses | None = None,
         *,
         http: bool = False,
         plain_answer: bytes = b"",
@@ -59,6 +62,7 @@ class TlsServer:
         self._listening = listening
         self._certificate = certificate
         self._factory = factory
+        self._addresses = addresses
         self._timeout = config.tls_handshake_timeout_ms / 1000
         # A close first sends what waits for a slow reader; asyncio's 30 s would cut it off.
         self._shutdown_timeout = config.write_timeout_ms / 1000
@@ -67,7 +71,7 @@ class TlsServer:
         self._plain_answer = plain_answer
         self._loop = asyncio.get_running_loop()
         # In the order of their accepts.
-        self._under_way: dict[asyncio.Task[None], None] = {}
+        self._under_way: dict[asyncio.Task[bool], None] = {}
         self._pause: asyncio.TimerHandle | None = None
         self._lines = 0
         self._lines_since = 0.0
@@ -104,6 +108,11 @@ class TlsServer:
                 self._loop.remove_reader(self._listening)
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self.start)
                 return
+            if self._addresses is not None and (reason := self._addresses.admit(address[0])):
+                self.handshakes.failed += 1
+                connection.close()
+                self._report(f"{address[0]}:{address[1]}", reason)
+                continue
             if len(self._under_way) >= self._most:
                 oldest = next(iter(self._under_way))
                 del self._under_way[oldest]
@@ -112,11 +121,14 @@ class TlsServer:
             task = self._loop.create_task(self._serve(connection, f"{address[0]}:{address[1]}"))
             self._under_way[task] = None
             self.handshakes.under_way += 1
-            task.add_done_callback(partial(self._ended, connection))
+            task.add_done_callback(partial(self._ended, connection, address[0]))
 
-    def _ended(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+    def _ended(self, connection: socket.socket, host: str, task: asyncio.Task[bool]) -> None:
         self._under_way.pop(task, None)
         self.handshakes.under_way -= 1
+        served = not task.cancelled() and task.exception() is None and task.result()
+        if not served and self._addresses is not None:
+            self._addresses.release(host)
         if task.cancelled():
             # Also a task that had not begun; a transport that has the socket is closed already.
             self.handshakes.failed += 1
@@ -125,20 +137,21 @@ class TlsServer:
             connection.close()
             log.error("a connection could not be opened", exc_info=error)
 
-    async def _serve(self, connection: socket.socket, peer: str) -> None:
-        """Make the handshake and give the connection to its protocol, or close it."""
+    async def _serve(self, connection: socket.socket, peer: str) -> bool:
+        """Make the handshake and give the connection to its protocol, or close it. Return whether it was given."""
         try:
             async with asyncio.timeout(self._timeout):
                 if not await self._speaks_tls(connection, peer):
                     connection.close()
-                    return
+                    return False
                 await self._shake_hands(connection)
         except (OSError, TimeoutError) as error:
             self.handshakes.failed += 1
             connection.close()
             self._report(peer, _reason(error, self._timeout))
-            return
+            return False
         self.handshakes.completed += 1
+        return True
 
     async def _shake_hands(self, connection: socket.socket) -> None:
         """Make the handshake; tell the client why it fails. Raises OSError.

@@ -277,3 +277,28 @@ async def test_requests_and_errors_are_counted_by_their_names(serve: Serve) -> N
         ("MULTIFETCH", "WRONG_PARTITION"): 1,
     }
     assert counters.kafka07["FETCH"].bytes_out == (4 + 2) * 3 + 11
+
+
+async def test_a_client_beyond_its_quota_is_not_read_from_for_a_while(serve: Serve) -> None:
+    server = await serve()
+    await server.broker.quotas.alter(
+        (("user", "ANONYMOUS"),), {"producer_byte_rate": 10.0, "consumer_byte_rate": 10.0}
+    )
+
+    def muted() -> int:
+        shared = [acceptor._shared for acceptor in server._acceptors]
+        return sum(one._muted is not None for each in shared if each for one in each.connections)
+
+    await server.broker.topics.create("t")
+    await server.broker.records.produce("t", [NewRecord(None, bytes(1_000))])
+    async with OldClient(port(server)) as client:
+        assert (await client.fetch("t", 0))[0] == 0
+        assert muted() == 1
+    async with asyncio.timeout(60):
+        while muted():
+            await asyncio.sleep(0.005)
+    async with OldClient(port(server)) as client:
+        client.writer.write(produce("t", bytes(1_000)))
+        async with asyncio.timeout(60):
+            while muted() < 1:
+                await asyncio.sleep(0.005)

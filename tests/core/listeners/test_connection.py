@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import struct
@@ -18,7 +19,14 @@ from core.config import Config, Endpoint
 from core.errors import StartupError
 from core.listeners import acceptor
 from core.listeners.acceptor import Acceptor
-from core.listeners.connection import RECEIVE_BUFFER_BYTES, Answer, Connection, Deferred, RefusedError
+from core.listeners.connection import (
+    RECEIVE_BUFFER_BYTES,
+    Answer,
+    Connection,
+    Deferred,
+    Limits,
+    RefusedError,
+)
 from core.security.principal import ANONYMOUS, Principal
 from core.types import FileSlice
 
@@ -34,8 +42,11 @@ class EchoSession:
         self.listener = listener
         self.mute_ms = 0
 
-    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> None:
+    def connected(self, peer_host: str, local_host: str, principal: Principal = ANONYMOUS) -> Limits | None:
         self.listener.peers.append((peer_host, local_host))
+        # Of a client that has not authenticated: until the listener's time is over.
+        until = self.listener.ready_by
+        return None if until is None else Limits(65_536, until)
 
     def close(self) -> None:
         self.listener.closed += 1
@@ -81,6 +92,7 @@ class EchoListener:
         self.seen: list[bytes] = []
         self.peers: list[tuple[str, str]] = []
         self.closed = 0
+        self.ready_by: float | None = None
         self.gate = asyncio.Event()
         self.deferred: list[tuple[bytes, Deferred]] = []
         self.connections: set[Connection] = set()
@@ -379,6 +391,60 @@ async def test_one_connection_too_many_is_closed(run: Any, caplog: pytest.LogCap
     assert "refused" in caplog.text
     first.close()
     second.close()
+
+
+async def test_clients_that_have_not_authenticated_share_a_budget_of_bytes(
+    run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await run(unauthenticated_max_bytes=100_000)
+    running.listener.ready_by = running.clock.monotonic() + 30
+    half = frame(bytes(60_000))[:50_000]
+    first, writer = await running.connect()
+    writer.write(half)
+    await until(lambda: running.acceptor._shared.unauthenticated >= 50_000)
+    second, second_writer = await running.connect()
+    second_writer.write(half)
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.wait_for(second.read(), 10) == b""
+    assert "have not authenticated have sent too much" in caplog.text
+    writer.write(frame(bytes(60_000))[50_000:])
+    assert len(await answer(first)) == 60_000
+    await until(lambda: running.acceptor._shared.unauthenticated == 0)
+    # A client that has authenticated has the budget of all.
+    running.listener.ready_by = float("inf")
+    others = [(await running.connect())[1] for _ in range(3)]
+    for one in others:
+        one.write(half)
+    await until(lambda: running.acceptor._shared.inflight >= 150_000)
+    assert running.acceptor._shared.unauthenticated == 0
+    for one in (*others, second_writer, writer):
+        one.close()
+
+
+async def test_an_address_has_a_number_of_connections_at_most(
+    run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await run(max_connections_per_ip=2)
+    first, writer = await running.connect()
+    second, second_writer = await running.connect()
+    for reader, one in ((first, writer), (second, second_writer)):
+        one.write(frame(b"open"))
+        assert await answer(reader) == b"open"
+    for _ in range(3):
+        refused, refused_writer = await running.connect()
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(refused.read(), 10) == b""
+        refused_writer.close()
+    assert "2 connections are open from this address" in caplog.text
+    writer.close()
+    await until(lambda: len(running.connections) == 1)
+    again, again_writer = await running.connect()
+    again_writer.write(frame(b"again"))
+    assert await answer(again) == b"again"
+    second_writer.close()
+    again_writer.close()
+    await until(lambda: not running.connections)
+    assert len(running.acceptor._shared.addresses) == 0
 
 
 async def test_a_taken_port_is_one_clear_line(run: Any) -> None:

@@ -16,6 +16,8 @@ import uvloop
 from core.clock import Clock
 from core.config import Config, TlsSettings
 from core.listeners.tls import TlsServer
+from core.security.addresses import Addresses
+from core.security.quotas import QuotaTable
 from core.security.tls import ServerCertificate
 from tests.tls import Certificate, make_certificate
 
@@ -47,7 +49,8 @@ async def serving(certificate: Certificate, **settings: Any) -> AsyncIterator[tu
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
     answer = settings.pop("plain_answer", b"")
-    server = TlsServer(listening, served, Echo, Config(**settings), plain_answer=answer)
+    addresses = settings.pop("addresses", None)
+    server = TlsServer(listening, served, Echo, Config(**settings), addresses, plain_answer=answer)
     server.start()
     port = listening.getsockname()[1]
     try:
@@ -103,6 +106,29 @@ def test_silent_clients_are_bounded_and_honest_ones_served(
             for _, writer in silent:
                 writer.transport.abort()
             await until(lambda: server.handshakes.under_way == 0)
+
+    run(loop, work)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_clients_that_never_finish_the_handshake_count_among_those_of_their_address(
+    certificate: Certificate, loop: str
+) -> None:
+    async def work() -> None:
+        addresses = Addresses(Config(max_connections_per_ip=2), Clock(), QuotaTable())
+        async with serving(certificate, addresses=addresses) as (server, port):
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            await until(lambda: server.handshakes.under_way == 2)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            assert server.handshakes.failed == 1
+            writer.transport.abort()
+            for _, one in silent:
+                one.transport.abort()
+            await until(lambda: not server.handshakes.under_way)
+            assert len(addresses) == 0
+            assert await echoed(port, certificate.client()) == b"hello"
 
     run(loop, work)
 
