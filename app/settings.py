@@ -255,10 +255,7 @@ def load(
             values[name] = parse_choice(variable_of(name), word, choices)
     values |= {"access_log": True} if access_log else {}
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
-    if file := environ.get("SLUICE_ADMIN_PASSWORD_FILE", ""):
-        values["admin_password_file"] = Path(file).expanduser()
-    if file := environ.get("SLUICE_AUDIT_LOG", ""):
-        values["audit_log"] = Path(file).expanduser()
+    values |= _files(environ)
     config = Config(**values)  # type: ignore[arg-type]
     _refuse_unsafe(config, environ, insecure=insecure, insecure_passwords=insecure_passwords)
     return config
@@ -272,6 +269,11 @@ def _of_peers(environ: Mapping[str, str], others: Sequence[str], broker_id: int)
 def _of_issuers(environ: Mapping[str, str]) -> dict[str, object]:
     issuers = parse_oauth(environ.get("SLUICE_OAUTH", ""))
     return {"oauth": issuers, "console_oidc": parse_oidc(environ.get("SLUICE_CONSOLE_OIDC", ""), issuers)}
+
+
+def _files(environ: Mapping[str, str]) -> dict[str, object]:
+    names = ("admin_password_file", "audit_log")
+    return {name: Path(file).expanduser() for name in names if (file := environ.get(variable_of(name), ""))}
 
 
 def _of_browsers(

@@ -109,9 +109,11 @@ def acls(context: click.Context, data_dir: Path | None) -> None:
 def _resources(function: Any) -> Any:
     """Add the options that name resources."""
     for option in (
-        click.option("--transactional-id", "transactional_ids", multiple=True, metavar="ID"),
+        click.option(
+            "--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="A transactional id."
+        ),
         click.option("--cluster", is_flag=True, help="The cluster."),
-        click.option("--group", "groups", multiple=True, metavar="NAME"),
+        click.option("--group", "groups", multiple=True, metavar="NAME", help="A consumer group; * for all."),
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * for all."),
     ):
         function = option(function)
@@ -160,9 +162,16 @@ def list_acls(
 @acls.command("add")
 @_resources
 @PATTERN
-@click.option("--operation", "operations", type=Word(OPERATIONS), multiple=True, metavar="NAME")
+@click.option(
+    "--operation",
+    "operations",
+    type=Word(OPERATIONS),
+    multiple=True,
+    metavar="NAME",
+    help="As Kafka calls it, such as Read.",
+)
 @click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="User:* for all.")
-@click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME")
+@click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="User:* for all.")
 @click.option("--allow-host", "allowed_hosts", multiple=True, metavar="IP", help="Of --allow-principal [*].")
 @click.option("--deny-host", "denied_hosts", multiple=True, metavar="IP", help="Of --deny-principal [*].")
 @click.option("--producer", is_flag=True, help="What a producer needs of the topics and transactional ids.")
@@ -246,7 +255,14 @@ def _pattern_of(resource: Rule, pattern: str) -> str:
 @acls.command("remove")
 @_resources
 @PATTERN_TO_FIND
-@click.option("--operation", "operations", type=Word(OPERATIONS), multiple=True, metavar="NAME")
+@click.option(
+    "--operation",
+    "operations",
+    type=Word(OPERATIONS),
+    multiple=True,
+    metavar="NAME",
+    help="As Kafka calls it, such as Read.",
+)
 @click.option("--principal", metavar="User:NAME", help="Only rules for this principal.")
 @click.option("--permission", type=Word(("ALLOW", "DENY")), metavar="allow|deny", help="Only such rules.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
