@@ -1,8 +1,7 @@
 """One record as a resource.
 
-A record never changes, so its representations may be cached for good, but not for a client that has logged in: what
-its browser keeps would outlive its login and its rights. Their ETag is strong: a digest of the bytes themselves,
-because after a power loss another record may get the offset of one that was never on disk.
+A record never changes, so its representations may be cached for good. Their ETag is strong: a digest of the
+bytes themselves, because after a power loss another record may get the offset of one that was never on disk.
 
 As bare bytes (`Accept: application/octet-stream`) the value is the body, and the other parts of the record are header
 lines:
@@ -26,7 +25,6 @@ from urllib.parse import quote_from_bytes
 from app.errors import Problem, from_broker, slug_of
 from app.formats import Reader
 from app.http.parameters import MAX_OFFSET, MAX_PARTITION
-from app.http.principal import principal_of
 from app.http.request import Answer, Request, Scope, invalid_parameter, whole_number
 from app.native.accept import choose
 from app.native.record_json import one_record
@@ -36,15 +34,9 @@ from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
 from core.records.record import LOG_APPEND_TIME, NO_TIMESTAMP, Record
 from core.types import TopicPartition
-from core.vocabulary.idempotency import NO_PRINCIPAL
 
 JSON, BYTES = b"application/json", b"application/octet-stream"
 CACHE_FOR_GOOD = b"private, max-age=31536000, immutable"
-# A browser that opens the address of a value saves it, and runs nothing of it as a page of this server.
-_NO_PAGE = (
-    (b"content-disposition", b"attachment"),
-    (b"content-security-policy", b"default-src 'none'; sandbox"),
-)
 # All lines about key and headers together: many clients and proxies take no more than 8 or 16 KiB of them.
 _MAX_LINES = 6_000
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -84,14 +76,7 @@ class OneRecord:
         else:
             seen = body = one_record(tp, record, self._readers[encoding])
         etag = b'"%b"' % blake2b(media_type + b"\0" + seen, digest_size=16).hexdigest().encode()
-        kept = CACHE_FOR_GOOD if principal_of(request.scope) == NO_PRINCIPAL else b"no-store"
-        headers: tuple[tuple[bytes, bytes], ...] = (
-            (b"etag", etag),
-            (b"cache-control", kept),
-            (b"vary", b"accept, authorization"),
-        )
-        if media_type == BYTES:
-            headers += _NO_PAGE
+        headers = ((b"etag", etag), (b"cache-control", CACHE_FOR_GOOD), (b"vary", b"accept"))
         if is_known(request.headers.get(b"if-none-match", b""), etag):
             return Answer(304, b"", media_type, headers)
         status = 204 if media_type == BYTES and record.value is None else 200

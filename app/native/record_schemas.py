@@ -312,10 +312,9 @@ class CachedHeaders(Struct):
     """Header lines of a record that has not changed."""
 
     etag: Annotated[str, Meta(description="Strong; of this representation.")] = field(name="ETag")
-    cache_control: Annotated[
-        str,
-        Meta(description="`immutable`: it may be kept for good. `no-store` for a client that has logged in."),
-    ] = field(name="Cache-Control")
+    cache_control: Annotated[str, Meta(description="`immutable`: it may be kept for good.")] = field(
+        name="Cache-Control"
+    )
 
 
 class RecordHeaders(CachedHeaders):

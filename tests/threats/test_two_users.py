@@ -1,4 +1,4 @@
-"""What one user asked, another one does not get: caches, consumers, keys, and what a browser keeps."""
+"""What one user asked, another one does not get: caches, consumers and keys; and what is no page."""
 
 from __future__ import annotations
 
@@ -79,13 +79,6 @@ async def test_a_consumer_of_a_shared_group_gives_no_records_without_the_right_t
     assert "secret of alice" in given.text
 
 
-async def test_a_browser_keeps_no_record_of_a_user_that_has_logged_in(pair: World) -> None:
-    for accept in ("application/json", "application/octet-stream"):
-        answer = await pair.http("alice", "GET", "/api/v1/topics/hers/partitions/0/records/0", accept=accept)
-        assert answer.headers["cache-control"] == "no-store"
-        assert "authorization" in answer.headers["vary"]
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -103,4 +96,3 @@ async def test_a_value_is_no_page_of_this_server(pair: World, value: str) -> Non
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["content-disposition"] == "attachment"
-    assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
