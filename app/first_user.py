@@ -15,8 +15,8 @@ from pathlib import Path
 
 from core.config import Config, Endpoint
 from core.errors import BrokerError, StartupError
-from core.facade import Users
 from core.security.setup import SetupToken
+from core.vocabulary.users import Users
 
 log = logging.getLogger(__name__)
 

@@ -63,7 +63,7 @@ from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
 from core.vocabulary.topic import ConfigEntry, TopicInfo
-from core.vocabulary.users import CredentialChange, ScopeRules, TokenInfo, UserInfo
+from core.vocabulary.users import Tokens, Users
 
 
 class Topics(Protocol):
@@ -718,43 +718,6 @@ class Idempotency(Protocol):
         "key-reused") if the key belongs to another request, THROTTLING_QUOTA_EXCEEDED, KAFKA_STORAGE_ERROR if the key
         cannot be stored (nothing is appended then), and what `Records.produce` raises.
         """
-
-
-class Users(Protocol):
-    """Users and their SCRAM credentials, as `broker.users`. Changes raise NOT_CONTROLLER."""
-
-    def all(self) -> list[UserInfo]:
-        """Return all users, by name."""
-
-    def get(self, name: str) -> UserInfo:
-        """Return the user of that name. Raises RESOURCE_NOT_FOUND."""
-
-    async def create(self, name: str, password: str | None) -> UserInfo:
-        """Create a user. Raises DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL, POLICY_VIOLATION."""
-
-    async def set_password(self, name: str, password: str) -> UserInfo:
-        """Give a user another password. Raises RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL."""
-
-    async def delete(self, name: str) -> None:
-        """Delete a user with credentials and tokens. Raises RESOURCE_NOT_FOUND."""
-
-    async def alter_credentials(self, changes: Sequence[CredentialChange]) -> None:
-        """Set and remove SCRAM credentials, all or none. See `core.security.users.Users`."""
-
-
-class Tokens(Protocol):
-    """Tokens of users, as `broker.tokens`. Changes raise NOT_CONTROLLER."""
-
-    def all(self) -> list[TokenInfo]:
-        """Return all tokens, expired ones included, the oldest first."""
-
-    async def create(
-        self, owner: str, description: str, ttl_ms: int | None, *, expires: bool = True, scope: ScopeRules = ()
-    ) -> tuple[TokenInfo, str]:  # fmt: skip
-        """Create a token, and return its text, too. Raises RESOURCE_NOT_FOUND, INVALID_REQUEST, POLICY_VIOLATION."""
-
-    async def delete(self, token_id: str) -> None:
-        """Delete a token. Raises RESOURCE_NOT_FOUND."""
 
 
 class Facade(Logs, Protocol):

@@ -31,7 +31,7 @@ def _entity(command: _Command) -> _Command:
         click.option("--client-id", metavar="ID", help="A client id."),
         click.option("--default-user", is_flag=True, help="All users without quotas of their own."),
         click.option(
-            "--of-user", "user_name", metavar="NAME", help="A user. `--user` is the one who logs in."
+            "--of-user", "user_name", metavar="NAME", help="A user; `--user` names the one for the login."
         ),
     ):
         command = option(command)

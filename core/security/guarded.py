@@ -41,6 +41,7 @@ from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
 from core.vocabulary.topic import ConfigEntry, TopicInfo
+from core.vocabulary.users import Tokens, Users
 
 T = TypeVar("T")
 
@@ -179,12 +180,12 @@ class Guarded:
         return GuardedIdempotency(self._broker, self._records, self.meter)
 
     @property
-    def users(self) -> facade.Users:
+    def users(self) -> Users:
         """See `Facade.users`."""
         return GuardedUsers(self._broker.users, self.rights)
 
     @property
-    def tokens(self) -> facade.Tokens:
+    def tokens(self) -> Tokens:
         """See `Facade.tokens`."""
         return GuardedTokens(self._broker.tokens, self.rights)
 

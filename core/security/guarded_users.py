@@ -14,7 +14,7 @@ from core.errors import BrokerError
 from core.security.acl import Acl, AclFilter, Operation, ResourceType
 from core.security.authorizer import Rights, acl_text
 from core.vocabulary.quotas import Entity, QuotaEntry, QuotaFilter, Quotas
-from core.vocabulary.users import CredentialChange, ScopeRules, TokenInfo, UserInfo
+from core.vocabulary.users import CredentialChange, ScopeRules, TokenInfo, Tokens, UserInfo, Users
 
 _CLUSTER = ResourceType.CLUSTER
 
@@ -22,7 +22,7 @@ _CLUSTER = ResourceType.CLUSTER
 class GuardedUsers:
     """`Facade.users` for one caller."""
 
-    def __init__(self, users: facade.Users, rights: Rights) -> None:
+    def __init__(self, users: Users, rights: Rights) -> None:
         self._users = users
         self._rights = rights
 
@@ -65,7 +65,7 @@ class GuardedUsers:
 class GuardedTokens:
     """`Facade.tokens` for one caller."""
 
-    def __init__(self, tokens: facade.Tokens, rights: Rights) -> None:
+    def __init__(self, tokens: Tokens, rights: Rights) -> None:
         self._tokens = tokens
         self._rights = rights
 

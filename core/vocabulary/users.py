@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 # How a token begins, so that scanners for secrets recognize it: slc_<id>_<secret>.
 TOKEN_PREFIX = "slc_"
@@ -54,3 +55,46 @@ class TokenInfo(NamedTuple):
     created_ms: int
     expires_ms: int | None
     scope: ScopeRules = ()
+
+
+class Users(Protocol):
+    """Users and their SCRAM credentials, as `broker.users`. Changes raise NOT_CONTROLLER."""
+
+    def all(self) -> list[UserInfo]:
+        """Return all users, by name."""
+
+    def get(self, name: str) -> UserInfo:
+        """Return the user of that name. Raises RESOURCE_NOT_FOUND."""
+
+    async def create(self, name: str, password: str | None) -> UserInfo:
+        """Create a user. Raises DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL, POLICY_VIOLATION."""
+
+    async def set_password(self, name: str, password: str) -> UserInfo:
+        """Give a user another password. Raises RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL."""
+
+    async def delete(self, name: str) -> None:
+        """Delete a user with credentials and tokens. Raises RESOURCE_NOT_FOUND."""
+
+    async def alter_credentials(self, changes: Sequence[CredentialChange]) -> None:
+        """Set and remove SCRAM credentials, all or none. See `core.security.users.Users`."""
+
+
+class Tokens(Protocol):
+    """Tokens of users, as `broker.tokens`. Changes raise NOT_CONTROLLER."""
+
+    def all(self) -> list[TokenInfo]:
+        """Return all tokens, expired ones included, the oldest first."""
+
+    async def create(
+        self,
+        owner: str,
+        description: str,
+        ttl_ms: int | None,
+        *,
+        expires: bool = True,
+        scope: ScopeRules = (),
+    ) -> tuple[TokenInfo, str]:
+        """Create a token, and return its text, too. Raises RESOURCE_NOT_FOUND, INVALID_REQUEST, POLICY_VIOLATION."""
+
+    async def delete(self, token_id: str) -> None:
+        """Delete a token. Raises RESOURCE_NOT_FOUND."""
