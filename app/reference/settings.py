@@ -36,8 +36,6 @@ DOCUMENTED: dict[str, str] = {
     "authorizer": "Whether access rules (ACLs) hold. They also hold if there is a user, or `SLUICE_SUPER_USERS`.",
     "allow_everyone_if_no_acl_found": "Whether all users may use a resource that no access rule covers.",
     "open_metrics": "Whether `/metrics` can be read without a login and without a right.",
-    "checkpoint_interval_ms": "How often the broker fsyncs logs in the background. This bounds what a power loss can "
-    "take from `acks=0` and `acks=1`.",
     "offsets_retention_ms": "How long an empty group keeps its committed offsets.",
     "group_initial_rebalance_delay_ms": "How long a new group waits for more members.",
     "idempotency_ttl_ms": "How long an `Idempotency-Key` is kept.",
@@ -63,6 +61,8 @@ DOCUMENTED: dict[str, str] = {
 FLAGS = {"broker_id": "`--broker-id`", "access_log": "`--access-log`"}
 
 OTHER: dict[str, str] = {
+    "checkpoint_interval_ms": "How often the broker fsyncs logs in the background. This bounds what a power loss can "
+    "take from `acks=0` and `acks=1`.",
     "zookeeper_session_timeout_ms": "How long ZooKeeper still lists a broker that was killed.",
     "zookeeper_call_timeout_ms": "How long the broker waits for an answer of ZooKeeper.",
     "zookeeper_refresh_interval_ms": "How often the broker checks its registration and reads the consumers.",
