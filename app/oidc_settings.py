@@ -10,7 +10,6 @@ from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app.first_user import read_password_file
 from core.config import JwtIssuer, OidcClient
 from core.errors import StartupError
 from core.security.jwks import url_problem
@@ -57,6 +56,9 @@ def parse_oidc(text: str, issuers: Collection[JwtIssuer]) -> OidcClient | None:
         raise StartupError("SLUICE_CONSOLE_OIDC: scope must have openid.")
     file = Path(table["client_secret_file"]).expanduser() if table.get("client_secret_file") else None
     if file is not None:
+        # Imported here: settings are read by commands that need no server.
+        from app.first_user import read_password_file
+
         read_password_file(file)
     return OidcClient(
         table["issuer"],

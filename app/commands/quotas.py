@@ -113,7 +113,7 @@ def delete_quotas(session: Session, /, yes: bool, **named: Any) -> None:
     """Delete all quotas of an entity."""
     shown = _shown(_parts(named))
     confirm(f"Delete the quotas of {shown}?", yes=yes, what="delete")
-    params = {option: value for option, value in named.items() if value}
+    params = {"user" if option == "user_name" else option: value for option, value in named.items() if value}
     session.client.send("DELETE", "/quotas", params=params)
     if session.out.as_json:
         session.out.document({"deleted": shown})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -26,19 +25,50 @@ SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.tar.gz"))
 OLD = [path for path in SAMPLES if path.name[:4] < SCHEMA_REVISION]
 # The samples get older every day: a key is forgotten after one, committed offsets after seven.
 FOREVER = {"SLUICE_IDEMPOTENCY_TTL_MS": str(10**13), "SLUICE_OFFSETS_RETENTION_MS": str(10**13)}
-# What dies at the N-th statement that a start gives to SQLite.
+# Prepares copies of a database: the N-th in a process that dies at its N-th statement, then in another one. It ends
+# with the first process that does not die. Forks: two hundred starts of an interpreter would take minutes.
 DIES_AT = """
-import os, signal, sys
+import os, shutil, signal, sys, traceback
 from sqlalchemy import create_engine, event
 from core.metadata import schema
-engine, at, seen = create_engine("sqlite:///" + sys.argv[1]), int(sys.argv[2]), [0]
-@event.listens_for(engine, "before_cursor_execute")
-def count(*_):
-    seen[0] += 1
-    if seen[0] == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-schema.prepare(engine)
-print(seen[0])
+
+original, directory = sys.argv[1:]
+
+def prepare(database, at):
+    engine, seen = create_engine("sqlite:///" + database), [0]
+    @event.listens_for(engine, "before_cursor_execute")
+    def count(*_):
+        seen[0] += 1
+        if seen[0] == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+    schema.prepare(engine)
+    engine.dispose()
+
+def in_a_process(database, at):
+    child = os.fork()
+    if child == 0:
+        try:
+            prepare(database, at)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+# Loads what the processes need.
+shutil.copy(original, directory + "/whole.db")
+prepare(directory + "/whole.db", 0)
+at = 1
+while True:
+    database = f"{directory}/at-{at}.db"
+    shutil.copy(original, database)
+    code = in_a_process(database, at)
+    if code == 0:
+        break
+    assert code == -signal.SIGKILL, f"statement {at}: exit code {code}"
+    assert in_a_process(database, 0) == 0, f"after a death at statement {at}"
+    at += 1
+print(at)
 """
 
 
@@ -98,27 +128,19 @@ def test_a_migration_that_is_killed_at_any_statement_is_done_at_the_next_start(
     sample: Path, tmp_path: Path
 ) -> None:
     original = unpack(sample, tmp_path / "original") / "metadata.db"
-    at, whole = 1, None
-    while True:
-        database = tmp_path / f"at-{at}.db"
-        shutil.copy(original, database)
-        done = subprocess.run(
-            [sys.executable, "-c", DIES_AT, str(database), str(at)], cwd=ROOT, capture_output=True, text=True
-        )
-        finished = done.returncode == 0
-        if not finished:
-            assert done.returncode == -9, done.stderr
-            again = subprocess.run(
-                [sys.executable, "-c", DIES_AT, str(database), "0"], cwd=ROOT, capture_output=True, text=True
-            )
-            assert again.returncode == 0, f"after a death at statement {at}: {again.stderr[-1500:]}"
-        found = contents(database)
-        whole = whole or found
+    done = subprocess.run(
+        [sys.executable, "-c", DIES_AT, str(original), str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    deaths = int(done.stdout)
+    assert deaths > 3
+    whole = contents(tmp_path / "whole.db")
+    for at in range(1, deaths + 1):
+        found = contents(tmp_path / f"at-{at}.db")
         assert found == whole, f"another schema after a death at statement {at}"
-        if finished:
-            assert at > 3
-            return
-        at += 1
 
 
 def contents(database: Path) -> dict[str, list[tuple[object, ...]]]:

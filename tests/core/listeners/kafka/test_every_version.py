@@ -130,7 +130,7 @@ CASES: dict[int, tuple[dict[str, Any], ErrorCode]] = {
                 }
             ]
         },
-        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
     ),
     36: ({"auth_bytes": b"a"}, ErrorCode.ILLEGAL_SASL_STATE),
     50: ({"users": [{"name": "a"}]}, ErrorCode.RESOURCE_NOT_FOUND),
