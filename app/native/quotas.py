@@ -5,6 +5,8 @@ curl -X PUT -d '{"entity": [{"type": "user", "name": "alice"}], "quotas": {"prod
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Literal
 
 from fastapi import Query, Response
@@ -13,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, Stric
 from app.errors import Problem
 from app.native.dependencies import BrokerDep
 from app.native.schemas import Shape
+from core.errors import BrokerError, ErrorCode
 from core.security.quotas import entity_of
 from core.vocabulary.quotas import (
     CLIENT_ID,
@@ -98,6 +101,17 @@ def _changes(entity: Entity, wanted: QuotaValues) -> dict[str, float | None]:
     return changes
 
 
+@contextmanager
+def _invalid_as_422() -> Iterator[None]:
+    """Refuse an entity or a value that cannot be as the schema refuses others: the request could be read."""
+    try:
+        yield
+    except BrokerError as error:
+        if error.code is not ErrorCode.INVALID_REQUEST:
+            raise
+        raise Problem("invalid-request", error.message) from None
+
+
 async def list_quotas(broker: BrokerDep) -> QuotaList:
     """The quotas of all entities. The most specific entity that has a quota of a key counts for a client."""
     return QuotaList(items=[_detail(entry) for entry in broker.quotas.describe(QuotaFilter())])
@@ -105,11 +119,12 @@ async def list_quotas(broker: BrokerDep) -> QuotaList:
 
 async def put_quotas(broker: BrokerDep, wanted: QuotaToSet) -> QuotaDetail:
     """Set the quotas of an entity; what it had is replaced. They are in force when this returns."""
-    entity = entity_of([(part.type, part.name) for part in wanted.entity])
-    changes = _changes(entity, wanted.quotas)
-    if not any(value is not None for value in changes.values()):
-        raise Problem("invalid-request", "`quotas` has no quota; DELETE removes those of an entity.")
-    values = await broker.quotas.alter(entity, changes)
+    with _invalid_as_422():
+        entity = entity_of([(part.type, part.name) for part in wanted.entity])
+        changes = _changes(entity, wanted.quotas)
+        if not any(value is not None for value in changes.values()):
+            raise Problem("invalid-request", "`quotas` has no quota; DELETE removes those of an entity.")
+        values = await broker.quotas.alter(entity, changes)
     return _detail(QuotaEntry(entity, values))
 
 
@@ -133,5 +148,6 @@ async def delete_quotas(
             parts.append((kind, name))
     if not parts:
         raise Problem("invalid-request", "Name the entity: `user`, `client_id` or `ip`, or a default.")
-    await broker.quotas.remove(tuple(parts))
+    with _invalid_as_422():
+        await broker.quotas.remove(tuple(parts))
     return Response(status_code=204)

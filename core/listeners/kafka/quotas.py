@@ -26,6 +26,9 @@ from core.security.authorizer import is_denial
 from core.security.quotas import ENTITY_TYPES
 from core.vocabulary.quotas import IP, Match, QuotaFilter
 
+# The words of Kafka.
+_DENIED = "Cluster authorization failed."
+
 
 def describe_client_quotas(
     session: KafkaSession, request: DescribeClientQuotasRequest
@@ -105,7 +108,7 @@ async def _alter(
             validate_only=validate_only,
         )
     except BrokerError as error:
-        message = None if is_denial(error) else error.message
+        message = _DENIED if is_denial(error) else error.message
         return AlterClientQuotasResponseEntryData(error.code, message, entry.entity)
     return AlterClientQuotasResponseEntryData(0, None, entry.entity)
 
