@@ -105,8 +105,6 @@ class Authenticator:
         identity: Identity | None = None
         if kind == b"bearer":
             token = value.decode("latin-1")
-            if not login and (page := self._sessions.owner_of(token)) is not None:
-                return self._note(page, request, path)
             if TOKEN in ways and self._setup.fits(token) and (request.scope["method"], path) == SETUP_REQUEST:
                 return SETUP
             page = None if login else self._sessions.owner_of(token)

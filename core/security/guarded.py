@@ -51,7 +51,7 @@ _READ, _WRITE, _DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 # What another broker of the cluster is checked by, once its number is proven.
 _NO_AUTHORIZER = Authorizer()
 # Facades that are kept; above it all are dropped, and made again when they are asked for.
-_MAX_CALLERS = 10_000
+_MAX_CALLERS = 1_000
 
 
 class Guards:
