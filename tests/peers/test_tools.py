@@ -92,6 +92,9 @@ def answers(
     kafka: KafkaProcess, sluice: BrokerProcess, tools: Tools, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GetAnswers]:
     """Run all rows of a chapter on both, once."""
+    # Users that tests of other files have made and deleted leave the authorizer on, up to a start without users.
+    assert sluice.stop() == 0
+    sluice.start()
     files = tmp_path_factory.mktemp("files")
     for name, content in FILES.items():
         (files / name).write_text(content)
