@@ -53,7 +53,8 @@ def test_an_event_source_over_many_partitions_resumes_without_loss_or_repeat(
     page: Page, broker: BrokerProcess, api: httpx.Client, write: Any
 ) -> None:
     api.put("/topics/many", json={"partitions": 7}).raise_for_status()
-    page.driver.get(f"{broker.http}/readyz")
+    # A page of this origin that may open connections.
+    page.driver.get(f"{broker.http}/docs")
     page.run(LISTEN, "/api/v1/topics/many/records?from=latest")
     page.until(lambda: page.run("return states.length"))
     opened = "return states.filter(one => one === 'open').length"
