@@ -223,6 +223,7 @@ class Broker:
             await self.unclean_start.begin()
         if self.metadata is not None and self.cluster is not None:
             self._open_cluster(self.metadata, self.cluster, settings)
+            await self.metadata.load()
         else:
             await self._serve_metadata()
         self._start_background()

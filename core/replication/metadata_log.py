@@ -130,9 +130,12 @@ class MetadataLog:
         replica = self._copy.replica
         return replica.leads and (self._epoch < 0 or self._epoch == replica.epoch)
 
+    async def load(self) -> None:
+        """Find out what was repeated by the last run. Call it before the partition can be cut: `forget` compares."""
+        self._applied = await self._read_applied()
+
     async def run(self) -> None:
         """Follow the partition, or lead it, until cancelled."""
-        self._applied = await self._read_applied()
         self._news.set()
         while True:
             await self._news.wait()

@@ -24,6 +24,7 @@ from core.metadata.statements import sql
 from core.metadata.store import Store
 from core.metadata.topics import load_settings, put_setting
 from core.records.record import NewRecord
+from core.replication.cluster import Cluster
 from core.types import TopicPartition
 from core.vocabulary.groups import Commit
 from core.vocabulary.idempotency import KeyedRequest
@@ -192,6 +193,24 @@ async def test_what_an_unclean_promotion_has_dropped_is_dropped_everywhere(tmp_p
             lambda: two[1].metadata._applied == two[2].partitions.info(METADATA).offsets.high_watermark
         )  # type: ignore[union-attr]
         assert await tables(two[1]) == await tables(two[2])
+
+
+async def test_a_broker_knows_what_it_has_repeated_before_its_log_can_be_cut(
+    two: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cut that came first was compared with 0, and changes of another history at those offsets were left out."""
+    repeated = two[1].partitions.info(METADATA).offsets.high_watermark
+    await two.stop(1)
+    known: list[int] = []
+    start = Cluster.start
+
+    def watched(cluster: Cluster) -> None:
+        known.append(cluster._before_cut.__self__._applied)  # type: ignore[attr-defined]
+        start(cluster)
+
+    monkeypatch.setattr(Cluster, "start", watched)
+    await two.start(1)
+    assert known == [repeated] and repeated > 0
 
 
 # --- changes as data ---------------------------------------------------------------------------------------
