@@ -35,6 +35,9 @@ from core.facade import Facade
 from core.security.acl import Operation, ResourceType
 from core.security.guarded import Guarded
 
+# A timer may fire this much before its time; a wait for the rest would end at once, again and again.
+_EARLY_SECONDS = 0.001
+
 
 class Streams:
     """The listeners of one application."""
@@ -192,7 +195,7 @@ class Listener:
         seconds = self._written_at + self._config.stream_comment_ms / 1000 - self._now()
         if self._wait_ms is not None:
             left = self._idle_since + self._wait_ms / 1000 - self._now()
-            if left <= 0:
+            if left <= _EARLY_SECONDS:
                 return False
             seconds = min(seconds, left)
         feed = self._feed
@@ -203,7 +206,7 @@ class Listener:
             return True
         now = self._now()
         if self._fanout.caught_up(feed, self._position):
-            if now - self._written_at >= self._config.stream_comment_ms / 1000:
+            if now - self._written_at >= self._config.stream_comment_ms / 1000 - _EARLY_SECONDS:
                 await self._comment(write)
         elif self._due > now:
             await asyncio.sleep(self._due - now)
