@@ -18,7 +18,7 @@ from app.native.schemas import Shape
 from core.security.passwords import Identity
 from core.security.tickets import TICKET_SECONDS
 
-# The one route that EventSource can read, as it stands in a URL.
+# The one route that EventSource can read, as a URL has it.
 _PATH = r"^/api/v1/topics/[^/?#\s]{1,750}/records$"
 
 

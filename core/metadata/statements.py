@@ -1,7 +1,7 @@
 """Every statement that changes the database, by its name: what a transaction may do, here and on other brokers.
 
 In a cluster the other brokers get a transaction as names with arguments, never as SQL. A broker executes only
-what stands in this file, so that another broker cannot bring it to execute anything else.
+the statements of this file, so that another broker cannot bring it to execute anything else.
 
 A name ends with a number. Neither the text of a statement nor the number of its arguments may change, because
 metadata logs hold the name: a changed statement gets a new number, and the old one stays as long as logs may have it.
