@@ -17,15 +17,21 @@ RUN groupadd --system --gid 10001 sluice \
 COPY --from=build /opt/sluice /opt/sluice
 # By number, so that Kubernetes can see that it is not root.
 USER 10001:10001
+# SLUICE_URL and SLUICE_CA are for commands that `docker exec` runs.
 ENV PATH=/opt/sluice/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    SLUICE_DATA_DIR=/data
+    SLUICE_DATA_DIR=/data \
+    SLUICE_URL=https://127.0.0.1:8082 \
+    SLUICE_CA=/data/tls-default.pem
 VOLUME /data
 EXPOSE 8082 9092
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8082/readyz', timeout=2)"]
+# It finds the listeners in the data directory, whatever the arguments of the container are.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["sluice", "health"]
 ENTRYPOINT ["sluice", "serve"]
-# What is opened, and that it is open to all, is in sight: `docker ps --no-trunc`, `docker inspect`, `ps`. Arguments
-# after the image's name replace these, so listeners that a user names are refused without --insecure of their own.
-CMD ["--listener", "http://0.0.0.0:8082", "--listener", "kafka://0.0.0.0:9092", "--insecure"]
+# What is opened is in sight: `docker ps --no-trunc`, `docker inspect`, `ps`. Clients log in, over TLS. Arguments after
+# the image's name replace these, so listeners that a user names are refused unless their clients log in, or --insecure
+# is there as well.
+CMD ["--tls", "auto", \
+     "--listener", "https://0.0.0.0:8082?auth=basic,token", \
+     "--listener", "kafka://0.0.0.0:9092?auth=scram-sha-256,scram-sha-512,plain&tls"]

@@ -143,6 +143,21 @@ def serve(
     sys.exit(run(config))
 
 
+@main.command()
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), envvar="SLUICE_DATA_DIR", default="sluice-data", metavar="DIR",
+    show_default=True, help="The data directory of the broker; SLUICE_DATA_DIR in the environment says the same.",
+)  # fmt: skip
+def health(data_dir: Path) -> None:
+    """Say whether the broker of a data directory is ready; exit 1 and one line if not."""
+    from app.health import problem
+
+    if found := problem(data_dir):
+        print(f"sluice: {found}", file=sys.stderr)
+        sys.exit(1)
+    click.echo("The broker is ready.")
+
+
 @main.group()
 def config() -> None:
     """Check or show the settings that `serve` would take."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from core.config import Config, Endpoint
 from core.errors import BrokerError, StartupError
+from core.security.private_files import is_private
+from core.security.self_signed import files_of
 from core.security.setup import SetupToken
 from core.vocabulary.users import Users
 
@@ -28,17 +29,16 @@ _MAX_PASSWORD_FILE_BYTES = 10_000
 def read_password_file(path: Path) -> str:
     """Return the password in a file, without the end of its line. Raises StartupError.
 
-    A file that others than its owner may read is refused.
+    A file that others than its owner may use is refused (`is_private`).
     """
     try:
         with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            status = os.fstat(file.fileno())
             data = file.read(_MAX_PASSWORD_FILE_BYTES)
     except OSError as error:
         raise StartupError(f"Cannot read the password file {path}: {error.strerror}.") from None
-    # A pipe, as of a shell's <(…), has no bits that mean anything.
-    if stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
-        raise StartupError(f"Others may read the password file {path}. Change that with chmod 600.")
+    if not is_private(status):
+        raise StartupError(f"Others may use the password file {path}. Change that with chmod 600.")
     try:
         return data.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
@@ -71,7 +71,6 @@ def announce(
     asking = [endpoint for endpoint in endpoints if endpoint.authentication]
     if not asking:
         return
-    log.info("there are no access rules: each user may do everything, once it has logged in")
     if users.all():
         return
     http = next((endpoint for endpoint in asking if endpoint.scheme == "http"), None)
@@ -79,12 +78,14 @@ def announce(
         say("There is no user yet, so no client can log in. Create one with `sluice users create`.")
         return
     token = setup.issue()
+    command = f"sluice users create {ADMIN} --url {http.reachable.url}"
+    if any(one.name == http.tls and one.certificate is None for one in config.tls):
+        command += f" --ca {files_of(Path(config.data_dir), http.tls)[0]}"
     if terminal:
         shown = f"Its setup token, for 15 minutes: {token}"
     else:
         file.touch(mode=0o600, exist_ok=False)
         file.write_text(token + "\n")
+        command += f" --token-file {file}"
         shown = f"Its setup token is in {file}, valid for 15 minutes"
-    say(
-        f"There is no user yet. Create the first with `sluice users create NAME --url {http.scheme}://…`.\n{shown}"
-    )
+    say(f"There is no user yet. Create the first:\n  {command}\n{shown}")

@@ -19,9 +19,11 @@ from app.http.router import Router
 from app.metrics import Metrics
 from app.native.operations import Operations
 from app.native.routes import PREFIX, lean_routes, operation_routes
+from app.native.transaction_header import HEADER as TRANSACTION
+from app.native.transaction_header import check_transaction
 from app.rest_v2.surface import RENDERERS as V2_RENDERERS
 from app.rest_v2.surface import ProxySurface
-from app.settings import load_with_file
+from app.settings import load_with_file, open_listeners
 from app.shared import Shared
 from core.clock import Clock
 from core.config import Config, Endpoint
@@ -64,11 +66,18 @@ class Application:
         self.metrics = Metrics(server, traffic, self._delay)
         self.fastapi = LazyApp(self._load_fastapi)
         find = shared.current_broker
-        operations = Operations(find, shared.acting, server.zookeeper_state, self.metrics.scrape)
-        lean = RouteTable(
-            (PREFIX, lean_routes(config, find, shared.acting)), ("", operation_routes(operations))
+        operations = Operations(
+            find,
+            shared.acting,
+            server.zookeeper_state,
+            self.metrics.scrape,
+            open_listeners(config.listeners, config.tls),
         )
-        router = Router(lean, [ProxySurface(shared)], self.fastapi)
+        lean = RouteTable(
+            (PREFIX, lean_routes(config, find, shared.acting, shared.long_transactions)),
+            ("", operation_routes(operations)),
+        )
+        router = Router(lean, [ProxySurface(shared)], self.fastapi, {TRANSACTION: check_transaction})
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
             resolver = Authenticator(
                 config,
@@ -81,7 +90,9 @@ class Application:
                 server.broker.jwts,
                 server.broker.audit,
             )
-        self.http = HttpApplication(config, clock, router, traffic, refusals, resolver)
+        self.http = HttpApplication(
+            config, clock, router, traffic, refusals, resolver, server.broker.quota_table
+        )
 
     def _load_fastapi(self) -> ASGIApp:
         from app.fastapi_app import make_fastapi

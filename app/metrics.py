@@ -21,6 +21,7 @@ from core.counters import BOUNDS, Meter
 from core.errors import ErrorCode
 from core.server import Server
 from core.vocabulary.holdings import Holdings
+from core.vocabulary.transactions import TransactionTotals
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -81,6 +82,7 @@ class Metrics:
             *self._tls(),
         ]
         if self._broker.ready:
+            families += _transactions(self._broker.transactions.totals())
             held = await self._broker.holdings(config.metrics_max_topics, config.metrics_max_group_topics)
             families += _held(held)
         return families
@@ -261,12 +263,56 @@ def _held(held: Holdings) -> Iterator[Family]:
     yield Family(
         "gauge",
         "sluice_group_lag",
-        "Offsets between what was committed and the end, over the partitions of a topic.",
+        "Offsets between what was committed and the last stable offset, over the partitions of a topic.",
         ("group", "topic"),
         [((lag.group, lag.topic), lag.lag) for lag in held.lags],
     )
-    left_out: Samples = [(("topics",), held.topics_left_out), (("group_topics",), held.lags_left_out)]
+    yield Family(
+        "gauge",
+        "sluice_unstable_offsets",
+        "Offsets from the last stable offset to the high watermark of a partition with an open transaction.",
+        ("topic", "partition"),
+        [((one.topic, str(one.partition)), one.offsets) for one in held.unstable],
+    )
+    yield _gauge("sluice_pending_offsets", "Offsets that open transactions hold.", held.pending_offsets)
+    left_out: Samples = [
+        (("topics",), held.topics_left_out),
+        (("group_topics",), held.lags_left_out),
+        (("unstable_partitions",), held.unstable_left_out),
+    ]
     yield Family("gauge", "sluice_metrics_left_out", "Series beyond the limits.", ("what",), left_out)
+
+
+def _transactions(totals: TransactionTotals) -> Iterator[Family]:
+    for name, meaning, number in (
+        ("transactional_ids", "Transactional ids that are kept.", totals.ids),
+        ("open_transactions", "Open transactions.", totals.open),
+        (
+            "oldest_transaction_seconds",
+            "Age of the oldest open transaction; 0 if none.",
+            totals.oldest_ms / 1000,
+        ),
+        (
+            "late_transactions",
+            "Transactions that are open for 5 minutes longer than any may be.",
+            totals.late,
+        ),
+        ("unmarked_transactions", "Ended transactions whose markers are not on disk yet.", totals.unmarked),
+    ):
+        yield _gauge(f"sluice_{name}", meaning, number)
+    yield Family(
+        "counter",
+        "sluice_ended_transactions",
+        "Transactions that have ended. `aborted` is by the client; `timed_out`, `fenced` by a new client and "
+        "`terminated` by an administrator are aborts too.",
+        ("outcome",),
+        [((outcome.value,), count) for outcome, count in totals.ended.items()],
+    )
+    yield _counter(
+        "sluice_hanging_transactions_aborted",
+        "Open transactions without a transactional id that were found in a partition and aborted.",
+        totals.hanging,
+    )
 
 
 def _gauge(name: str, meaning: str, value: float) -> Family:

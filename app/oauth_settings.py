@@ -9,15 +9,15 @@ others (CVE-2026-33557, CVE-2026-110985).
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Iterable
 from typing import Any
 
+from app.setting_tables import named_tables, refuse_unknown, table_of_pairs, text_member
 from core.config import Config, Endpoint, JwtIssuer
 from core.errors import StartupError
 from core.security.jwks import ALGORITHMS, url_problem
 
+_EXAMPLE = "issuer=https://…; audience=sluice; algorithms=RS256"
 _LISTS = ("audience", "algorithms")
 _MEMBERS = ("issuer", *_LISTS, "jwks_uri", "principal_claim", "principal_prefix")
 _ALLOWED = sorted(frozenset().union(*ALGORITHMS.values()))
@@ -31,14 +31,9 @@ def parse_oauth(text: str) -> tuple[JwtIssuer, ...]:
     if not text:
         return ()
     if text.startswith("{"):
-        try:
-            tables = json.loads(text)
-        except ValueError as error:
-            raise StartupError(f"SLUICE_OAUTH is not JSON: {error}.") from None
-        if not any(isinstance(table, dict) for table in tables.values()):
-            tables = {"": tables}
+        tables = named_tables("SLUICE_OAUTH", text, "")
     else:
-        tables = {"": _of_text(text)}
+        tables = {"": table_of_pairs("SLUICE_OAUTH", text, _EXAMPLE)}
     issuers = tuple(_issuer(name, table) for name, table in tables.items())
     for index, one in enumerate(issuers):
         for other in issuers[:index]:
@@ -63,28 +58,14 @@ def refuse_tokens_without_issuer(listeners: Iterable[Endpoint], config: Config) 
             )
 
 
-def _of_text(text: str) -> dict[str, str]:
-    table: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
-        name, separator, value = part.partition("=")
-        if not separator or name.strip() in table:
-            raise StartupError(
-                f"SLUICE_OAUTH must be like issuer=https://…; audience=sluice; algorithms=RS256, not {part!r}."
-            )
-        table[name.strip()] = value
-    return table
-
-
 def _issuer(name: str, table: Any) -> JwtIssuer:
     where = f"SLUICE_OAUTH: the issuer {name!r}" if name else "SLUICE_OAUTH"
     if not isinstance(table, dict):
         raise StartupError(f"{where} must be a table [oauth.NAME].")
-    for member in table:
-        if member not in _MEMBERS:
-            near = difflib.get_close_matches(member, _MEMBERS, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise StartupError(f"{where} has no setting {member!r}.{hint}")
-    texts = {member: _text(where, member, value) for member, value in table.items() if member not in _LISTS}
+    refuse_unknown(where, table, _MEMBERS)
+    texts = {
+        member: text_member(where, member, value) for member, value in table.items() if member not in _LISTS
+    }
     audience, algorithms = (_list(where, member, table.get(member, "")) for member in _LISTS)
     issuer, claim = texts.get("issuer", ""), texts.get("principal_claim", "sub")
     for member, given in (("issuer", issuer), ("audience", audience), ("algorithms", algorithms)):
@@ -105,12 +86,6 @@ def _issuer(name: str, table: Any) -> JwtIssuer:
     )
 
 
-def _text(where: str, member: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise StartupError(f"{where}: {member} must be a string, not {value!r}.")
-    return value.strip()
-
-
 def _list(where: str, member: str, value: Any) -> tuple[str, ...]:
-    parts = value if isinstance(value, list) else _text(where, member, value).split(",")
-    return tuple(filter(None, (_text(where, member, part) for part in parts)))
+    parts = value if isinstance(value, list) else text_member(where, member, value).split(",")
+    return tuple(filter(None, (text_member(where, member, part) for part in parts)))

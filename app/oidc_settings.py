@@ -5,36 +5,25 @@ issuer=https://…; client_id=sluice; redirect_uri=https://sluice.example.org/co
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from core.config import JwtIssuer, OidcClient
+from app.setting_tables import refuse_unknown, table_of_pairs
+from core.config import MAX_OIDC_SESSION_MINUTES, OIDC_SESSION_MINUTES, JwtIssuer, OidcClient
 from core.errors import StartupError
 from core.security.jwks import url_problem
 
 CALLBACK = "/console/session/callback"
+_EXAMPLE = "issuer=https://…; client_id=sluice; redirect_uri=https://…"
 _NEEDED = ("issuer", "client_id", "redirect_uri")
-_MEMBERS = (*_NEEDED, "client_secret_file", "scope", "token_endpoint")
+_MEMBERS = (*_NEEDED, "client_secret_file", "scope", "token_endpoint", "session_minutes")
 
 
 def parse_oidc(text: str, issuers: Collection[JwtIssuer]) -> OidcClient | None:
     """Return the client of the setting, None if it is empty. Raises StartupError."""
-    table: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
-        name, separator, value = (one.strip() for one in part.partition("="))
-        if not separator or name in table:
-            raise StartupError(
-                "SLUICE_CONSOLE_OIDC must be like issuer=https://…; client_id=sluice; redirect_uri=https://…, "
-                f"not {part!r}."
-            )
-        if name not in _MEMBERS:
-            near = difflib.get_close_matches(name, _MEMBERS, n=1)
-            raise StartupError(
-                f"SLUICE_CONSOLE_OIDC has no setting {name!r}.{f' Did you mean {near[0]}?' if near else ''}"
-            )
-        table[name] = value
+    table = table_of_pairs("SLUICE_CONSOLE_OIDC", text, _EXAMPLE)
+    refuse_unknown("SLUICE_CONSOLE_OIDC", table, _MEMBERS)
     if not table:
         return None
     for name in _NEEDED:
@@ -67,4 +56,13 @@ def parse_oidc(text: str, issuers: Collection[JwtIssuer]) -> OidcClient | None:
         file,
         scope,
         table.get("token_endpoint", ""),
+        _session_minutes(table.get("session_minutes", str(OIDC_SESSION_MINUTES))),
     )
+
+
+def _session_minutes(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_OIDC_SESSION_MINUTES:
+        raise StartupError(
+            f"SLUICE_CONSOLE_OIDC: session_minutes must be from 1 to {MAX_OIDC_SESSION_MINUTES}, not {text!r}."
+        )
+    return int(text)

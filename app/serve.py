@@ -31,15 +31,15 @@ from app import first_user
 from app.http.server import HttpServer, bind
 from app.logs import access_log, configured
 from app.main import create_app
+from app.settings import open_listeners
 from app.version import VERSION
 from core.clock import Clock
-from core.config import Config, Endpoint
+from core.config import LISTENERS_FILE, Config, Endpoint
 from core.errors import StartupError
 from core.security.tls import ServerCertificate
 
 log = logging.getLogger(__name__)
 
-LISTENERS_FILE = "listeners.json"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NAMES = {"http": "HTTP", "kafka": "Kafka", "kafka07": "Kafka 0.7", "peer": "Brokers", "text": "Lines"}
 # Objects made before the collector looks for cycles. Requests make few that last; 700 is Python's default.
@@ -99,22 +99,17 @@ def announcement(
     http = next((e for e in endpoints if e.scheme == "http"), None)
     if http is not None:
         file = next((f"--cacert {one.file} " for one in own if one.name == http.tls), "")
+        login = "-u NAME " if "basic" in http.authentication else ""
         lines.append(
-            f"Open {reachable(http).url}/console in a browser; {reachable(http).url}/docs describes the API."
+            f"Open {http.reachable.url}/console in a browser; {http.reachable.url}/docs describes the API."
         )
-        lines.append(f"Try: curl {file}-d 'Hello' {reachable(http).url}/api/v1/topics/hello/records")
+        lines.append(f"Try: curl {file}{login}-d 'Hello' {http.reachable.url}/api/v1/topics/hello/records")
     lines.append("Ctrl-C stops it.")
     return "\n".join(lines)
 
 
 def _name(endpoint: Endpoint) -> str:
     return _NAMES.get(endpoint.scheme, endpoint.scheme)
-
-
-def reachable(endpoint: Endpoint) -> Endpoint:
-    """Return an address to connect to: loopback in the place of a wildcard."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
-    return replace(endpoint, host=host)
 
 
 def addresses(endpoints: Sequence[Endpoint]) -> str:
@@ -154,6 +149,11 @@ async def serve(config: Config, parent: int | None = None) -> None:
                 await server.start()
                 endpoints = [*bound, *app.server.endpoints]
                 write_listeners(Path(config.data_dir), endpoints)
+                for endpoint in open_listeners(endpoints, config.tls):
+                    log.warning(
+                        "the listener %s can be reached from other machines, and its clients need not log in",
+                        endpoint,
+                    )
                 said = announcement(config, endpoints, served.values())
                 say(said if parent is None else addresses(endpoints))
                 first_user.announce(

@@ -10,7 +10,6 @@ arrays; `topic_defaults` is a table. The file is turned into variables, so that 
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import json
 import re
@@ -26,6 +25,7 @@ from app.oauth_settings import parse_oauth, refuse_tokens_without_issuer
 from app.oidc_settings import parse_oidc
 from app.peer_settings import check_peers
 from app.rest_v2.dialect import DIALECTS
+from app.setting_tables import did_you_mean
 from app.tls_settings import authenticates, listeners_with_tls, parse_tls
 from core.config import (
     ADVERTISED,
@@ -321,9 +321,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     warnings = []
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known and not name.startswith(_KUBERNETES):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            warnings.append(f"{name} is not a setting of Sluice and is ignored.{hint}")
+            warnings.append(f"{name} is not a setting of Sluice and is ignored.{did_you_mean(name, known)}")
     return warnings
 
 
@@ -556,17 +554,24 @@ def is_loopback(host: str) -> bool:
     return bool(addresses) and all(ipaddress.ip_address(a).is_loopback for a in addresses)
 
 
+def open_listeners(listeners: Iterable[Endpoint], tls: tuple[TlsSettings, ...] = ()) -> list[Endpoint]:
+    """Return the listeners that other machines can reach, and whose clients need neither log in nor a certificate."""
+    return [
+        endpoint
+        for endpoint in listeners
+        if not endpoint.authentication and not authenticates(endpoint, tls) and not is_loopback(endpoint.host)
+    ]
+
+
 def refuse_open_listeners(listeners: Iterable[Endpoint], tls: tuple[TlsSettings, ...] = ()) -> None:
     """Raise StartupError for a listener that other machines can reach and that has no authentication."""
-    for endpoint in listeners:
-        proven = endpoint.authentication or authenticates(endpoint, tls)
-        if not proven and not is_loopback(endpoint.host):
-            ways = [word for word in LISTENER_OPTIONS.get(endpoint.scheme, {}).get(AUTH, ()) if word]
-            add = f"add ?{AUTH}={','.join(ways)} to it, " if ways else ""
-            raise StartupError(
-                f"The listener {endpoint} can be reached from other machines, and its clients need not log in. "
-                f"Listen on 127.0.0.1, {add}ask for certificates (client_ca), or allow it with --insecure."
-            )
+    for endpoint in open_listeners(listeners, tls):
+        ways = [word for word in LISTENER_OPTIONS.get(endpoint.scheme, {}).get(AUTH, ()) if word]
+        add = f"add ?{AUTH}={','.join(ways)} to it, " if ways else ""
+        raise StartupError(
+            f"The listener {endpoint} can be reached from other machines, and its clients need not log in. "
+            f"Listen on 127.0.0.1, {add}ask for certificates (client_ca), or allow it with --insecure."
+        )
 
 
 def refuse_clear_passwords(listeners: Iterable[Endpoint]) -> None:
@@ -611,9 +616,7 @@ def read_file(path: Path) -> dict[str, str]:
     known = _known()
     for name in values:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise StartupError(f"{path}: there is no setting {name!r}.{hint}")
+            raise StartupError(f"{path}: there is no setting {name!r}.{did_you_mean(name, known)}")
     return {known[name]: _text(path, name, value) for name, value in values.items()}
 
 

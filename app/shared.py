@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from app.http.principal import caller_of
+from app.http.principal import caller_of, principal_of
 from app.http.refusals import Refusals
 from app.http.request import Scope
 from core.broker.broker import Broker
@@ -16,6 +16,7 @@ from core.security.oidc import OidcLogins
 from core.security.sessions import Sessions
 from core.security.setup import SetupToken
 from core.security.tickets import StreamTickets
+from core.transactions.long_transactions import CallersTransactions
 from core.types import ApiSupport
 
 
@@ -57,6 +58,10 @@ class Shared:
     def current_broker(self) -> Facade:
         """Return the broker without a check of rights, for what is no request and for what callers share."""
         return self.broker
+
+    def long_transactions(self, scope: Scope) -> CallersTransactions:
+        """Return the transactions of several requests as the client of a request may use them."""
+        return self.broker.long_transactions.of(self.acting(scope), principal_of(scope))
 
     def acting(self, scope: Scope) -> Guarded:
         """Return the broker as the client of a request may use it."""

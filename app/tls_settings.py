@@ -7,14 +7,13 @@ CERTIFICATE.pem,KEY.pem     a pair in two files; one file may hold both
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from app.setting_tables import named_tables, refuse_unknown, text_member
 from core.config import CLIENT_AUTH, DEFAULT_CERTIFICATE, TLS, Config, Endpoint, TlsSettings
 from core.errors import StartupError
 
@@ -30,12 +29,7 @@ def parse_tls(text: str) -> tuple[TlsSettings, ...]:
     if not text:
         return ()
     if text.startswith("{"):
-        try:
-            tables = json.loads(text)
-        except ValueError as error:
-            raise StartupError(f"SLUICE_TLS is not JSON: {error}.") from None
-        if not any(isinstance(table, dict) for table in tables.values()):
-            tables = {DEFAULT_CERTIFICATE: tables}
+        tables = named_tables("SLUICE_TLS", text, DEFAULT_CERTIFICATE)
         return tuple(_of_table(name, table) for name, table in tables.items())
     files = [part.strip() for part in text.split(",")]
     if not all(files) or len(files) > 2:
@@ -51,11 +45,7 @@ def _of_table(name: str, table: Any) -> TlsSettings:
         raise StartupError(
             f"{where} must be a table [tls.NAME]; a name has letters, digits, '.', '_' and '-'."
         )
-    for member in table:
-        if member not in _MEMBERS:
-            near = difflib.get_close_matches(member, _MEMBERS, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise StartupError(f"{where} has no setting {member!r}.{hint}")
+    refuse_unknown(where, table, _MEMBERS)
     texts = {member: _text(where, member, value) for member, value in table.items()}
     certificate, key, client_ca = (texts.get(member, "") for member in _MEMBERS[:3])
     client_auth = texts.get("client_auth", "required" if client_ca else "none").lower()
@@ -82,9 +72,7 @@ def _of_table(name: str, table: Any) -> TlsSettings:
 def _text(where: str, member: str, value: Any) -> str:
     if member == "principal_mapping_rules" and isinstance(value, list):
         value = ",".join(map(str, value))
-    if not isinstance(value, str):
-        raise StartupError(f"{where}: {member} must be a string, not {value!r}.")
-    return value.strip()
+    return text_member(where, member, value)
 
 
 def _path(text: str) -> Path:

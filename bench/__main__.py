@@ -23,9 +23,11 @@ import bench.conversions
 import bench.groups
 import bench.guessing
 import bench.http
+import bench.idle_memory
 import bench.kafka07
 import bench.lake
 import bench.line
+import bench.logins
 import bench.records
 import bench.replication
 import bench.rules
@@ -33,6 +35,7 @@ import bench.size
 import bench.spark
 import bench.streams
 import bench.tls
+import bench.transactions
 import bench.yardstick  # noqa: F401  (importing a module registers its cases)
 from bench import peer
 from bench.case import CASES, Figure

@@ -1,6 +1,7 @@
 """The loads of `python -m bench compare`: real clients against a broker of ours or a real Kafka.
 
-`python -m bench.compare_loads consume|round_trip BOOTSTRAP TOPIC COUNT` is the child process with librdkafka.
+`python -m bench.compare_loads consume|round_trip|transactions BOOTSTRAP TOPIC COUNT` is the child process, which has
+librdkafka.
 """
 
 from __future__ import annotations
@@ -319,6 +320,19 @@ def round_trip(broker: Broker, size: Size) -> dict[str, float]:
         return {"p50": _child("round_trip", broker, topic, size.single) * 1e6}
 
 
+@load(
+    Line("cpu", "librdkafka, a transaction of 10 records in 2 partitions: CPU", "ms", in_kafkas=1.0),
+    Line("p50", "the same: p50 of its commit", "ms"),
+    Line("beyond", "its commit beyond two fdatasyncs", "ms", limit=1.0, compared=False),
+)
+def transactions(broker: Broker, size: Size) -> dict[str, float]:
+    """librdkafka: one transaction after the other, committed as soon as its records are queued."""
+    with broker.topic(2) as topic, measured_cpu(broker) as used:
+        p50 = _child("transactions", broker, topic, size.single // 2) * 1e3
+    floor = fdatasync_us(str(broker.directory), size.single) / 1e3
+    return {"cpu": used[0] * 1e3 / (size.single // 2), "p50": p50, "beyond": p50 - 2 * floor}
+
+
 @load(Line("resident", "resident memory after these loads", "MiB"), cold=True)
 def memory(broker: Broker, size: Size) -> dict[str, float]:
     """Memory after all that ran before it."""
@@ -407,6 +421,23 @@ def round_trips(bootstrap: str, topic: str, count: int) -> float:
     return statistics.median(times[WARM_UP:])
 
 
+def commits(bootstrap: str, topic: str, count: int) -> float:
+    """The child process: return the median seconds of `commit_transaction`, which also sends the records."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0})
+    producer.init_transactions(60)
+    times = []
+    for number in range(count):
+        producer.begin_transaction()
+        for record in range(10):
+            producer.produce(topic, b"%099d" % number, partition=record % 2)
+        begin = time.perf_counter()
+        producer.commit_transaction(60)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
 if __name__ == "__main__":
-    CHILDREN = {"consume": consume, "round_trip": round_trips}
+    CHILDREN = {"consume": consume, "round_trip": round_trips, "transactions": commits}
     print(CHILDREN[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4])))

@@ -145,6 +145,25 @@ def http_post_100(repeats: int) -> list[Figure]:
 
 
 @case
+def http_transaction(repeats: int) -> list[Figure]:
+    """POST /transactions of 10 records of 200 B in two topics, one at a time, with and without an offset."""
+    records: dict[str, object] = {topic: _records(5) for topic in ("bench", "other")}
+    offset = {"group": "bench", "topic": "bench", "partition": 0, "offset": 1}
+    with broker() as server:
+        connection = Connection(server.kafka_address)
+        for topic in records:
+            connection.create_topic(topic)
+        connection.close()
+        bodies = {"": {"records": records}, " and an offset": {"records": records, "offsets": [offset]}}
+        turns = [(server, post("/api/v1/transactions", body)) for body in bodies.values()]
+        samples = _per_request(turns, 500, repeats)
+    return [
+        least_of(f"HTTP: a transaction of 10 records in 2 topics{what}", taken, "µs/request", 250)
+        for what, taken in zip(bodies, samples, strict=True)
+    ]
+
+
+@case
 def http_get_100(repeats: int) -> list[Figure]:
     """GET of 100 records of 200 B as JSON."""
     with broker() as server:

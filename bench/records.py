@@ -38,21 +38,21 @@ def _produce(server: Target, size: int, records: int, count: int, repeats: int) 
 @case_for_any("kafka")
 def produce_16k(repeats: int) -> list[Figure]:
     """Produce, one partition, 16 KB batches of 1 KB records, acks=1, five requests on their way."""
-    with target() as server:
-        samples = _produce(server, 16_384, 16, 3000, repeats)
-    floor = yardstick.append_us(16_384, 100, 3000)
-    what = server.named("produce, 16 KB batch")
-    return [least_of(what, samples, "µs/request", server.target(40), floor=floor)]
+    return _produced("16 KB", 16_384, 16, 3000, repeats, goal=40)
 
 
 @case_for_any("kafka")
 def produce_1m(repeats: int) -> list[Figure]:
     """Produce, one partition, 1 MB batches of 1 KB records, acks=1, five requests on their way."""
+    return _produced("1 MB", 1_000_000, 1000, 60, repeats, goal=700)
+
+
+def _produced(label: str, size: int, records: int, count: int, repeats: int, *, goal: float) -> list[Figure]:
     with target() as server:
-        samples = _produce(server, 1_000_000, 1000, 60, repeats)
-    floor = yardstick.append_us(1_000_000, 100, 60)
-    what = server.named("produce, 1 MB batch")
-    return [least_of(what, samples, "µs/request", server.target(700), floor=floor)]
+        samples = _produce(server, size, records, count, repeats)
+    floor = yardstick.append_us(size, 100, count)
+    what = server.named(f"produce, {label} batch")
+    return [least_of(what, samples, "µs/request", server.target(goal), floor=floor)]
 
 
 @case_for_any("kafka")

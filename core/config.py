@@ -6,7 +6,7 @@ A loop, queue, buffer or wait that has no limit here does not exist. Topic-level
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 KIB = 1024
@@ -40,6 +40,11 @@ class Endpoint:
         return f"{str(self).partition('://')[0]}://{self.address}"
 
     @property
+    def reachable(self) -> Endpoint:
+        """Return an address to connect to from this machine: loopback in the place of a wildcard."""
+        return replace(self, host=LOOPBACK_OF.get(self.host, self.host))
+
+    @property
     def address(self) -> str:
         """Return `host:port`, with an IPv6 address in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -65,6 +70,10 @@ class Endpoint:
         return tuple(filter(None, dict(self.options).get(AUTH, "").split(",")))
 
 
+# Where this machine reaches a listener on all addresses.
+LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+# The file of the data directory that has the addresses of a running broker.
+LISTENERS_FILE = "listeners.json"
 TLS = "tls"
 ADVERTISED = "advertised"
 # The name of a certificate if the listener or the setting gives none.
@@ -121,6 +130,10 @@ class JwtIssuer:
     principal_prefix: str = ""
 
 
+# The default, and the most: a session of the console lasts no longer (MAX_SECONDS of core/security/sessions.py).
+OIDC_SESSION_MINUTES, MAX_OIDC_SESSION_MINUTES = 60, 720
+
+
 @dataclass(frozen=True, slots=True)
 class OidcClient:
     """How the console logs users in at an OpenID provider: one of the issuers, and the broker as its client.
@@ -135,6 +148,8 @@ class OidcClient:
     secret_file: Path | None = None
     scope: str = "openid"
     token_endpoint: str = ""
+    # How long a login lasts. The broker does not learn that the provider has locked a user out; the next login does.
+    session_minutes: int = OIDC_SESSION_MINUTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +216,8 @@ class Config:
     max_connections: int = 15_000
     # Kafka's max.connections.per.ip, over all listeners; no limit, as in Kafka: a proxy has one address.
     max_connections_per_ip: int = 2**31 - 1
+    # New connections per second of an IP address for which no quota `connection_creation_rate` is set.
+    max_connection_rate_per_ip: int = 2**31 - 1
     # Bytes that wait to be sent on one connection; above it, its next request is not handled yet.
     max_write_buffer_bytes: int = 4 * MIB
     # A connection whose client has read nothing of a waiting answer for this long is closed.
@@ -333,6 +350,29 @@ class Config:
     # Producer ids remembered per partition. Above it, the ids that have been idle longest are forgotten.
     max_producers_per_partition: int = 20_000
 
+    # --- transactions --------------------------------------------------------------------------------------
+    # Kafka's transaction.max.timeout.ms: the longest time that a transaction may ask for. Meanwhile readers
+    # of committed records wait in all its partitions. Flink asks for an hour.
+    transaction_max_timeout_ms: int = 900_000
+    # Kafka's transactional.id.expiration.ms: an id that was not used for a week is forgotten.
+    transactional_id_expiration_ms: int = 7 * 86_400_000
+    # Transactional ids, half a kilobyte each. Above it the one that was used least recently is forgotten.
+    max_transactional_ids: int = 100_000
+    # Partitions of one transaction. All of them get their markers in one turn of the loop, 20 µs each.
+    max_transaction_partitions: int = 10_000
+    # Transactions that one decision commits: a task of Spark each. Their rows are one transaction of the store.
+    max_transaction_participants: int = 2_000
+    # A transaction over HTTP of several requests: the longest time that it may be open, however busy it is, because
+    # readers of committed records wait meanwhile.
+    long_transaction_max_ms: int = 300_000
+    # Open transactions of several requests, in total and of one principal. Each holds up the readers of its topics.
+    max_long_transactions: int = 1_000
+    max_long_transactions_per_client: int = 100
+    # How long a request waits for another one of the same transactional id, before it is told to try again.
+    transaction_hold_ms: int = 5_000
+    # How often open transactions are looked at for their time.
+    transaction_check_interval_ms: int = 1_000
+
     # --- idempotency keys of HTTP requests ------------------------------------------------------------------
     # How long a key is kept with its answer: a client may repeat a request for a day.
     idempotency_ttl_ms: int = 86_400_000
@@ -431,7 +471,9 @@ class Config:
     password_threads: int = 1
     max_password_checks: int = 64
     max_password_checks_per_address: int = 8
-    # How long the result of a check holds: a change of the password ends it at once.
+    # Wrong passwords of one address in a second, and those of two seconds at once. 7 % of a core at most.
+    max_wrong_passwords_per_address: int = 10
+    # How long the result of a check holds, either way: a change of the password ends it at once.
     password_cache_ms: int = 60_000
     # A token whose creator names no time of expiry: 90 days.
     token_ttl_ms: int = 90 * 86_400_000

@@ -12,7 +12,7 @@ a name says seconds. Every refusal is a `BrokerError` with Kafka's code; a docst
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -38,9 +38,8 @@ from core.vocabulary.consumers import (
 )
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.groups import (
-    NO_GENERATION,
     NO_MEMBER,
-    Commit,
+    CommitRequest,
     CommittedOffset,
     GroupListing,
     GroupView,
@@ -55,14 +54,18 @@ from core.vocabulary.groups import (
     SyncReply,
     SyncRequest,
     Target,
+    TransactionalCommit,
 )
 from core.vocabulary.holdings import Holdings
-from core.vocabulary.idempotency import KeyedAnswer, KeyedRequest
+from core.vocabulary.idempotency import Idempotency
+from core.vocabulary.one_shot import Draft
 from core.vocabulary.partition import PartitionInfo
 from core.vocabulary.quotas import Quotas
-from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
+from core.vocabulary.records import AppendRecords, Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
+from core.vocabulary.settlements import OffsetToSettle, StagedAck
 from core.vocabulary.topic import ConfigEntry, TopicInfo
+from core.vocabulary.transactions import ProducerIdAndEpoch, Settlement, TransactionalWrite, Transactions
 from core.vocabulary.users import Tokens, Users
 
 
@@ -138,15 +141,17 @@ class Partitions(Protocol):
         acks: int = 1,
         built: bool = False,
         converted: ProduceBatches | None = None,
+        transaction: TransactionalWrite | None = None,
     ) -> AppendResult:
         """Append the record batches of one produce request to one partition; return their offsets.
 
         `records` may be a receive buffer: offsets are written into it, and no reference to it is kept. `built`: this
         process has just built the batch. `converted` is a message set (Kafka 0.8 to 0.10) as batches; they are
-        appended in place of `records`. The result is in the page cache and survives the death of the process; see
-        `durable` for the disk. Raises CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
-        NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        KAFKA_STORAGE_ERROR, TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+        appended in place of `records`. `transaction` is what batches of a transaction belong to. The result is in the
+        page cache and survives the death of the process; see `durable` for the disk. Raises CORRUPT_MESSAGE,
+        MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR,
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and what `TransactionalWrite.check` raises.
         """
 
     def append_checked(self, tp: TopicPartition, checked: ProduceBatches) -> AppendResult:
@@ -201,9 +206,12 @@ class Partitions(Protocol):
     def bounds(self, topic: str, partitions: Iterable[int]) -> list[LogOffsets]:
         """Return the offsets of some partitions of a topic, in their order. Raises UNKNOWN_TOPIC_OR_PARTITION."""
 
-    def offset_for_time(self, tp: TopicPartition, timestamp: int, leader_epoch: int = -1) -> TimestampOffset:
+    def offset_for_time(
+        self, tp: TopicPartition, timestamp: int, leader_epoch: int = -1, *, committed: bool = False
+    ) -> TimestampOffset:
         """Return the first offset at or after `timestamp`; −1 latest, −2 and −4 earliest, −3 the largest timestamp.
 
+        With `committed` the latest offset is the last stable one, and no record from there on is found.
         The offset is −1 if no record is that young, and for −5 and −6, which ask for tiered storage. Raises
         UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         OFFSET_NOT_AVAILABLE (KIP-207).
@@ -243,13 +251,15 @@ class Records(Protocol):
         acks: int = -1,
         partition: int | None = None,
         timeout_ms: int | None = None,
+        append: AppendRecords | None = None,
     ) -> list[ProduceResult]:
         """Append records; return one result for each, in order, with its own error if it was refused.
 
         The partition of a record is its own `partition`, else the `partition` of the call, else by its key (murmur2,
         as the Java client does), else one partition per call, which rotates. A missing topic is created if the
-        settings allow it. `timeout_ms` is for acks=all, as in `Partitions.durable`. Raises UNKNOWN_TOPIC_OR_PARTITION
-        if the topic may not be created.
+        settings allow it. `timeout_ms` is for acks=all, as in `Partitions.durable`. `append` appends the records of
+        each batch in the place of `Partitions.append`. Raises UNKNOWN_TOPIC_OR_PARTITION if the topic may not be
+        created.
         """
 
     def by_partition(
@@ -276,6 +286,15 @@ class Records(Protocol):
         A larger record is alone in its batch.
         """
 
+    async def draft(
+        self, records: Mapping[str, Sequence[NewRecord]], producer: ProducerIdAndEpoch
+    ) -> list[Draft]:
+        """Build and check batches of a transaction, by topic; append nothing. A missing topic is created.
+
+        Append them in the turn in which this returns. Raises `RefusedError`, by topic and index.
+        """
+        ...
+
     async def read(
         self,
         tp: TopicPartition,
@@ -286,16 +305,24 @@ class Records(Protocol):
         wait_ms: int = 0,
         min_bytes: int = 1,
         first: ReadResult | None = None,
+        committed: bool = True,
     ) -> ReadResult:
         """Return decoded records from `offset` on, at least one if there is any; wait as `Partitions.fetch` does.
 
-        `first` is what `read_now` has returned for this offset, without records; the wait begins with it instead of
-        another read. Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION,
+        With `committed` (read_committed) only records below the last stable offset are returned, and none of aborted
+        transactions. Reading continues after a run of those; `next_offset` lies after them. `first` is what
+        `read_now` has returned for this offset, without records; the wait begins with it instead of another read.
+        Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION,
         NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE.
         """
 
-    def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
-        """Return the records of `read` that are at hand, without waiting."""
+    def read_now(
+        self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int, committed: bool = True
+    ) -> ReadResult:
+        """Return the records of `read` that are at hand, of one piece of the log, without waiting.
+
+        There may be none although there are more further on: if `next_offset` has moved, continue there.
+        """
 
 
 class Roles(Protocol):
@@ -414,15 +441,7 @@ class GroupPositions(Protocol):
         Raises GROUP_ID_NOT_FOUND.
         """
 
-    async def set(
-        self,
-        group_id: str,
-        commits: Sequence[Commit],
-        *,
-        member_id: str = NO_MEMBER,
-        generation: int = NO_GENERATION,
-        group_instance_id: str | None = None,
-    ) -> None:
+    async def set(self, group_id: str, request: CommitRequest) -> None:
         """Commit positions, all or none. A missing group is created, without members.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, NON_EMPTY_GROUP for a group with members if the
@@ -560,23 +579,8 @@ class Groups(Protocol):
     def refusal(self, error: ErrorCode, group_id: str, member_id: str = NO_MEMBER) -> BrokerError:
         """Return the error of a member as a BrokerError with a sentence for people."""
 
-    async def commit(
-        self,
-        group_id: str,
-        commits: Sequence[Commit],
-        *,
-        member_id: str = NO_MEMBER,
-        generation: int = NO_GENERATION,
-        group_instance_id: str | None = None,
-        retention_ms: int = -1,
-        register: bool = False,
-        any_partition: bool = False,
-    ) -> list[ErrorCode]:
-        """OffsetCommit: return an error for each of `commits`, in their order, once the accepted ones are durable.
-
-        With `any_partition` (v0–2) only the topic must exist. With `register` (v0) the offsets are kept for
-        OffsetFetch v0 too, without metadata.
-        """
+    async def commit(self, group_id: str, request: CommitRequest) -> list[ErrorCode]:
+        """OffsetCommit: return an error for each commit, in their order, once the accepted ones are durable."""
 
     def committed(
         self, group_id: str, topic: str, partition: int, *, register: bool = False
@@ -585,6 +589,19 @@ class Groups(Protocol):
 
     def all_committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         """Return (topic, partition, committed offset) of a group; nothing for a missing group."""
+
+    async def stage_transactional(self, group_id: str, request: TransactionalCommit) -> list[ErrorCode]:
+        """TxnOffsetCommit: return an error for each commit, in their order, once the accepted ones are durable.
+
+        The caller has checked that the transaction is open.
+        """
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """Return whether an open transaction has staged an offset of the partition (KIP-447)."""
+
+    def settle_offsets(self, offsets: Sequence[OffsetToSettle]) -> Settlement:
+        """Check offsets; return their commit as a change for `commit_together`. Raises `RefusedError`, by index."""
+        ...
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         """OffsetDelete: return an error for each of `partitions`, in their order."""
@@ -662,6 +679,10 @@ class Consumers(Protocol):
     async def ack(self, group_id: str, name: str, token: str) -> Acknowledged:
         """Acknowledge the batch of this token without a poll. A repetition changes nothing."""
 
+    def stage_ack(self, group_id: str, name: str, token: str) -> StagedAck:
+        """Hold the consumer for a decision that acknowledges the batch of this token. Call `release` in the end."""
+        ...
+
     def positions(self, group_id: str, name: str) -> list[PartitionPosition]:
         """Return the partitions that are assigned now, with the position of each."""
 
@@ -700,26 +721,6 @@ class Consumers(Protocol):
         """Return the committed offset of each of `partitions` in the consumer's group; None if there is none."""
 
 
-class Idempotency(Protocol):
-    """Writes under idempotency keys, as `broker.idempotency`."""
-
-    async def produce(
-        self,
-        request: KeyedRequest,
-        topic: str,
-        records: Sequence[NewRecord],
-        *,
-        acks: int,
-        render: Callable[[Sequence[ProduceResult]], bytes],
-    ) -> KeyedAnswer:
-        """Append records once for all requests with that key. `render` makes the answer that is stored.
-
-        Raises CONCURRENT_TRANSACTIONS while another request with the key is under way, INVALID_REQUEST (reason
-        "key-reused") if the key belongs to another request, THROTTLING_QUOTA_EXCEEDED, KAFKA_STORAGE_ERROR if the key
-        cannot be stored (nothing is appended then), and what `Records.produce` raises.
-        """
-
-
 class Facade(Logs, Protocol):
     """A broker, as listeners and surfaces see it."""
 
@@ -754,6 +755,10 @@ class Facade(Logs, Protocol):
     @property
     def idempotency(self) -> Idempotency:
         """Idempotency keys. The object may be replaced, like `groups`."""
+
+    @property
+    def transactions(self) -> Transactions:
+        """Transactions. The object may be replaced, like `groups`."""
 
     @property
     def users(self) -> Users:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 
 class TopicPartition(NamedTuple):
@@ -43,11 +45,19 @@ class FileSlice:
 
 
 class LogOffsets(NamedTuple):
-    """The bounds of a partition: first offset kept, first not readable yet, next to be written."""
+    """The bounds of a partition: first offset kept, first not readable yet, next to be written.
+
+    Below the last stable offset no transaction is open. It is the high watermark if none is open at all.
+    """
 
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
+    last_stable_offset: int
+
+    def end(self, *, committed: bool) -> int:
+        """Return where reads end: read_committed at the last stable offset, others at the high watermark."""
+        return self.last_stable_offset if committed else self.high_watermark
 
 
 class AppendResult(NamedTuple):
@@ -72,14 +82,26 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction of one log: offsets of its first record and of its marker, and the LSO after that."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
 class LogRead(NamedTuple):
     """What a log gives for a read: whole batches, from the one that holds the offset asked for.
 
-    `slice` is None when there is nothing to read. Batches may begin below the offset asked for.
+    `slice` is None when there is nothing to read. Batches may begin below the offset asked for. A read of committed
+    records ends at the last stable offset; `aborted` are the transactions whose records must be dropped.
     """
 
     slice: FileSlice | None
     offsets: LogOffsets
+    last_stable_offset: int = -1
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 class ApiSupport(NamedTuple):
@@ -93,6 +115,16 @@ class ApiSupport(NamedTuple):
     api_name: str
     versions: tuple[int, ...]
     deprecated_versions: tuple[int, ...]
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that no marker has ended yet, in one log. `first_offset` is that of its first record."""
+
+    tp: TopicPartition
+    topic_id: UUID
+    producer_id: int
+    epoch: int
+    first_offset: int
 
 
 class ProducerState(NamedTuple):

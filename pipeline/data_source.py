@@ -48,11 +48,20 @@ class SluiceDataSource(DataSource):
         """The writer of `df.write`; a topic can be appended to, never overwritten."""
         if overwrite:
             raise OptionError("a topic cannot be overwritten: use mode('append')")
-        return BatchWriter(self._writing(schema))
+        writer = BatchWriter(self._writing(schema))
+        writer.check()
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """The writer of a streaming query; output mode complete appends each whole result again."""
-        return StreamWriter(self._writing(schema))
+        options = self._writing(schema)
+        if options.exactly_once is not None and options.exactly_once.app is not None:
+            raise OptionError(
+                "txnAppId and txnVersion are for df.write; a stream has an id and numbers its batches"
+            )
+        writer = StreamWriter(options)
+        writer.check()
+        return writer
 
     def _writing(self, schema: StructType) -> WriteOptions:
         options = write_options(self.options)

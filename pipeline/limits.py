@@ -57,6 +57,14 @@ PRODUCE_IN_FLIGHT = 4
 """Produce requests under way on one connection. Brokers know the last five batches of a
 producer, by which they tell a duplicate."""
 
+TRANSACTION_TIMEOUT_MS = 900_000
+"""How long the transactions of a write with delivery=exactly-once may stay open (`kafka.transaction.timeout.ms`): the
+most that brokers allow by default (transaction.max.timeout.ms). It must be longer than the longest batch. What a
+killed query leaves open is aborted by the next batch; until then it holds up readers of committed records."""
+
+HTTP_ANSWER_BYTES = 4 * MIB
+"""Bytes of an answer of the HTTP API that are read. The answers that are asked for have some kilobytes."""
+
 WATCH_SECONDS = 1.0
 """How often a batch job looks how far it is. A look is a handful of calls into the JVM; people watch seconds."""
 

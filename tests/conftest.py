@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,16 @@ from tests.broker_process import ROOT, BrokerProcess
 from tests.halves import is_slow, is_slow_directory
 from tests.packaging.dockerfile import can_replay
 from tests.peers.fetch import is_fetched
-from tests.sharing_out import ByFile, begins_later
+from tests.scratch import NEEDED_BYTES, NEEDED_BYTES_FAST, disk_for, keep_in_memory
+from tests.sharing_out import ByFile, begins_at
 from tests.zookeeper_process import zookeeper_path
 
 # How long one example takes depends on what else the machine does.
 settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared machine")
 
+# Objects; with Python's 700 a tenth of the tests' time went there.
+COLLECT_AFTER = 10_000
 CACHE = ROOT / ".cache"
 OLD_KAFKA_PYTHONS = ("1.4.7", "2.0.2")
 NODE_MODULES = CACHE / "node" / "node_modules"
@@ -162,7 +167,7 @@ CLIENTS = {
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
-    """With `-n 2`, as in tests/run.py, each file runs in one process."""
+    """With `-n`, as in tests/run.py, each file runs in one process."""
     return ByFile(config, log)
 
 
@@ -171,9 +176,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only the tests of the fast half: tests/halves.py")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What tests write is in memory."""
+    keep_in_memory(NEEDED_BYTES_FAST if config.getoption("--fast") else NEEDED_BYTES)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With --fast whole directories are not read at all."""
     return True if config.getoption("--fast") and is_slow_directory(collection_path) else None
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the garbage collector need not go through it again. As in app/serve.py."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -183,7 +200,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not is_slow(item)]
     if os.environ.get("PYTEST_XDIST_WORKER"):
-        items.sort(key=lambda item: begins_later(item.nodeid))
+        items.sort(key=lambda item: begins_at(item.nodeid))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -195,6 +212,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if os.environ.get("CI") == "true":
                 pytest.fail(say, pytrace=False)
             pytest.skip(say)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A directory of the test's own: in memory, but on the disk in tests about disks. It stays if the test fails."""
+    disk = disk_for(request.path)
+    if disk is None:
+        yield tmp_path
+        return
+    failed_before = request.session.testsfailed
+    directory = Path(tempfile.mkdtemp(prefix=f"{tmp_path.name}-", dir=disk))
+    yield directory
+    if request.session.testsfailed == failed_before:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

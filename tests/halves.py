@@ -4,8 +4,10 @@ A test belongs to the slow half if any of these holds; nothing has to be listed 
 
 - It is in a directory of `SLOW`: a kind of test that needs real clients, a browser, a Kafka, kills or minutes.
 - It is marked `client(name)`: it needs a program that is not a Python package.
-- It uses a fixture of `SLOW_FIXTURES`.
-- It is marked `slow`: it starts processes of its own, or takes more than a few seconds.
+- It uses a fixture of `SLOW_FIXTURES`: the Spark session, or a command in a process of its own.
+- It is marked `slow`: it starts or kills a process in another way, or takes more than a second of processor time.
+
+The one process that belongs to the fast half is the broker of a test file (`broker_process` in tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ SLOW = {
     "simulation",
     "upgrade",
 }
-SLOW_FIXTURES = {"spark"}
+SLOW_FIXTURES = {"spark", "spawn"}
 
 
 def is_slow_directory(path: Path) -> bool:

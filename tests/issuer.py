@@ -8,8 +8,9 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,7 @@ from core.config import JwtIssuer
 
 AUDIENCE = "sluice"
 DEEP = b'{"a":' * 1500 + b"1" + b"}" * 1500
+_START_SECONDS = 60.0
 ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
 OK = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n"
 
@@ -69,6 +71,8 @@ class Issuer:
         # By path: a whole answer in the place of the document.
         self.answers: dict[str, bytes] = {}
         self.asked: list[str] = []
+        # The requests for tokens: head and body.
+        self.grants: list[tuple[bytes, bytes]] = []
         self.silent = asyncio.Event()
         self.silent.set()
 
@@ -89,13 +93,36 @@ class Issuer:
             server.close()
             await server.wait_closed()
 
+    @contextmanager
+    def served_in_a_thread(self) -> Iterator[Issuer]:
+        """Serve the documents to clients that block this thread."""
+        loop = asyncio.new_event_loop()
+        ready, done = threading.Event(), asyncio.Event()
+
+        async def serve() -> None:
+            async with self.served():
+                ready.set()
+                await done.wait()
+
+        thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+        thread.start()
+        try:
+            assert ready.wait(_START_SECONDS)
+            yield self
+        finally:
+            loop.call_soon_threadsafe(done.set)
+            thread.join()
+            loop.close()
+
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             path = head.split(b" ")[1].decode()
-            if length := re.search(rb"(?i)\r\ncontent-length: *(\d+)", head):
-                await reader.readexactly(int(length[1]))
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            form = await reader.readexactly(int(length[1])) if length else b""
             self.asked.append(path)
+            if path == "/token":
+                self.grants.append((head, form))
             await self.silent.wait()
             documents = {
                 "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},

@@ -50,9 +50,12 @@ STAMP = "sluice-installed"
 IN_CI = os.environ.get("CI") == "true"
 # A registry may be slow for a while; an answer of "no" comes at once, twice.
 INSTALL_TRIES = 2
-# Half of the time a test waits: for a broker to start, for Spark. One process took 45 minutes on two cores.
+# For two cores. Half of the time a test waits: for a broker to start, for Spark. With three, real Kafkas and browsers
+# get too little of them, and their clients give up.
+PROCESSES = 2
 # In the order of tests/sharing_out.py, not by the number of tests.
-SIDE_BY_SIDE = ("-n", "2", "--no-loadscope-reorder")
+IN_ORDER = "--no-loadscope-reorder"
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 # After Ctrl-C; Spark and Kafka take seconds to stop.
 SECONDS_TO_STOP = 60
 # What shells give for a command that SIGINT ended.
@@ -388,6 +391,12 @@ def build_rust_client() -> bool:
     return build(RUST_SOURCES, RUST_DIR, compile_rust)
 
 
+def make_class_archive() -> None:
+    """Write what Spark's JVMs map instead of loading classes, into `.cache/spark`: half a minute, once."""
+    if not run(BIN / "python", "-m", "tests.pipeline.class_archive", quiet=True):
+        say("there is no archive of Spark's classes: tests of Spark jobs take longer")
+
+
 def install_clients() -> None:
     """Fetch the clients that are no Python packages; in CI they must all be there."""
     missing = [
@@ -417,6 +426,8 @@ def install_clients() -> None:
         say(f"{name} is missing: " + ("that fails in CI" if IN_CI else "its tests will be skipped"))
     if missing and IN_CI:
         sys.exit(1)
+    if "java" not in missing:
+        make_class_archive()
 
 
 def checks() -> list[str]:
@@ -439,12 +450,13 @@ def checks() -> list[str]:
 
 
 def pytest(*arguments: str) -> int:
-    """Run pytest; return its exit code.
+    """Run pytest in several processes; return its exit code.
 
     On Ctrl-C pytest gets the signal as well: it is given time to stop brokers, browsers and Spark, and to print what
     failed until then. A second Ctrl-C ends it at once.
     """
-    running = subprocess.Popen([BIN / "python", "-m", "pytest", *SIDE_BY_SIDE, *arguments], cwd=ROOT)
+    command = [BIN / "python", "-m", "pytest", "-n", str(PROCESSES), IN_ORDER, *arguments]
+    running = subprocess.Popen(command, cwd=ROOT)
     try:
         return running.wait()
     except KeyboardInterrupt:
@@ -480,6 +492,8 @@ def main(arguments: list[str]) -> int:
     # A shell starts what it puts into the background with Ctrl-C ignored, and children inherit that; some tests
     # press Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Docker images often set it. Each process that a test starts would compile the whole program again.
+    os.environ.pop(NO_BYTECODE, None)
     times = [time.monotonic()]
     install_compiler()
     make_venv(options.fast)

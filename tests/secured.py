@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ class Secured:
     """The broker and the files of its clients, all in one directory.
 
     Both users may do everything, and so may clients of the listeners without authentication, by which tests prepare
-    what they need.
+    what they need. `schemes` are listeners beside those above.
     """
 
-    def __init__(self, directory: Path, *, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, environment: dict[str, str] | None = None, schemes: Sequence[str] = ()
+    ) -> None:
         self.directory = directory
         authority, clients = trustme.CA(), trustme.CA()
         self.ca = self._file("ca.pem", authority.cert_pem.bytes())
@@ -52,7 +55,7 @@ class Secured:
                 "SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
                 **(environment or {}),
             },
-            schemes=(SASL_SSL, SSL, HTTPS, HTTPS_CERTIFICATE),
+            schemes=(SASL_SSL, SSL, HTTPS, HTTPS_CERTIFICATE, *schemes),
         )
 
     def _file(self, name: str, content: bytes) -> Path:

@@ -24,6 +24,7 @@ def run(monkeypatch: pytest.MonkeyPatch, results: Path, *arguments: str) -> int:
     return command.main()
 
 
+@pytest.mark.slow
 def test_a_case_is_one_command_with_a_table_and_a_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,11 +7,13 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests import run
+from tests import run, scratch
 from tests.halves import SLOW, TESTS, is_slow, is_slow_directory
 
 
@@ -28,11 +30,37 @@ def test_a_marked_test_is_slow(request: pytest.FixtureRequest, mark: pytest.Mark
     assert is_slow(request.node)
 
 
-def test_a_test_with_the_spark_session_is_slow(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fixture", ["spark", "spawn"])
+def test_a_test_with_the_spark_session_or_a_process_of_its_own_is_slow(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, fixture: str
 ) -> None:
-    monkeypatch.setattr(request.node, "fixturenames", ["topics", "spark"])
+    monkeypatch.setattr(request.node, "fixturenames", ["topics", fixture])
     assert is_slow(request.node)
+
+
+@pytest.mark.parametrize(
+    ("free", "flags", "fit"), [(4 << 30, 0, True), (1 << 30, 0, False), (8 << 30, os.ST_NOEXEC, False)]
+)
+def test_data_is_in_memory_only_where_there_is_space_and_programs_can_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, flags: int, fit: bool
+) -> None:
+    monkeypatch.setattr(scratch.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr(scratch.os, "statvfs", lambda _: SimpleNamespace(f_flag=flags))
+    monkeypatch.setattr(scratch, "MEMORY", tmp_path)
+    monkeypatch.setattr(scratch.tempfile, "tempdir", "/elsewhere")
+    monkeypatch.setenv(scratch.VARIABLE, "")
+    monkeypatch.delenv(scratch.VARIABLE)
+    monkeypatch.setenv(scratch.DISK, "")
+    monkeypatch.delenv(scratch.DISK)
+    scratch.keep_in_memory()
+    assert tempfile.gettempdir() == (str(tmp_path) if fit else "/elsewhere")
+    assert os.environ.get(scratch.VARIABLE) == (str(tmp_path) if fit else None)
+    disk = "/elsewhere" if fit else None
+    assert scratch.disk_for(scratch.TESTS / "crash" / "test_kill_loop.py") == disk
+    assert scratch.disk_for(scratch.TESTS / "core" / "test_clock.py") is None
+    monkeypatch.setenv(scratch.VARIABLE, "/elsewhere")
+    scratch.keep_in_memory()
+    assert os.environ[scratch.VARIABLE] == "/elsewhere"
 
 
 @pytest.fixture
@@ -56,7 +84,7 @@ def test_the_exit_code_is_that_of_the_tests_or_1_if_a_check_failed(
 ) -> None:
     monkeypatch.setattr(run, "checks", lambda: failed_checks)
     assert run.main(["-x", "tests/core", tests]) == code
-    assert calls.read_text().split() == ["-m", "pytest", *run.SIDE_BY_SIDE, "-x", "tests/core", tests]
+    assert calls.read_text().split() == ["-m", "pytest", "-n", "2", run.IN_ORDER, "-x", "tests/core", tests]
 
 
 def test_fast_installs_no_client_and_tells_pytest(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +92,16 @@ def test_fast_installs_no_client_and_tells_pytest(calls: Path, monkeypatch: pyte
     monkeypatch.setattr(run, "make_venv", installed.append)
     monkeypatch.setattr(run, "install_clients", lambda: installed.append("clients"))
     assert run.main(["--tests-only", "--fast", "0"]) == 0
-    assert calls.read_text().split() == ["-m", "pytest", *run.SIDE_BY_SIDE, "--fast", "0"]
+    assert calls.read_text().split() == ["-m", "pytest", "-n", "2", run.IN_ORDER, "--fast", "0"]
     assert installed == [True]
+
+
+def test_what_the_tests_start_is_compiled_once(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "checks", list)
+    monkeypatch.setenv(run.NO_BYTECODE, "1")
+    (calls.parent / "python").write_text(f"#!/bin/sh\necho ${{{run.NO_BYTECODE}-unset}} > {calls}\n")
+    assert run.main([]) == 0
+    assert calls.read_text() == "unset\n"
 
 
 def test_ctrl_c_waits_for_pytest_to_clean_up_and_exits_with_130(tmp_path: Path) -> None:

@@ -7,19 +7,16 @@ topics and groups. `--data-dir` changes the rules of a broker that is stopped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
+from functools import wraps
 from itertools import product
-from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
 from app.commands.client import Client
-from app.commands.options import Session, confirm, gateway
+from app.commands.options import YES, Session, confirm, data_dir, gateway, offline
 from app.commands.text import counted
 
-# Loaded with --data-dir alone: it opens the database of a broker, and with it half of the core.
-_OFFLINE = "app.offline_acls"
 _ANY_HOST, _CLUSTER = "*", "kafka-cluster"
 OPERATIONS = (
     "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS",
@@ -88,26 +85,34 @@ class Word(click.ParamType[str]):
 
 
 def _acls(session: Session) -> Acls:
-    data_dir = click.get_current_context().find_root().meta.get(_OFFLINE)
-    if data_dir is None:
-        return RemoteAcls(session.client)
-    offline: Acls = import_module(_OFFLINE).OfflineAcls(data_dir)
-    return offline
+    rules: Acls = offline("OfflineAcls") or RemoteAcls(session.client)
+    return rules
 
 
 @click.group()
-@click.option(
-    "--data-dir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-    help="Change the rules in the data directory of a broker that is stopped, instead of calling one.",
-)  # fmt: skip
-@click.pass_context
-def acls(context: click.Context, data_dir: Path | None) -> None:
+@data_dir("rules")
+def acls() -> None:
     """Access rules, with the options of kafka-acls.sh: list, add, remove."""
-    context.find_root().meta[_OFFLINE] = data_dir
 
 
 def _resources(function: Any) -> Any:
-    """Add the options that name resources."""
+    """Add the options that name resources; the command gets those that they name."""
+
+    @wraps(function)
+    def with_resources(
+        *args: Any,
+        topics: Sequence[str],
+        groups: Sequence[str],
+        cluster: bool,
+        transactional_ids: Sequence[str],
+        **rest: Any,
+    ) -> None:
+        named = [("TOPIC", name) for name in topics] + [("GROUP", name) for name in groups]
+        named += [("CLUSTER", _CLUSTER)] * cluster
+        named += [("TRANSACTIONAL_ID", name) for name in transactional_ids]
+        resources = [{"resource_type": kind, "resource_name": name} for kind, name in named]
+        function(*args, resources=resources, **rest)
+
     for option in (
         click.option(
             "--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="A transactional id."
@@ -116,17 +121,15 @@ def _resources(function: Any) -> Any:
         click.option("--group", "groups", multiple=True, metavar="NAME", help="A consumer group; * for all."),
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * for all."),
     ):
-        function = option(function)
-    return function
+        option(with_resources)
+    return with_resources
 
 
-def _named(topics: Sequence[str], groups: Sequence[str], cluster: bool, ids: Sequence[str]) -> list[Rule]:
-    """Return the resources that options name."""
-    named = [("TOPIC", name) for name in topics] + [("GROUP", name) for name in groups]
-    named += [("CLUSTER", _CLUSTER)] * cluster + [("TRANSACTIONAL_ID", name) for name in ids]
-    return [{"resource_type": kind, "resource_name": name} for kind, name in named]
-
-
+_OPERATION = click.option(
+    "--operation", "operations", type=Word(OPERATIONS), multiple=True, metavar="NAME",
+    help="As Kafka calls it, such as Read.",
+)  # fmt: skip
+_PRINCIPAL = click.option("--principal", metavar="User:NAME", help="Only rules for this principal.")
 PATTERN = click.option(
     "--resource-pattern-type", "pattern", type=Word(("LITERAL", "PREFIXED")), default="LITERAL", metavar="TYPE",
     help="literal, or prefixed: the names are the beginnings of names.",
@@ -134,27 +137,25 @@ PATTERN = click.option(
 PATTERN_TO_FIND = click.option(
     "--resource-pattern-type", "pattern", type=Word(("ANY", "MATCH", "LITERAL", "PREFIXED")), default="ANY",
     metavar="TYPE", help="any, literal, prefixed, or match: every pattern that covers the name.",
+    callback=lambda _context, _option, value: None if value == "ANY" else value,
 )  # fmt: skip
 
 
 @acls.command("list")
 @_resources
 @PATTERN_TO_FIND
-@click.option("--principal", metavar="User:NAME", help="Only rules for this principal.")
+@_PRINCIPAL
 @gateway
 def list_acls(
     session: Session,
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    cluster: bool,
-    transactional_ids: tuple[str, ...],
-    pattern: str,
+    resources: list[Rule],
+    pattern: str | None,
     principal: str | None,
 ) -> None:
     """List access rules."""
     found: dict[tuple[str, ...], Rule] = {}
-    for resource in _named(topics, groups, cluster, transactional_ids) or [{}]:
-        wanted = {**resource, "principal": principal, "pattern_type": None if pattern == "ANY" else pattern}
+    for resource in resources or [{}]:
+        wanted = {**resource, "principal": principal, "pattern_type": pattern}
         found |= {tuple(map(str, one.values())): one for one in _acls(session).find(wanted)}
     _show(session, list(found.values()))
 
@@ -162,14 +163,7 @@ def list_acls(
 @acls.command("add")
 @_resources
 @PATTERN
-@click.option(
-    "--operation",
-    "operations",
-    type=Word(OPERATIONS),
-    multiple=True,
-    metavar="NAME",
-    help="As Kafka calls it, such as Read.",
-)
+@_OPERATION
 @click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="User:* for all.")
 @click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="User:* for all.")
 @click.option("--allow-host", "allowed_hosts", multiple=True, metavar="IP", help="Of --allow-principal [*].")
@@ -183,10 +177,7 @@ def list_acls(
 def add_acls(
     session: Session,
     /,
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    cluster: bool,
-    transactional_ids: tuple[str, ...],
+    resources: list[Rule],
     pattern: str,
     operations: tuple[str, ...],
     **who: Any,
@@ -194,7 +185,6 @@ def add_acls(
     """Add access rules: each operation on each resource for each principal."""
     if not who["allowed"] and not who["denied"]:
         raise click.UsageError("Name at least one --allow-principal or --deny-principal.")
-    resources = _named(topics, groups, cluster, transactional_ids)
     granted = list(
         _granted(
             resources, operations, pattern, **{k: who[k] for k in ("producer", "consumer", "idempotent")}
@@ -255,38 +245,27 @@ def _pattern_of(resource: Rule, pattern: str) -> str:
 @acls.command("remove")
 @_resources
 @PATTERN_TO_FIND
-@click.option(
-    "--operation",
-    "operations",
-    type=Word(OPERATIONS),
-    multiple=True,
-    metavar="NAME",
-    help="As Kafka calls it, such as Read.",
-)
-@click.option("--principal", metavar="User:NAME", help="Only rules for this principal.")
+@_OPERATION
+@_PRINCIPAL
 @click.option("--permission", type=Word(("ALLOW", "DENY")), metavar="allow|deny", help="Only such rules.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 @gateway
 def remove_acls(
     session: Session,
     /,
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    cluster: bool,
-    transactional_ids: tuple[str, ...],
-    pattern: str,
+    resources: list[Rule],
+    pattern: str | None,
     operations: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Remove the access rules that fit all that is named."""
-    resources = _named(topics, groups, cluster, transactional_ids)
     if not (resources or operations or options["principal"] or options["permission"]):
         raise click.UsageError("Name a resource, an --operation, a --principal or a --permission.")
     rest = {
         "principal": options["principal"],
         "permission_type": options["permission"],
-        "pattern_type": None if pattern == "ANY" else pattern,
+        "pattern_type": pattern,
     }
     filters = [
         {**one, **rest, "operation": what} for one, what in product(resources or [{}], operations or [None])
@@ -303,12 +282,10 @@ def remove_acls(
 
 
 def _show(session: Session, found: Sequence[Rule]) -> None:
-    if session.out.as_json:
-        session.out.document(list(found))
-        return
     rows = [
         [one["permission_type"], one["principal"], one["host"], one["operation"], one["resource_type"],
          one["resource_name"] + ("…" if one["pattern_type"] == "PREFIXED" else "")]
         for one in found
     ]  # fmt: skip
-    session.out.table(("PERMISSION", "PRINCIPAL", "HOST", "OPERATION", "TYPE", "RESOURCE"), rows)
+    columns = ("PERMISSION", "PRINCIPAL", "HOST", "OPERATION", "TYPE", "RESOURCE")
+    session.out.listing(list(found), columns, rows)

@@ -300,6 +300,11 @@ def group_path(group: str) -> str:
     return f"/groups/{segment(group)}"
 
 
+def transaction_path(transactional_id: str) -> str:
+    """The path of a transactional id below `/api/v1`."""
+    return f"/transactions/{segment(transactional_id)}"
+
+
 def _parameters(params: Params | None) -> dict[str, str]:
     texts = {}
     for name, value in (params or {}).items():

@@ -12,7 +12,7 @@ import click
 from app.commands.bounds import bounds_of
 from app.commands.group_reading import GroupReading
 from app.commands.moments import FORMS, Moment, MomentType
-from app.commands.options import Session, TopicName, gateway, partition_list
+from app.commands.options import ISOLATION, Session, TopicName, gateway, partition_list
 from app.commands.output import Output
 from app.commands.reading import Chunk, Reading, Wanted
 from app.commands.record_output import PRESETS, Template, as_json
@@ -35,6 +35,7 @@ ENCODINGS = click.Choice(["auto", "json", "text", "base64"])
 @click.option("--key-prefix", metavar="TEXT", help="Only records whose key begins so.")
 @click.option("-H", "--header", "headers", metavar="NAME=VALUE", multiple=True,
               help="Only records with this header; repeatable.")  # fmt: skip
+@ISOLATION
 @click.option("-o", "--format", "template", default="value", show_default=True, metavar="FORMAT",
               help=f"{', '.join(PRESETS)}, json, or a template such as '{{offset}} {{key}}={{value}}'.")  # fmt: skip
 @click.option("-e", "--encoding", type=ENCODINGS, help="How JSON shows keys and values. [auto]")
@@ -54,6 +55,7 @@ def consume(
     key: str | None,
     key_prefix: str | None,
     headers: tuple[str, ...],
+    isolation_level: str,
     template: str,
     encoding: str | None,
     null: str,
@@ -69,6 +71,7 @@ def consume(
     out = session.out
     printer = Printer(out, template, null=null, end="" if no_newline else "\n", encoding=encoding)
     filters = _filters(key, key_prefix, headers)
+    committed = isolation_level == "read_committed"
     if cursor is not None and moment is not None:
         raise click.UsageError("Either --from or --cursor says where to begin.")
     if group is not None:
@@ -76,9 +79,10 @@ def consume(
             raise click.UsageError(
                 "A member of a group gets what the group gives it: no --cursor, -p, -k, -H."
             )
-        _as_member(session, printer, group, topic, moment or Moment("earliest"), follow=follow, limit=limit)
+        begin = moment or Moment("earliest")
+        _as_member(session, printer, group, topic, begin, follow=follow, limit=limit, committed=committed)
         return
-    bounds = bounds_of(session.topic(topic), partition_list(partitions))
+    bounds = bounds_of(session.topic(topic), partition_list(partitions), committed=committed)
     wanted = Wanted(
         topic,
         partitions=None if partitions is None else tuple(bounds),
@@ -86,6 +90,7 @@ def consume(
         filters=filters,
         follow=follow,
         limit=limit,
+        committed=committed,
     )
     begin = moment or Moment("latest" if follow else "earliest")
     with stopping():
@@ -101,6 +106,7 @@ def _as_member(
     *,
     follow: bool,
     limit: int | None,
+    committed: bool,
 ) -> None:
     if start.kind in ("offset", "back"):
         raise click.UsageError(
@@ -110,8 +116,8 @@ def _as_member(
     session.topic(topic)
     member = GroupReading(
         session.client, group, topic,
-        encoding=printer.encoding, start=start, follow=follow, limit=limit, note=session.out.note,
-        flush=session.out.flush,
+        encoding=printer.encoding, start=start, follow=follow, limit=limit, committed=committed,
+        note=session.out.note, flush=session.out.flush,
     )  # fmt: skip
     with stopping(), member:
         printer.print_all(member.chunks(), member.printed)

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from app.commands.bounds import isolation
 from app.commands.client import Answer, Client, group_path, segment
 from app.commands.errors import CommandError, RefusedError, UnreachableError
 from app.commands.moments import Moment
@@ -57,6 +58,7 @@ class GroupReading:
         start: Moment,
         follow: bool,
         limit: int | None,
+        committed: bool,
         note: Callable[[str], None],
         flush: Callable[[], None],
     ) -> None:
@@ -64,6 +66,7 @@ class GroupReading:
         self._group = group
         self._wanted: dict[str, Any] = {
             "topics": [topic], "encoding": encoding, "start": start.at, "ttl_ms": TTL_MS,
+            **isolation(committed),
         }  # fmt: skip
         self._follow = follow
         self._left = limit

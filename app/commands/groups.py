@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -11,9 +10,9 @@ import click
 from app.commands.client import group_path
 from app.commands.errors import CommandError, RefusedError, UnreachableError
 from app.commands.moments import FORMS, Moment, MomentType
-from app.commands.options import Session, confirm, gateway
+from app.commands.options import YES, Session, confirm, gateway
 from app.commands.output import Cell, Output
-from app.commands.text import counted, ranges
+from app.commands.text import counted, owned
 
 STATES = click.Choice(
     ["stable", "empty", "dead", "preparingrebalance", "completingrebalance"], case_sensitive=False
@@ -95,7 +94,7 @@ def _show(out: Output, group: dict[str, Any]) -> None:
                 m["group_instance_id"],
                 m["client_id"],
                 m["client_host"],
-                _owned(m["partitions"]),
+                owned(m["partitions"]),
             ]
             for m in group["members"]
         ]
@@ -103,14 +102,6 @@ def _show(out: Output, group: dict[str, Any]) -> None:
     if group["partitions"]:
         out.say()
         _lag_table(out, group)
-
-
-def _owned(partitions: Iterable[dict[str, Any]]) -> str:
-    """`orders[0-2] clicks[1]`."""
-    topics: dict[str, list[int]] = {}
-    for one in partitions:
-        topics.setdefault(one["topic"], []).append(one["partition"])
-    return " ".join(f"{topic}[{ranges(numbers)}]" for topic, numbers in sorted(topics.items()))
 
 
 def _lag_table(out: Output, lag: dict[str, Any]) -> None:
@@ -233,7 +224,7 @@ def _difference(reset: dict[str, Any]) -> str | None:
 @groups.command("delete")
 @click.argument("names", metavar="GROUP...", nargs=-1, required=True)
 @click.option("--if-exists", is_flag=True, help="No failure when there is no such group.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 @gateway
 def delete_groups(session: Session, names: tuple[str, ...], if_exists: bool, yes: bool) -> None:
     """Delete groups without members, and their committed offsets, for good."""

@@ -25,6 +25,9 @@ COMMANDS: dict[str, Lazy] = {
     "consume": Lazy("app.commands.consume", "Read records, or follow them as they come."),
     "groups": Lazy("app.commands.groups", "Consumer groups: members, lag, reset, delete."),
     "offsets": Lazy("app.commands.offsets", "Committed offsets of groups; a topic's offsets by time."),
+    "transactions": Lazy(
+        "app.commands.transactions", "Transactions: list, describe, abort, find hanging ones."
+    ),
     "users": Lazy("app.commands.users", "Users and their passwords: create, list, change, delete."),
     "acls": Lazy("app.commands.acls", "Access rules, as kafka-acls has them: list, add, remove."),
     "tokens": Lazy("app.commands.tokens", "Tokens for curl, kcat and Spark: create, list, delete."),

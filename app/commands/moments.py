@@ -67,6 +67,14 @@ def parse_moment(text: str, now_ms: int) -> Moment:
     return Moment("time", ms)
 
 
+def parse_duration(text: str) -> int:
+    """Return the milliseconds of a duration such as `15m`. Raises ValueError with a sentence for the user."""
+    match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d|w)", text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration such as 30s, 15m, 2h or 7d.")
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _MAX
 
@@ -90,3 +98,18 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
         if self._kinds and moment.kind not in self._kinds:
             self.fail(f"{value!r} cannot be used here; it takes {', '.join(self._kinds)}.", param, ctx)
         return moment
+
+
+class DurationType(click.ParamType):  # type: ignore[type-arg]
+    """A duration as an option's value, in milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The milliseconds, or a usage error."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from app.commands.bounds import bounds_of, offsets_at
+from app.commands.bounds import bounds_of, isolation, offsets_at
 from app.commands.client import group_path, segment, topic_path
 from app.commands.errors import CommandError
 from app.commands.moments import FORMS, Moment, MomentType
-from app.commands.options import Session, TopicName, gateway, partition_list
+from app.commands.options import ISOLATION, Session, TopicName, gateway, partition_list
 from app.commands.output import Cell
 from app.commands.text import counted
 
@@ -32,13 +32,11 @@ def get_offsets(session: Session, group: str, topics: tuple[str, ...]) -> None:
     client, out = session
     found = client.get(f"{group_path(group)}/offsets")
     items = [one for one in found["offsets"] if not topics or one["topic"] in topics]
-    if out.as_json:
-        out.document({"group_id": group, "offsets": items})
-        return
     rows: list[list[Cell]] = [
         [i["topic"], i["partition"], i["next_offset"], i["committed"], i["metadata"]] for i in items
     ]
-    out.table(("TOPIC", "PARTITION", "NEXT OFFSET", "COMMITTED", "METADATA"), rows)
+    columns = ("TOPIC", "PARTITION", "NEXT OFFSET", "COMMITTED", "METADATA")
+    out.listing({"group_id": group, "offsets": items}, columns, rows)
 
 
 @offsets.command("set")
@@ -56,10 +54,8 @@ def set_offsets(session: Session, group: str, positions: tuple[str, ...]) -> Non
     client, out = session
     wanted = [_position(text) for text in positions]
     client.send("PATCH", f"{group_path(group)}/offsets", body={"offsets": wanted})
-    if out.as_json:
-        out.document({"group_id": group, "offsets": wanted})
-    else:
-        out.say(f"Group {group}: {counted(len(wanted), 'offset')} set.")
+    text = f"Group {group}: {counted(len(wanted), 'offset')} set."
+    out.result({"group_id": group, "offsets": wanted}, text)
 
 
 def _position(text: str) -> dict[str, Any]:
@@ -90,10 +86,8 @@ def delete_offsets(session: Session, group: str, topic: str, partitions: str | N
         client.send("DELETE", path)
     for number in () if numbers is None else known:
         client.send("DELETE", f"{path}/{number}")
-    if out.as_json:
-        out.document({"group_id": group, "topic": topic, "deleted": known})
-    else:
-        out.say(f"Group {group}: {counted(len(known), 'offset')} of topic {topic} forgotten.")
+    text = f"Group {group}: {counted(len(known), 'offset')} of topic {topic} forgotten."
+    out.result({"group_id": group, "topic": topic, "deleted": known}, text)
 
 
 @offsets.command(
@@ -105,16 +99,20 @@ def delete_offsets(session: Session, group: str, topic: str, partitions: str | N
 @click.argument("topic", type=TopicName())
 @click.argument("moment", type=MomentType(), default="latest")
 @click.option("-p", "--partition", "partitions", metavar="LIST", help="Only these, such as 0,2-5.")
+@ISOLATION
 @gateway
-def offsets_by_time(session: Session, topic: str, moment: Moment, partitions: str | None) -> None:
+def offsets_by_time(
+    session: Session, topic: str, moment: Moment, partitions: str | None, isolation_level: str
+) -> None:
     """Show the offset of each partition of a topic at a MOMENT (default: latest)."""
     client, out = session
+    committed = isolation_level == "read_committed"
     detail = session.topic(topic)
-    bounds = bounds_of(detail, partition_list(partitions))
+    bounds = bounds_of(detail, partition_list(partitions), committed=committed)
     times: dict[int, str | None] = {}
     at: dict[int, int | None]
     if moment.kind in ("earliest", "latest", "time"):
-        found = client.get(f"{topic_path(topic)}/offsets", {"at": moment.at})
+        found = client.get(f"{topic_path(topic)}/offsets", {"at": moment.at, **isolation(committed)})
         times = {p["partition"]: p["timestamp"] for p in found["partitions"]}
         at = {p["partition"]: p["offset"] for p in found["partitions"] if p["partition"] in bounds}
     else:
@@ -129,10 +127,10 @@ def offsets_by_time(session: Session, topic: str, moment: Moment, partitions: st
         }
         for p, offset in at.items()
     ]
-    if out.as_json:
-        out.document(
-            {"topic": topic, "at": moment.at if moment.kind == "time" else moment.kind, "partitions": items}
-        )
-        return
+    document = {
+        "topic": topic,
+        "at": moment.at if moment.kind == "time" else moment.kind,
+        "partitions": items,
+    }
     rows = [[i["partition"], i["offset"], i["timestamp"], i["earliest"], i["latest"]] for i in items]
-    out.table(("PARTITION", "OFFSET", "TIMESTAMP", "EARLIEST", "LATEST"), rows)
+    out.listing(document, ("PARTITION", "OFFSET", "TIMESTAMP", "EARLIEST", "LATEST"), rows)

@@ -7,6 +7,8 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec
 
 import click
@@ -20,6 +22,13 @@ from app.commands.output import Output
 from app.version import VERSION
 
 P = ParamSpec("P")
+YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+ISOLATION = click.option(
+    "--isolation-level", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed",
+    show_default=True, help="read_uncommitted: also records of open and aborted transactions.",
+)  # fmt: skip
+# Loaded with --data-dir alone: it opens the database of a broker, and with it half of the core.
+_OFFLINE = "app.offline"
 
 
 class Session(NamedTuple):
@@ -110,6 +119,25 @@ def _forget_stdout() -> None:
         os.close(null)
     except (OSError, ValueError):
         return
+
+
+def data_dir(what: str) -> Callable[[Any], Any]:
+    """Add --data-dir to a group of commands; `offline` then returns what opens the directory."""
+
+    def keep(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+        context.meta[_OFFLINE] = value
+
+    return click.option(
+        "--data-dir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+        expose_value=False, callback=keep,
+        help=f"Change the {what} in the data directory of a broker that is stopped, instead of calling one.",
+    )  # fmt: skip
+
+
+def offline(kind: str) -> Any:
+    """Return the object of this class of `app.offline` if --data-dir is given, else None."""
+    directory = click.get_current_context().meta.get(_OFFLINE)
+    return None if directory is None else getattr(import_module(_OFFLINE), kind)(directory)
 
 
 class TopicName(click.ParamType):  # type: ignore[type-arg]

@@ -86,6 +86,20 @@ class Output:
         """One JSON document, indented."""
         self._binary.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
+    def result(self, document: Any, text: str) -> None:
+        """What a command has done: the document as JSON, else the sentence."""
+        if self.as_json:
+            self.document(document)
+        else:
+            self.say(text)
+
+    def listing(self, document: Any, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+        """What a command has found: the document as JSON, else the table."""
+        if self.as_json:
+            self.document(document)
+        else:
+            self.table(columns, rows)
+
     def json_line(self, value: Any) -> None:
         """One line of NDJSON."""
         self._binary.write(msgspec.json.encode(value) + b"\n")

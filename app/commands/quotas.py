@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from app.commands.options import Session, confirm, gateway
+from app.commands.options import YES, Session, confirm, gateway
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 # The type of an entity, its option, and the names of that option and of the one for the default.
@@ -75,16 +75,13 @@ def _value(text: str) -> tuple[str, float]:
 def list_quotas(session: Session) -> None:
     """List all quotas."""
     items = session.client.get("/quotas")["items"]
-    if session.out.as_json:
-        session.out.document(items)
-        return
     rows = [
         [_shown(one["entity"]), key, f"{value:g}" if isinstance(value, float) else str(value)]
         for one in items
         for key, value in one["quotas"].items()
         if value is not None
     ]
-    session.out.table(("ENTITY", "KEY", "PER SECOND"), rows)
+    session.out.listing(items, ("ENTITY", "KEY", "PER SECOND"), rows)
 
 
 @quotas.command("set")
@@ -99,15 +96,12 @@ def set_quotas(session: Session, /, values: tuple[str, ...], **named: Any) -> No
     """
     body = {"entity": _parts(named), "quotas": dict(map(_value, values))}
     made = session.client.send("PUT", "/quotas", body=body).data
-    if session.out.as_json:
-        session.out.document(made)
-    else:
-        session.out.say(f"Quotas of {_shown(made['entity'])} set.")
+    session.out.result(made, f"Quotas of {_shown(made['entity'])} set.")
 
 
 @quotas.command("delete")
 @_entity
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 @gateway
 def delete_quotas(session: Session, /, yes: bool, **named: Any) -> None:
     """Delete all quotas of an entity."""
@@ -115,7 +109,4 @@ def delete_quotas(session: Session, /, yes: bool, **named: Any) -> None:
     confirm(f"Delete the quotas of {shown}?", yes=yes, what="delete")
     params = {"user" if option == "user_name" else option: value for option, value in named.items() if value}
     session.client.send("DELETE", "/quotas", params=params)
-    if session.out.as_json:
-        session.out.document({"deleted": shown})
-    else:
-        session.out.say(f"Quotas of {shown} deleted.")
+    session.out.result({"deleted": shown}, f"Quotas of {shown} deleted.")

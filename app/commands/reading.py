@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from app.commands.bounds import Bounds, offsets_at
+from app.commands.bounds import Bounds, isolation, offsets_at
 from app.commands.client import Client, topic_path
 from app.commands.errors import RefusedError, UnreachableError
 from app.commands.moments import Moment
@@ -32,11 +32,17 @@ class Wanted:
     filters: Mapping[str, str] = field(default_factory=dict)
     follow: bool = False
     limit: int | None = None
+    committed: bool = True
 
     def parameters(self) -> dict[str, str | int | None]:
         """As the merged read takes them, but for where to begin."""
         partitions = None if self.partitions is None else ",".join(map(str, self.partitions))
-        return {"partitions": partitions, "encoding": self.encoding, **self.filters}
+        return {
+            "partitions": partitions,
+            "encoding": self.encoding,
+            **isolation(self.committed),
+            **self.filters,
+        }
 
 
 class Reading:
@@ -86,7 +92,7 @@ class Reading:
 
     def _starts(self, moment: Moment, bounds: Mapping[int, Bounds]) -> dict[str, str]:
         """Where to begin in each partition, as the API's `offsets` has it."""
-        found = offsets_at(self._client, self._wanted.topic, bounds, moment)
+        found = offsets_at(self._client, self._wanted.topic, bounds, moment, committed=self._wanted.committed)
         starts = {p: self._within(p, offset, bounds[p]) for p, offset in found.items()}
         # The others begin at their first record anyway.
         late = {p: offset for p, offset in starts.items() if offset > bounds[p].earliest}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 # What could move the cursor, ring, or rewrite a terminal's title. Tab and newline are left to the caller.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -62,3 +63,11 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([number, number])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def owned(partitions: Iterable[Mapping[str, Any]]) -> str:
+    """Partitions of some topics: `clicks[1] orders[0-2]`."""
+    topics: dict[str, list[int]] = {}
+    for one in partitions:
+        topics.setdefault(one["topic"], []).append(one["partition"])
+    return " ".join(f"{topic}[{ranges(numbers)}]" for topic, numbers in sorted(topics.items()))

@@ -23,14 +23,11 @@ def tokens() -> None:
 def list_tokens(session: Session, owner: str | None) -> None:
     """List tokens without their secrets."""
     items = session.client.get("/tokens", {"owner": owner})["items"]
-    if session.out.as_json:
-        session.out.document(items)
-        return
     rows = [
         [one["id"], one["owner"], one["expires"] or "never", _shown(one["scope"]), one["description"]]
         for one in items
     ]
-    session.out.table(("ID", "OWNER", "EXPIRES", "SCOPE", "DESCRIPTION"), rows)
+    session.out.listing(items, ("ID", "OWNER", "EXPIRES", "SCOPE", "DESCRIPTION"), rows)
 
 
 @tokens.command("create")
@@ -104,7 +101,4 @@ def _shown(scope: list[dict[str, str]] | None) -> str:
 def delete_token(session: Session, token_id: str) -> None:
     """Delete a token. From now on it is not valid."""
     session.client.send("DELETE", f"/tokens/{segment(token_id)}")
-    if session.out.as_json:
-        session.out.document({"deleted": token_id})
-    else:
-        session.out.say(f"Token {token_id} deleted.")
+    session.out.result({"deleted": token_id}, f"Token {token_id} deleted.")

@@ -10,9 +10,9 @@ from app.commands.bounds import Bounds, bounds_of, offsets_at
 from app.commands.client import topic_path
 from app.commands.errors import CommandError, RefusedError
 from app.commands.moments import FORMS, Moment, MomentType
-from app.commands.options import Session, TopicName, confirm, gateway, partition_list, settings
+from app.commands.options import YES, Session, TopicName, confirm, gateway, partition_list, settings
 from app.commands.output import Cell
-from app.commands.text import counted, duration, size
+from app.commands.text import counted, duration, ranges, size
 
 _UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 
@@ -89,6 +89,12 @@ def _show(session: Session, detail: dict[str, Any], everything: bool) -> None:
         for p in detail["partition_details"]
     ]
     out.table(("PARTITION", "EARLIEST", "LATEST", "RECORDS", "SIZE"), rows)
+    held = {p["partition"]: p["high_watermark"] - p["latest"] for p in detail["partition_details"]}
+    if any(held.values()):
+        partitions = ranges(partition for partition, offsets in held.items() if offsets)
+        out.say(
+            f"Open transactions hold up {counted(sum(held.values()), 'offset')} of partition {partitions}."
+        )
     configs = detail["effective_configs"]
     shown = {n: c for n, c in configs.items() if everything or c["source"] != "default"}
     out.say()
@@ -225,7 +231,7 @@ def _steps(before: Any, after: Any, changes: dict[str, str | None]) -> list[dict
               help=f"Everything before it is deleted: {FORMS}.")  # fmt: skip
 @click.option("-p", "--partition", "partitions", metavar="LIST", help="Only these, such as 0,2-5.")
 @click.option("--dry-run", is_flag=True, help="Show what would go, and delete nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 @gateway
 def truncate_topic(
     session: Session, name: str, moment: Moment, partitions: str | None, dry_run: bool, yes: bool
@@ -268,7 +274,7 @@ def _within(offset: int, bounds: Bounds, *, exact: bool) -> int:
 @topics.command("delete")
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True, type=TopicName())
 @click.option("--if-exists", is_flag=True, help="No failure when there is no such topic.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 @gateway
 def delete_topics(session: Session, names: tuple[str, ...], if_exists: bool, yes: bool) -> None:
     """Delete topics with all their records, for good."""

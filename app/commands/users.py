@@ -7,18 +7,14 @@ A password is asked for, or read from a file or standard input; it is never an a
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
 from app.commands.client import Client, segment
 from app.commands.errors import CommandError
-from app.commands.options import Session, confirm, gateway
+from app.commands.options import YES, Session, confirm, data_dir, gateway, offline
 
-# Loaded with --data-dir alone: it opens the database of a broker, and with it half of the core.
-_OFFLINE = "app.offline_users"
 _MAX_PASSWORD_BYTES = 10_000
 
 
@@ -71,22 +67,14 @@ class RemoteUsers:
 
 
 def _users(session: Session) -> Users:
-    data_dir = click.get_current_context().find_root().meta.get(_OFFLINE)
-    if data_dir is None:
-        return RemoteUsers(session.client)
-    offline: Users = import_module(_OFFLINE).OfflineUsers(data_dir)
-    return offline
+    found: Users = offline("OfflineUsers") or RemoteUsers(session.client)
+    return found
 
 
 @click.group()
-@click.option(
-    "--data-dir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-    help="Change the users in the data directory of a broker that is stopped, instead of calling one.",
-)  # fmt: skip
-@click.pass_context
-def users(context: click.Context, data_dir: Path | None) -> None:
+@data_dir("users")
+def users() -> None:
     """Users and their passwords: create, list, change, delete."""
-    context.find_root().meta[_OFFLINE] = data_dir
 
 
 PASSWORD_FILE = click.option(
@@ -116,13 +104,10 @@ def _password(file: Any) -> str:
 def list_users(session: Session) -> None:
     """List the users and how their passwords can be checked."""
     items = _users(session).all()
-    if session.out.as_json:
-        session.out.document(items)
-        return
     rows = [
         [one["name"], one["created"], ", ".join(c["mechanism"] for c in one["credentials"])] for one in items
     ]
-    session.out.table(("USER", "CREATED", "MECHANISMS"), rows)
+    session.out.listing(items, ("USER", "CREATED", "MECHANISMS"), rows)
 
 
 @users.command("create")
@@ -135,10 +120,7 @@ def create_user(session: Session, name: str, password_file: Any, no_password: bo
     if no_password and password_file is not None:
         raise click.UsageError("--no-password and --password-file exclude each other.")
     made = _users(session).create(name, None if no_password else _password(password_file))
-    if session.out.as_json:
-        session.out.document(made)
-    else:
-        session.out.say(f"User {name} created.")
+    session.out.result(made, f"User {name} created.")
 
 
 @users.command("password")
@@ -148,21 +130,15 @@ def create_user(session: Session, name: str, password_file: Any, no_password: bo
 def change_password(session: Session, name: str, password_file: Any) -> None:
     """Give a user another password."""
     changed = _users(session).set_password(name, _password(password_file))
-    if session.out.as_json:
-        session.out.document(changed)
-    else:
-        session.out.say(f"The password of {name} is changed.")
+    session.out.result(changed, f"The password of {name} is changed.")
 
 
 @users.command("delete")
 @click.argument("name")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 @gateway
 def delete_user(session: Session, name: str, yes: bool) -> None:
     """Delete a user with its tokens."""
     confirm(f"Delete user {name} with all tokens?", yes=yes, what="delete")
     _users(session).delete(name)
-    if session.out.as_json:
-        session.out.document({"deleted": name})
-    else:
-        session.out.say(f"User {name} deleted.")
+    session.out.result({"deleted": name}, f"User {name} deleted.")

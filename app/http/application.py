@@ -19,6 +19,7 @@ from app.errors import Problem
 from app.http.cors import Cors
 from app.http.exchange import in_task
 from app.http.hosts import Hosts
+from app.http.loop_time import SHARE, Share
 from app.http.metrics import Traffic
 from app.http.principal import LOGIN, Resolver, principal_of, resolve
 from app.http.refusals import Refusals
@@ -31,6 +32,7 @@ from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError
 from core.security.audit import SOURCE, Source
+from core.security.quotas import QuotaTable
 from core.vocabulary.idempotency import NO_PRINCIPAL
 
 log = logging.getLogger("sluice.http")
@@ -49,8 +51,11 @@ class HttpApplication:
         router: Router,
         traffic: Traffic,
         refusals: Refusals,
-        resolver: Resolver | None = None,
+        resolver: Resolver | None,
+        quotas: QuotaTable,
     ) -> None:
+        self._clock = clock
+        self._quotas = quotas
         self._config = config
         self._router = router
         self._traffic = traffic
@@ -76,7 +81,11 @@ class HttpApplication:
         started = traffic.now()
         traffic.in_progress += 1
         try:
-            await self._serve(request, sender)
+            if self._quotas.has_time_quotas:
+                scope[SHARE] = share = Share(self._quotas, self._clock)
+                await share.timed(self._serve(request, sender))
+            else:
+                await self._serve(request, sender)
         finally:
             traffic.in_progress -= 1
             traffic.done(request, request_id, started, sender.status, sender.sent)
@@ -123,6 +132,8 @@ class HttpApplication:
                 return _ready(granted)
         if self._resolver is not None:
             return self._handle_resolved(self._resolver, request, sender)
+        if SHARE in scope:
+            scope[SHARE].admit(scope)
         return self._router.answer(request, sender)
 
     async def _handle_resolved(
@@ -131,6 +142,8 @@ class HttpApplication:
         await in_task()
         await resolve(resolver, request)
         sender.private = principal_of(request.scope) != NO_PRINCIPAL
+        if SHARE in request.scope:
+            request.scope[SHARE].admit(request.scope)
         return await self._router.answer(request, sender)
 
     def _request_id(self, given: bytes | None) -> bytes:

@@ -25,7 +25,7 @@ from core.security.audit import SOURCE, Audit, Source
 from core.security.jwt import MAX_TOKEN, JwtVerifier
 from core.security.logins import OpenLogins
 from core.security.passwords import Identity, Passwords
-from core.security.sessions import Sessions
+from core.security.sessions import BEARER_PREFIX, Sessions
 from core.security.setup import SetupToken
 from core.security.tickets import StreamTickets
 from core.vocabulary.idempotency import NO_PRINCIPAL
@@ -43,7 +43,6 @@ _METRICS = "/metrics"
 _OPEN_PREFIXES = ("/console", "/docs", "/problems")
 _OF_CREDENTIALS = ("/api/v1/users", "/api/v1/tokens")
 _MAX_HEADER = len("Bearer ") + MAX_TOKEN
-_MECHANISMS = {b"basic": "BASIC", b"bearer": "TOKEN"}
 
 
 class Authenticator:
@@ -111,7 +110,7 @@ class Authenticator:
             identity = page or await self._bearer(ways, token)
         elif kind == b"basic":
             identity = await self._basic(ways, value, request)
-        mechanism = _MECHANISMS.get(kind, "")
+        mechanism = _mechanism(kind, value)
         address = (request.scope.get("client") or ("",))[0]
         if identity is None:
             self._audit.failed_login(_claimed(kind, value), mechanism, address)
@@ -136,13 +135,13 @@ class Authenticator:
         )
 
     def _note(self, identity: Identity, request: Request, path: str) -> str:
-        """Return the principal. Have the request end with its user or token, as a stream or a long poll must."""
+        """Return the principal. Have the request end with its credentials, as a stream or a long poll must."""
         request.scope[IDENTITY] = identity
         if identity.scope is not None:
             # That of a token also holds for the sessions and tickets that were made with it.
             request.scope[TOKEN_SCOPE] = identity.scope
         task = asyncio.current_task()
-        # A client that deletes its own user or token gets an answer; none of these requests lasts.
+        # A client gets an answer that deletes its own user or token, or changes its password; none of these lasts.
         if task is not None and not _is_below(path, _OF_CREDENTIALS):
             request.scope[LOGIN] = self._logins.add(identity, task.cancel)
         return str(identity.principal)
@@ -167,9 +166,6 @@ class Authenticator:
             # A token alone: a password is remembered from any listener that takes it.
             owner = self._passwords.token(password)
             return owner if owner is not None and owner.principal.name == user else None
-        known = self._passwords.at_once(user, password)
-        if known is not None:
-            return known
         client = request.scope.get("client")
         return await self._passwords.check(user, password, client[0] if client else "")
 
@@ -192,6 +188,14 @@ def _decoded(value: bytes) -> str:
         return base64.b64decode(value, validate=True).decode()
     except (binascii.Error, ValueError):
         return ""
+
+
+def _mechanism(kind: bytes, value: bytes) -> str:
+    """Return the name of a way to log in for the audit log; a JWT is told by what it is not."""
+    if kind == b"bearer":
+        own = value.startswith(TOKEN_PREFIX.encode())
+        return ("SESSION" if value.startswith(BEARER_PREFIX.encode()) else "TOKEN") if own else "JWT"
+    return "BASIC" if kind == b"basic" else ""
 
 
 def _claimed(kind: bytes, value: bytes) -> str:

@@ -66,6 +66,8 @@ class Route(Generic[H]):
     refuses: tuple[int, ...] = field(default=(), kw_only=True)
     query: type | None = field(default=None, kw_only=True)
     headers: type | None = field(default=None, kw_only=True)
+    # Of a lean route: the other methods of the path, which FastAPI takes.
+    beside: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 class Found(NamedTuple):
@@ -111,13 +113,15 @@ class RouteTable:
         Raise Problem (405) if the path takes other methods.
         """
         segments = path.split("/")
-        allowed = []
+        allowed: list[str] = []
         for entry in self._by_length.get(len(segments), ()):
             if entry.fits(segments):
                 taken = entry.route.method
                 if taken == method or (method == "HEAD" and taken == "GET"):
                     return Found(entry.route.handle, segments[entry.prefix_segments :], entry.template)
-                allowed.append(taken)
+                if method in entry.route.beside or (method == "HEAD" and "GET" in entry.route.beside):
+                    return None
+                allowed += (taken, *entry.route.beside)
         if allowed:
             raise method_not_allowed(method, allowed)
         return None

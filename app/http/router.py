@@ -6,7 +6,7 @@ all paths below its own prefixes. FastAPI gets the rest, with the body read and 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from app.http.exchange import ASGIApp, in_task
@@ -36,9 +36,19 @@ class Surface(Protocol):
 
 
 class Router:
-    """The routes of one application. `lean` are those without FastAPI; FastAPI gets what no surface owns."""
+    """The routes of one application. `lean` are those without FastAPI; FastAPI gets what no surface owns.
 
-    def __init__(self, lean: RouteTable, surfaces: Sequence[Surface], fastapi: ASGIApp) -> None:
+    `checks` has a function for each header line that only some routes take: it is called with the path, and raises.
+    """
+
+    def __init__(
+        self,
+        lean: RouteTable,
+        surfaces: Sequence[Surface],
+        fastapi: ASGIApp,
+        checks: Mapping[bytes, Callable[[Request, str], None]],
+    ) -> None:
+        self._checks = checks
         self._lean = lean
         self._surfaces = surfaces
         self._fastapi = fastapi
@@ -56,6 +66,10 @@ class Router:
                 if len(self._taken) >= _REMEMBERED_PATHS:
                     self._taken.clear()
                 self._taken[method, raw] = known
+        # After a method that the path does not take.
+        for name, check in self._checks.items():
+            if name in request.headers:
+                check(request, decode_path(scope))
         if known is not None:
             handle, segments, request.route = known
             return handle(request, segments)

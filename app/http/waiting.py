@@ -11,15 +11,16 @@ wakes its wait in the broker.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+from app.http.loop_time import SHARE, Share
 from app.http.principal import principal_of
 from app.http.request import ClientGoneError, Request, Scope
 from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
+from core.security.addresses import network_of
 from core.vocabulary.idempotency import NO_PRINCIPAL
 
 T = TypeVar("T")
@@ -94,14 +95,7 @@ def client_of(scope: Scope) -> str:
     principal = principal_of(scope)
     if principal != NO_PRINCIPAL:
         return principal
-    host = (scope.get("client") or ("",))[0]
-    if ":" not in host:
-        return f"@{host}"
-    try:
-        address = ipaddress.IPv6Address(host.partition("%")[0])
-    except ValueError:
-        return f"@{host}"
-    return f"@{address.ipv4_mapped or ipaddress.IPv6Address(int(address) >> 64 << 64)}"
+    return f"@{network_of((scope.get('client') or ('',))[0])}"
 
 
 # --- clients that disconnect --------------------------------------------------------------------------------
@@ -134,7 +128,8 @@ async def while_connected(
         except BaseException:
             work.close()
             raise
-    task = asyncio.ensure_future(work)
+    share: Share | None = request.scope.get(SHARE)
+    task = asyncio.ensure_future(work if share is None else share.timed(work))
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         with counted(request.scope):

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 from pydantic import ConfigDict, Field, StrictInt, StrictStr
+from typing_extensions import TypeAliasType
 
+from app.native.one_shot_schemas import TransactionCommitted
 from app.native.record_schemas import RecordRead
 from app.native.schemas import Offset, Partition, Shape
 from core.config import Config
@@ -26,6 +28,16 @@ ConsumerState = Literal["unsubscribed", "joining", "stable", "assigned", "fenced
 EncodingName = Literal["auto", "json", "text", "utf8", "base64"]
 # Long enough for the first round of a group (three seconds) and for a quiet topic; short enough for any proxy.
 DEFAULT_WAIT_MS = 5_000
+# Schemas of what the lean routes read.
+_RECORDS: dict[str, Any] = {"items": {"$ref": "#/components/schemas/RecordToWrite"}}
+_OFFSETS: dict[str, Any] = {"items": {"$ref": "#/components/schemas/OffsetToCommit"}}
+RecordsByTopic = TypeAliasType(
+    "RecordsByTopic",
+    Annotated[
+        dict[TopicText, Annotated[list[Any], Field(min_length=1, json_schema_extra=_RECORDS)]],
+        Field(max_length=_LIMITS.max_subscription),
+    ],
+)
 _TIME = "a time: milliseconds since 1970 or ISO 8601"
 
 
@@ -98,12 +110,20 @@ class ConsumerToCreate(Shape):
         description=f"The assignor to vote for: {', '.join(ASSIGNORS)}. All members of the group must know one in "
         "common.",
     )
+    isolation_level: Literal["read_committed", "read_uncommitted"] = Field(
+        default="read_committed",
+        description="`read_uncommitted` also delivers records of open and of aborted transactions, as Kafka's "
+        "`isolation.level`.",
+    )
 
 
 class Poll(Shape):
     """What to deliver at most, and what was dealt with."""
 
-    model_config = _example({"ack": "8c2f01aa.41", "limit": 100, "wait_ms": 30000})
+    model_config = _example(
+        {"ack": "8c2f01aa.41", "limit": 100, "wait_ms": 30000},
+        {"ack": "8c2f01aa.41", "records": {"invoices": [{"key": "order-41", "value": {"total": 12}}]}},
+    )
 
     ack: Annotated[StrictStr, Field(max_length=100)] | None = Field(
         default=None,
@@ -117,6 +137,17 @@ class Poll(Shape):
         description="Bytes of keys, values and headers at most; one record is always delivered.",
     )
     wait_ms: Wait = DEFAULT_WAIT_MS
+    records: RecordsByTopic | None = Field(
+        default=None,
+        description="The output of the batch: records to write, by topic, in one transaction with the "
+        "acknowledgement. `ack` is its key: sent again with the same records, it writes nothing and gets the "
+        "same answer.",
+    )
+    offsets: Annotated[list[Any], Field(json_schema_extra=_OFFSETS)] | None = Field(
+        default=None,
+        max_length=_LIMITS.http_max_records,
+        description="Offsets of other groups to commit in the same transaction.",
+    )
 
 
 class Ack(Shape):
@@ -250,3 +281,9 @@ class PolledBatch(msgspec.Struct):
         ConsumerState, Meta(description="As in the consumer; `joining` explains an empty batch.")
     ]
     partitions: list[RangeDetail]
+    committed: Annotated[
+        TransactionCommitted | msgspec.UnsetType,
+        Meta(
+            description="What the poll has committed with the batch before, if it had `records` or `offsets`."
+        ),
+    ] = msgspec.UNSET

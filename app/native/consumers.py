@@ -35,8 +35,9 @@ from app.native.consumer_schemas import (
     SeekTo,
     SomePartitions,
 )
-from app.native.dependencies import BrokerDep, SharedDep
+from app.native.dependencies import BrokerDep, LongTransactionsDep, SharedDep, TransactionHeader
 from app.native.groups import GroupId
+from app.native.one_shot import commit_with_batch
 from app.native.record_json import iso_time, record_texts
 from core.errors import BrokerError
 from core.types import TopicPartition
@@ -82,6 +83,7 @@ async def create_consumer(
         group_instance_id=wanted.group_instance_id,
         assignor=wanted.assignor or "",
         settings={_ENCODING: wanted.encoding},
+        isolation_level=wanted.isolation_level,
     )
     subscription = Subscription(
         tuple(dict.fromkeys(wanted.topics or ())), wanted.pattern, tuple(_tps(wanted.assignments or ()))
@@ -122,12 +124,24 @@ async def poll_consumer(
 ) -> Response:
     """Acknowledge the batch before, and get the next one: as soon as there is a record, or when the time is up.
 
-    The first poll waits for the group as well. A client that closes its connection has been given nothing.
+    The first poll waits for the group as well. A client that closes its connection has been given nothing. With
+    `records`, the output of the batch before is written and the batch acknowledged in one transaction; if that is
+    refused, nothing has moved, and the batch can be polled again.
     """
     wanted = wanted or Poll()
     if wanted.wait_ms:
         check_share(request.scope)
     options = broker.consumers.get(group, consumer).options
+    committed, ack = None, wanted.ack
+    if wanted.records is not None or wanted.offsets is not None:
+        if ack is None:
+            raise _invalid(
+                "Records and offsets are committed with the batch before; `ack` names it.", "#/ack"
+            )
+        committed = await commit_with_batch(
+            shared.config, broker, request.scope, await request.body(), group, consumer, ack
+        )
+        ack = None
     batch = await while_connected(
         request,
         broker.consumers.poll(
@@ -136,15 +150,34 @@ async def poll_consumer(
             limit=wanted.limit,
             max_bytes=wanted.max_bytes,
             wait_ms=wanted.wait_ms,
-            ack=wanted.ack,
+            ack=ack,
         ),
     )
     reader = Reader(options.settings.get(_ENCODING, "auto"), shared.config.http_max_json_depth)
-    return Response(_batch_json(batch, reader), media_type="application/json")
+    answer = _batch_json(batch, reader)
+    if committed is None:
+        return Response(answer, media_type="application/json")
+    answer = b'%b,"committed":%b}' % (answer[:-1], committed.answer or b"null")
+    headers = {"idempotent-replayed": "true"} if committed.replayed else None
+    return Response(answer, media_type="application/json", headers=headers)
 
 
-async def ack_consumer(broker: BrokerDep, group: GroupId, consumer: ConsumerName, wanted: Ack) -> Acked:
-    """Acknowledge a batch without a poll: its offsets are committed when this answers."""
+async def ack_consumer(
+    broker: BrokerDep,
+    transactions: LongTransactionsDep,
+    group: GroupId,
+    consumer: ConsumerName,
+    wanted: Ack,
+    transaction: TransactionHeader = None,
+) -> Acked:
+    """Acknowledge a batch without a poll: its offsets are committed when this answers.
+
+    In a transaction they are committed with it, and nothing is `acknowledged` yet. Until it ends, other polls and
+    acknowledgements of the consumer are refused (409).
+    """
+    if transaction is not None:
+        transactions.ack(transaction, group, consumer, wanted.ack)
+        return Acked(acknowledged=[], revoked=[])
     done = await broker.consumers.ack(group, consumer, wanted.ack)
     return Acked(acknowledged=_ranges(done.committed), revoked=_ranges(done.revoked))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 
 from app.http.request import invalid_parameter
 from app.shared import Shared
 from core.facade import Facade
 from core.security.guarded import Guarded
+from core.transactions.long_transactions import CallersTransactions
 
 
 async def shared(request: Request) -> Shared:
@@ -22,6 +23,11 @@ async def shared(request: Request) -> Shared:
 async def broker(request: Request) -> Facade:
     """Return the broker as the client of the request may use it."""
     return (await shared(request)).acting(request.scope)
+
+
+async def long_transactions(request: Request) -> CallersTransactions:
+    """Return the transactions of several requests as the client of the request may use them."""
+    return (await shared(request)).long_transactions(request.scope)
 
 
 async def guarded(request: Request) -> Guarded:
@@ -49,6 +55,16 @@ async def known_parameters_only(request: Request) -> None:
         seen.add(name)
 
 
+TransactionHeader = Annotated[
+    str | None,
+    Header(
+        alias="Transaction",
+        description="The id of a transaction of several requests, from `POST /transactions:begin`.",
+        min_length=1,
+        max_length=1100,
+    ),
+]
 SharedDep = Annotated[Shared, Depends(shared)]
 BrokerDep = Annotated[Facade, Depends(broker)]
+LongTransactionsDep = Annotated[CallersTransactions, Depends(long_transactions)]
 GuardedDep = Annotated[Guarded, Depends(guarded)]

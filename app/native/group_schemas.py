@@ -208,13 +208,17 @@ class ResetResult(BaseModel):
 
 
 class PartitionLagDetail(BaseModel):
-    """The lag of a group in one partition. Null if nothing was committed, or the partition is deleted."""
+    """The lag of a group in one partition: the offsets up to the last stable offset, as read_committed reads.
+
+    Null if nothing was committed, or the partition is deleted.
+    """
 
     topic: str
     partition: int
     next_offset: int | None
     log_start_offset: int | None
     high_watermark: int | None
+    last_stable_offset: int | None
     lag: int | None
     member_id: str | None
 

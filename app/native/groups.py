@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from app.errors import Problem, field_error
 from app.http.parameters import PATH_NAME, parse_moment
 from app.http.request import invalid_parameter
-from app.native.dependencies import BrokerDep, SharedDep
+from app.native.dependencies import BrokerDep, LongTransactionsDep, SharedDep, TransactionHeader
 from app.native.group_schemas import (
     AssignedPartition,
     BytePosition,
@@ -36,7 +36,15 @@ from core.errors import ErrorCode
 from core.facade import Facade
 from core.vocabulary.consumers import ConsumerInfo
 from core.vocabulary.foreign_groups import ZOOKEEPER, ForeignGroup
-from core.vocabulary.groups import NO_GENERATION, Commit, GroupListing, GroupView, MemberView, Target
+from core.vocabulary.groups import (
+    NO_GENERATION,
+    Commit,
+    CommitRequest,
+    GroupListing,
+    GroupView,
+    MemberView,
+    Target,
+)
 from core.vocabulary.member_metadata import owned_partitions, wanted_topics
 
 
@@ -133,17 +141,26 @@ async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionL
     return _positions(broker, group)
 
 
-async def set_group_offsets(broker: BrokerDep, group: GroupId, wanted: PositionsToSet) -> GroupPositionList:
-    """Commit positions, all or none. As a member: fenced by its generation. By hand: only an empty group."""
+async def set_group_offsets(
+    broker: BrokerDep,
+    transactions: LongTransactionsDep,
+    group: GroupId,
+    wanted: PositionsToSet,
+    transaction: TransactionHeader = None,
+) -> GroupPositionList:
+    """Commit positions, all or none. As a member: fenced by its generation. By hand: only an empty group.
+
+    In a transaction they are committed with it. The answer has what is committed now.
+    """
     commits = [Commit(one.topic, one.partition, one.next_offset, -1, one.metadata) for one in wanted.offsets]
     generation = NO_GENERATION if wanted.generation_id is None else wanted.generation_id
-    await broker.groups.positions.set(
-        group,
-        commits,
-        member_id=wanted.member_id,
-        generation=generation,
-        group_instance_id=wanted.group_instance_id,
-    )
+    request = CommitRequest(commits, wanted.member_id, generation, wanted.group_instance_id)
+    if transaction is None:
+        await broker.groups.positions.set(group, request)
+    else:
+        errors = await transactions.commit_offsets(transaction, group, request)
+        if (error := next(filter(None, errors), None)) is not None:
+            raise broker.groups.refusal(error, group, wanted.member_id)
     return _positions(broker, group)
 
 
@@ -185,6 +202,7 @@ async def get_group_lag(broker: BrokerDep, group: GroupId) -> GroupLag:
             next_offset=one.next_offset,
             log_start_offset=one.offsets and one.offsets.log_start_offset,
             high_watermark=one.offsets and one.offsets.high_watermark,
+            last_stable_offset=one.offsets and one.offsets.last_stable_offset,
             lag=one.lag,
             member_id=one.member_id,
         )

@@ -15,10 +15,12 @@ import msgspec
 from app.errors import Problem
 from app.http.principal import principal_of
 from app.http.request import Answer, Request, Scope, invalid_parameter
-from core.errors import BrokerError, ErrorCode
+from app.native.transaction_header import transaction_of
+from core.errors import BrokerError
 from core.facade import Facade
 from core.records.record import NewRecord
-from core.vocabulary.idempotency import KEY_REUSED, KeyedRequest
+from core.transactions.long_transactions import CallersTransactions
+from core.vocabulary.idempotency import KEY_IN_USE, KEY_REUSED, KeyedRequest
 from core.vocabulary.records import ProduceResult
 
 NAME = "Idempotency-Key"
@@ -43,15 +45,22 @@ class KeyedWrites:
     """Writes of records under a key. `written` makes the answer of a write, or raises its refusal."""
 
     def __init__(
-        self, acting: Callable[[Scope], Facade], written: Callable[[str, Sequence[ProduceResult]], Answer]
+        self,
+        acting: Callable[[Scope], Facade],
+        transactions: Callable[[Scope], CallersTransactions],
+        written: Callable[[str, Sequence[ProduceResult]], Answer],
     ) -> None:
         self._acting = acting
+        self._transactions = transactions
         self._written = written
 
     async def produce(
         self, request: Request, topic: str, records: Sequence[NewRecord], acks: int, body: bytes
     ) -> Answer:
-        """The answer to a write with a key, the first one or a repetition. Raises Problem and BrokerError."""
+        """The answer to a write with a key, the first one or a repetition. Raises Problem and BrokerError.
+
+        In a transaction the answer is kept with the commit, and forgotten by the abort.
+        """
         named = KeyedRequest(
             f"topics/{topic}/records",
             key_of(request),
@@ -64,10 +73,16 @@ class KeyedWrites:
             return _encode(_Stored(answer.status, answer.body, answer.media_type))
 
         try:
-            keys = self._acting(request.scope).idempotency
-            done = await keys.produce(named, topic, records, acks=acks, render=render)
+            if (transaction := transaction_of(request)) is not None:
+                transactions = self._transactions(request.scope)
+                done = await transactions.produce_once(
+                    transaction, named, topic, records, acks=acks, render=render
+                )
+            else:
+                keys = self._acting(request.scope).idempotency
+                done = await keys.produce(named, topic, records, acks=acks, render=render)
         except BrokerError as error:
-            raise _refusal(error) from None
+            raise refusal_of_key(error) from None
         headers = (REPLAYED,) if done.replayed else ()
         if done.answer is None:
             return self._written(topic, done.results)._replace(headers=headers)
@@ -97,8 +112,9 @@ def fingerprint(request: Request, acks: int, body: bytes) -> bytes:
     return digest.digest()
 
 
-def _refusal(error: BrokerError) -> Exception:
-    if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+def refusal_of_key(error: BrokerError) -> Exception:
+    """Return how a refusal of a key looks over HTTP; other errors as they are."""
+    if error.details.get("reason") == KEY_IN_USE:
         return Problem("idempotency-key-in-use", error.message, headers={"retry-after": "1"})
     if error.details.get("reason") == KEY_REUSED:
         return Problem("idempotency-key-reused", error.message)

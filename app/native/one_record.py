@@ -55,9 +55,10 @@ class OneRecord:
     async def read(self, request: Request, segments: list[str]) -> Answer:
         """Read one record.
 
-        A record never changes, so it may be cached for good. `Accept: application/octet-stream` gives its value as
+        A record never changes, so it may be cached for good. A record of a transaction is not there before the
+        transaction has ended, and never if it was aborted. `Accept: application/octet-stream` gives its value as
         bare bytes, with key, headers and timestamp in `X-Kafka-*` header lines. 404 when it is not there yet, 410
-        when it is no more: deleted, or removed by compaction (`next_offset` comes next).
+        when it is no more: deleted, removed by compaction, or aborted (`next_offset` comes next).
         """
         tp = TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
         offset = whole_number("offset", segments[5], 0, MAX_OFFSET)
@@ -92,16 +93,19 @@ class OneRecord:
             raise _absent(from_broker(error, offset=offset), offset) from None
         if result.records and result.records[0].offset == offset:
             return result.records[0]
-        start, end, _ = result.offsets
+        start, high_watermark, _, _ = result.offsets
         following = result.records[0].offset if result.records else result.next_offset
         code = ErrorCode.OFFSET_OUT_OF_RANGE
-        bounds: dict[str, object] = {"log_start_offset": start, "high_watermark": end}
+        bounds: dict[str, object] = {
+            "log_start_offset": start,
+            "high_watermark": high_watermark,
+        }
         if following <= offset:
             raise _absent(Problem(slug_of(code), "", status=416, code=code, extra=bounds), offset)
         raise Problem(
             slug_of(code),
-            f"No record is at offset {offset}: compaction has removed it, or it was a transaction marker. "
-            f"Continue at offset {following}.",
+            f"No record is at offset {offset}: compaction has removed it, its transaction was aborted, or it "
+            f"is a transaction marker. Continue at offset {following}.",
             status=410,
             code=code,
             extra={**bounds, "next_offset": following},

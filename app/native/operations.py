@@ -6,7 +6,7 @@ need.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.http.exchange import in_task
 from app.http.request import Answer, Request, Scope
+from core.config import Endpoint
 from core.facade import Facade
 from core.security.acl import Operation, ResourceType
 from core.security.guarded import Guarded
@@ -44,6 +45,12 @@ class Health(Struct):
             description="With --zookeeper: the state of the registration. The broker works without ZooKeeper as well."
         ),
     ] = UNSET
+    open_listeners: Annotated[
+        list[str] | UnsetType,
+        Meta(
+            description="With --insecure: listeners that other machines can reach, and whose clients need not log in."
+        ),
+    ] = UNSET
 
 
 class Operations:
@@ -51,6 +58,7 @@ class Operations:
 
     `acting` returns the broker as the client of a request may use it: the metrics, and the state of the
     registration, need DESCRIBE on the cluster. `zookeeper` returns that state, or None without ZooKeeper.
+    `open_listeners` are those that only --insecure allows.
     """
 
     def __init__(
@@ -59,11 +67,13 @@ class Operations:
         acting: Callable[[Scope], Guarded],
         zookeeper: Callable[[], str | None],
         scrape: Callable[[str], Awaitable[tuple[bytes, str]]],
+        open_listeners: Sequence[Endpoint] = (),
     ) -> None:
         self._broker = broker
         self._acting = acting
         self._zookeeper = zookeeper
         self._scrape = scrape
+        self._open_listeners = [str(endpoint) for endpoint in open_listeners]
 
     async def live(self, request: Request, segments: list[str]) -> Answer:
         """Answer 200 while the process answers. A supervisor restarts it when this fails."""
@@ -74,8 +84,12 @@ class Operations:
         ready = self._broker().ready
         health = Health("ok" if ready else "starting or stopping")
         zookeeper = self._zookeeper()
-        if zookeeper is not None and self._acting(request.scope).rights.may(*_DESCRIBE_CLUSTER):
-            health.zookeeper = zookeeper
+        has_more = zookeeper is not None or self._open_listeners
+        if has_more and self._acting(request.scope).rights.may(*_DESCRIBE_CLUSTER):
+            if zookeeper is not None:
+                health.zookeeper = zookeeper
+            if self._open_listeners:
+                health.open_listeners = self._open_listeners
         return Answer(200 if ready else 503, _encode(health))
 
     async def scrape(self, request: Request, segments: list[str]) -> Answer:

@@ -23,7 +23,7 @@ from app.native.record_schemas import RecordsOrRecord, RecordToWrite
 from core.records.record import Headers, NewRecord
 
 
-class _TextRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class TextRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A record whose key and value are text, as most are."""
 
     key: str | None = None
@@ -33,11 +33,11 @@ class _TextRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 class _TextRecords(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A list of such records."""
 
-    records: list[_TextRecord]
+    records: list[TextRecord]
 
 
 _decode_text_list = msgspec.json.Decoder(_TextRecords).decode
-_decode_text = msgspec.json.Decoder(_TextRecord).decode
+_decode_text = msgspec.json.Decoder(TextRecord).decode
 _decode_body = msgspec.json.Decoder(RecordsOrRecord).decode
 _decode_record = msgspec.json.Decoder(RecordToWrite).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -68,7 +68,7 @@ class ProduceBody:
         else:
             items = shape.records
             self._check_list(shape)
-        return self._convert(items, () if shape.records is UNSET else None)
+        return self.convert(items) if shape.records is not UNSET else self.convert(items, (), None)
 
     def from_ndjson(self, body: bytes) -> list[NewRecord]:
         """The records of newline-delimited JSON, one bare record a line; empty lines count for nothing."""
@@ -88,7 +88,7 @@ class ProduceBody:
         except _UNREADABLE as error:
             fault = fault_of(line, error)
             refuse_fault(fault._replace(path=("records", index, *fault.path)))
-        return self._convert((item,), ("records", index))[0]
+        return self.convert((item,), first=index)[0]
 
     def _check_list(self, shape: RecordsOrRecord) -> None:
         assert shape.records is not UNSET
@@ -118,10 +118,12 @@ class ProduceBody:
             for item in items
         ]
 
-    def _convert(self, items: Sequence[RecordToWrite], path: Path | None = None) -> list[NewRecord]:
-        """Return the records as the broker takes them.
+    def convert(
+        self, items: Sequence[RecordToWrite], path: Path = ("records",), first: int | None = 0
+    ) -> list[NewRecord]:
+        """Return the records as the broker takes them. Raises Problem.
 
-        `path` leads to the record where the body holds one alone, else it is a list in `records`.
+        `path` leads to their list, in which the first one has the index `first`; None: to one record alone.
         """
         max_depth = self._max_depth
         records = []
@@ -141,7 +143,7 @@ class ProduceBody:
                 field = "timestamp"
                 timestamp = _timestamp(item)
             except FormatError as error:
-                _refuse_field(error, field, ("records", index) if path is None else path)
+                _refuse_field(error, field, path if first is None else (*path, first + index))
             records.append(NewRecord(key, value, headers, timestamp, partition))
         return records
 

@@ -47,7 +47,7 @@ class QuotaValues(Shape):
     producer_byte_rate: _Bytes | None = Field(None, description="Bytes written per second.")
     consumer_byte_rate: _Bytes | None = Field(None, description="Bytes read per second.")
     request_percentage: _Rate | None = Field(
-        None, description="Percent of the time of the broker's event loop; Kafka listener only."
+        None, description="Percent of the time of the broker's event loop, over all listeners."
     )
     controller_mutation_rate: _Rate | None = Field(
         None, description="Partitions created and deleted per second."

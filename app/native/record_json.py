@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -34,16 +35,17 @@ def iso_time(ms: int) -> str | None:
     return f"{_second(second)}.{ms % 1000:03d}Z"
 
 
-def record_page(tp: TopicPartition, result: ReadResult, reader: Reader) -> bytes:
-    """The answer of a read as JSON."""
-    start, high_watermark, _ = result.offsets
+def record_page(tp: TopicPartition, result: ReadResult, reader: Reader, *, committed: bool = True) -> bytes:
+    """The answer of a read as JSON. `committed` says how far it could read."""
+    start, high_watermark, _, stable = result.offsets
     return _encode(
         RecordPage(
             records=_records(tp, result.records, reader),
             next_offset=result.next_offset,
             log_start_offset=start,
             high_watermark=high_watermark,
-            caught_up=result.next_offset >= high_watermark,
+            last_stable_offset=stable,
+            caught_up=result.next_offset >= result.offsets.end(committed=committed),
         )
     )
 
@@ -51,6 +53,23 @@ def record_page(tp: TopicPartition, result: ReadResult, reader: Reader) -> bytes
 def one_record(tp: TopicPartition, record: Record, reader: Reader) -> bytes:
     """One record as JSON."""
     return _encode(_records(tp, [record], reader)[0])
+
+
+def places(results: Sequence[ProduceResult]) -> str:
+    """Where records are that were all taken, as the items of a JSON array."""
+    parts = []
+    # What neighbours share: numbers cost most of the time of making such a text.
+    last, last_ms, begin, end = None, None, "", ""
+    for result in results:
+        partition, timestamp = result.partition, result.timestamp
+        if partition != last or timestamp != last_ms:
+            last, last_ms = partition, timestamp
+            iso = iso_time(timestamp)
+            text = "null" if iso is None else f'"{iso}"'
+            begin = f'{{"partition":{partition},"offset":'
+            end = f',"timestamp":{text},"timestamp_ms":{timestamp}}}'
+        parts.append(f"{begin}{result.offset}{end}")
+    return ",".join(parts)
 
 
 def written_record(result: ProduceResult) -> RecordWritten:

@@ -134,12 +134,21 @@ Events = Annotated[str, Meta(examples=[f"id: {_CURSOR}\nevent: record\ndata: {js
 
 
 class RecordPage(Struct, gc=False):
-    """The answer of a read. `next_offset` is where the next read continues, also when `records` is empty."""
+    """The answer of a read. `next_offset` is where the next read continues, also when `records` is empty.
+
+    Reads end at `last_stable_offset`, unless they are `read_uncommitted`: those end at `high_watermark`.
+    """
 
     records: list[RecordRead]
     next_offset: int
     log_start_offset: int
     high_watermark: int
+    last_stable_offset: Annotated[
+        int,
+        Meta(
+            description="Below it no transaction is open. It is the high watermark, if none is open in the partition."
+        ),
+    ]
     caught_up: CaughtUp
 
     EXAMPLES: ClassVar[list[Any]] = [
@@ -148,6 +157,7 @@ class RecordPage(Struct, gc=False):
             "next_offset": 42,
             "log_start_offset": 0,
             "high_watermark": 42,
+            "last_stable_offset": 42,
             "caught_up": True,
         }
     ]
@@ -215,6 +225,13 @@ Encoding = Annotated[
         "library."
     ),
 ]
+IsolationLevel = Annotated[
+    Literal["read_committed", "read_uncommitted"],
+    Meta(
+        description="`read_committed` reads up to the first record of an open transaction, without the records of "
+        "aborted ones. `read_uncommitted` reads both; they may be aborted later, or are already."
+    ),
+]
 _QueryEncoding = Literal["utf8", "text", "base64", "binary"]
 _Count = Annotated[int, Meta(ge=1, le=_LIMITS.http_max_limit)]
 _Size = Annotated[int, Meta(ge=1, le=_LIMITS.http_max_read_bytes)]
@@ -245,8 +262,8 @@ class ProduceQuery(Struct):
     ] = UNSET
 
 
-class ProduceHeaders(Struct):
-    """The header lines of a write."""
+class KeyHeaders(Struct):
+    """The header lines of a request that writes once."""
 
     idempotency_key: Annotated[
         Annotated[str, Meta(min_length=1, max_length=255, pattern="^[ -~]+$")] | UnsetType,
@@ -259,6 +276,15 @@ class ProduceHeaders(Struct):
         ),
     ] = field(default=UNSET, name="Idempotency-Key")
     request_id: RequestId = field(default=UNSET, name="X-Request-Id")
+
+
+class ProduceHeaders(KeyHeaders):
+    """The header lines of a write of records."""
+
+    transaction: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=1100)] | UnsetType,
+        Meta(description="The id of a transaction of several requests, from `POST /transactions:begin`."),
+    ] = field(default=UNSET, name="Transaction")
 
 
 class WrittenHeaders(Struct):
@@ -292,6 +318,7 @@ class ReadQuery(Struct):
         _Wait, Meta(description="How long to wait for the first record when there is none.")
     ] = 0
     encoding: Encoding = "auto"
+    isolation_level: IsolationLevel = "read_committed"
 
 
 class RecordQuery(Struct):
@@ -395,6 +422,7 @@ class MergedQuery(Struct):
         ),
     ] = _LIMITS.http_default_read_bytes
     encoding: Encoding = "auto"
+    isolation_level: IsolationLevel = "read_committed"
     last_event_id: Annotated[
         str | UnsetType,
         Meta(

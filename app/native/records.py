@@ -20,13 +20,17 @@ from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
 from app.native.idempotency import KeyedWrites
 from app.native.produce_body import ProduceBody
 from app.native.produce_lines import ProduceLines, wants_lines
-from app.native.record_json import iso_time, record_page, written_record
+from app.native.record_json import places, record_page, written_record
 from app.native.record_schemas import ProduceQuery, ReadQuery, RecordsWritten
+from app.native.transaction_header import NAME as TRANSACTION
+from app.native.transaction_header import transaction_of
 from core.config import Config
 from core.errors import BrokerError
 from core.facade import Facade
 from core.records.record import NewRecord
+from core.transactions.long_transactions import CallersTransactions
 from core.types import TopicPartition
+from core.vocabulary.consumers import READ_COMMITTED, READ_UNCOMMITTED
 from core.vocabulary.records import ProduceResult, ReadResult
 
 ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
@@ -40,11 +44,17 @@ _encode = msgspec.json.Encoder().encode
 class RecordRoutes:
     """The handlers, over one broker."""
 
-    def __init__(self, config: Config, acting: Callable[[Scope], Facade]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        acting: Callable[[Scope], Facade],
+        transactions: Callable[[Scope], CallersTransactions],
+    ) -> None:
         self._config = config
+        self._transactions = transactions
         self._acting = acting
         self._body = ProduceBody(max_depth=config.http_max_json_depth, max_records=config.http_max_records)
-        self._keyed = KeyedWrites(acting, _written)
+        self._keyed = KeyedWrites(acting, transactions, _written)
         self._lines = ProduceLines(config, acting, self._body)
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
 
@@ -63,6 +73,9 @@ class RecordRoutes:
         and a bad one harms no other. A client must read the answers while it sends. A line without `partition` is
         the last and says why the stream ends: `{"problem": …}` or `{"bye": …}`; what was not answered then was not
         written.
+
+        With the header `Transaction` the records belong to that transaction: readers of committed records see them
+        when it is committed, and never if it is aborted.
         """
         topic = segments[1]
         essence, parameters = request.media_type()
@@ -72,6 +85,10 @@ class RecordRoutes:
                 acks = _acks(request.query(("acks",)))
             check_charset(parameters)
             if essence in NDJSON_TYPES and (lines := wants_lines(request)):
+                if transaction_of(request) is not None:
+                    raise invalid_parameter(
+                        TRANSACTION, "A stream of lines with answers cannot be a part of a transaction."
+                    )
                 return await self._lines.answer(request, topic, acks, lines)
             body = await request.body()
             records = self._body.from_json(body) if essence in JSON_TYPES else self._body.from_ndjson(body)
@@ -82,6 +99,9 @@ class RecordRoutes:
             records = [self._raw_record(request, query, body)]
         if IDEMPOTENCY_KEY in request.headers:
             return await self._keyed.produce(request, topic, records, acks, body)
+        if (transaction := transaction_of(request)) is not None:
+            transactions = self._transactions(request.scope)
+            return _written(topic, await transactions.produce(transaction, topic, records, acks=acks))
         results = await self._acting(request.scope).records.produce(topic, records, acks=acks)
         return _written(topic, results)
 
@@ -127,9 +147,12 @@ class RecordRoutes:
             max_bytes = whole_number("max_bytes", query["max_bytes"], 1, config.http_max_read_bytes)
         if "wait_ms" in query:
             wait_ms = whole_number("wait_ms", query["wait_ms"], 0, config.max_wait_ms)
-        offset = self._start(self._acting(request.scope), tp, query)
-        result = await self._read(request, tp, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms)
-        return Answer(200, record_page(tp, result, reader))
+        committed = read_committed(query)
+        offset = self._start(self._acting(request.scope), tp, query, committed)
+        result = await self._read(
+            request, tp, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms, committed=committed
+        )
+        return Answer(200, record_page(tp, result, reader, committed=committed))
 
     def _reader(self, query: Mapping[str, str]) -> Reader:
         name = query.get("encoding", "auto")
@@ -140,20 +163,20 @@ class RecordRoutes:
             )
         return reader
 
-    def _start(self, broker: Facade, tp: TopicPartition, query: Mapping[str, str]) -> int:
+    def _start(self, broker: Facade, tp: TopicPartition, query: Mapping[str, str], committed: bool) -> int:
         """The offset to read from: `offset` (a number, earliest, latest), `timestamp`, or the earliest."""
         text = query.get("offset", "earliest")
         if "timestamp" in query:
             if "offset" in query:
                 raise invalid_parameter("timestamp", "Give an offset or a timestamp, not both.")
             found = broker.partitions.offset_for_time(
-                tp, parse_moment("timestamp", query["timestamp"])
+                tp, parse_moment("timestamp", query["timestamp"]), committed=committed
             ).offset
-            return found if found >= 0 else broker.partitions.info(tp).offsets.high_watermark
+            return found if found >= 0 else broker.partitions.info(tp).offsets.end(committed=committed)
         if text == "earliest":
             return broker.partitions.info(tp).offsets.log_start_offset
         if text == "latest":
-            return broker.partitions.info(tp).offsets.high_watermark
+            return broker.partitions.info(tp).offsets.end(committed=committed)
         if text[:1].isalpha():
             raise invalid_parameter(
                 "offset", f"offset must be a number, earliest or latest, not {text[:40]!r}."
@@ -169,18 +192,27 @@ class RecordRoutes:
         limit: int,
         max_bytes: int,
         wait_ms: int,
+        committed: bool,
     ) -> ReadResult:
         """Return the records; if there are none, wait for up to `wait_ms`, or until the client disconnects."""
         broker = self._acting(request.scope)
         try:
-            result = broker.records.read_now(tp, offset, max_bytes=max_bytes, max_records=limit)
+            result = broker.records.read_now(
+                tp, offset, max_bytes=max_bytes, max_records=limit, committed=committed
+            )
             if result.records or not wait_ms:
                 return result
             check_share(request.scope)
             return await while_connected(
                 request,
                 broker.records.read(
-                    tp, offset, max_bytes=max_bytes, max_records=limit, wait_ms=wait_ms, first=result
+                    tp,
+                    offset,
+                    max_bytes=max_bytes,
+                    max_records=limit,
+                    wait_ms=wait_ms,
+                    first=result,
+                    committed=committed,
                 ),
             )
         except BrokerError as error:
@@ -189,6 +221,17 @@ class RecordRoutes:
 
 def _tp_of(segments: list[str]) -> TopicPartition:
     return TopicPartition(segments[1], whole_number("partition", segments[3], 0, MAX_PARTITION))
+
+
+def read_committed(query: Mapping[str, str]) -> bool:
+    """Return what `isolation_level` says: whether to read committed records only. Raises Problem."""
+    level = query.get("isolation_level", READ_COMMITTED)
+    if level not in (READ_COMMITTED, READ_UNCOMMITTED):
+        raise invalid_parameter(
+            "isolation_level",
+            f"isolation_level must be read_committed or read_uncommitted, not {level[:40]!r}.",
+        )
+    return level == READ_COMMITTED
 
 
 def _acks(query: Mapping[str, str]) -> int:
@@ -203,24 +246,9 @@ def _acks(query: Mapping[str, str]) -> int:
 
 def _written(topic: str, results: Sequence[ProduceResult]) -> Answer:
     """200 when all were taken, 207 when some were, the refusal when none was."""
-    failed = 0
-    parts = []
-    # What neighbours share: numbers cost most of the time of making such a text.
-    last, last_ms, begin, end = None, None, "", ""
-    for result in results:
-        if result.error is not None:
-            failed += 1
-            continue
-        partition, timestamp = result.partition, result.timestamp
-        if partition != last or timestamp != last_ms:
-            last, last_ms = partition, timestamp
-            iso = iso_time(timestamp)
-            text = "null" if iso is None else f'"{iso}"'
-            begin = f'{{"partition":{partition},"offset":'
-            end = f',"timestamp":{text},"timestamp_ms":{timestamp}}}'
-        parts.append(f"{begin}{result.offset}{end}")
+    failed = [result.error is not None for result in results].count(True)
     if not failed:
-        return Answer(200, f'{{"topic":"{topic}","records":[{",".join(parts)}]}}'.encode())
+        return Answer(200, f'{{"topic":"{topic}","records":[{places(results)}]}}'.encode())
     if failed == len(results):
         raise _all_refused(results)
     return Answer(207, _encode(RecordsWritten(topic, [written_record(result) for result in results])))

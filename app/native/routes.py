@@ -13,10 +13,13 @@ from typing import Any
 from app.http.request import Scope
 from app.http.route import Body, Handle, Lines, Reply, Route
 from app.native.one_record import OneRecord
+from app.native.one_shot import OneShotRoutes
+from app.native.one_shot_schemas import TransactionCommitted, TransactionToCommit
 from app.native.operations import Health, MetricsText, Operations
 from app.native.record_schemas import (
     CachedHeaders,
     Events,
+    KeyHeaders,
     KnownTags,
     MergedPage,
     MergedQuery,
@@ -43,6 +46,7 @@ from app.native.streams.merged import MergedRoutes
 from core.config import Config
 from core.facade import Facade
 from core.security.guarded import Guarded
+from core.transactions.long_transactions import CallersTransactions
 
 PREFIX = "/api/v1"
 # Statuses of refusals that any route below the prefix may have, and any route that writes; and any other route.
@@ -55,13 +59,22 @@ ControlRoute = Route[Callable[..., Any]]
 
 # Returns the broker as the client of a request may use it.
 Acting = Callable[[Scope], Guarded]
+# Returns the transactions of several requests as that client may use them.
+Transactions = Callable[[Scope], CallersTransactions]
 
 
-def lean_routes(config: Config, broker: Callable[[], Facade], acting: Acting) -> tuple[LeanRoute, ...]:
+def lean_routes(
+    config: Config, broker: Callable[[], Facade], acting: Acting, transactions: Transactions
+) -> tuple[LeanRoute, ...]:
     """Return the routes of records, over one broker."""
-    records = RecordRoutes(config, acting)
-    merged = MergedRoutes(config, broker, acting)
+    records = RecordRoutes(config, acting, transactions)
     one = OneRecord(config, acting)
+    return (
+        *_writes(records), _one_shot(config, acting), *_reads(records, MergedRoutes(config, broker, acting), one)
+    )  # fmt: skip
+
+
+def _writes(records: RecordRoutes) -> tuple[LeanRoute, ...]:
     return (
         Route(
             "POST", "/topics/{topic}/records", records.produce,
@@ -84,6 +97,11 @@ def lean_routes(config: Config, broker: Callable[[], Facade], acting: Acting) ->
             },
             refuses=(404, 406, 409, 429, 504, *ON_WRITES),
         ),
+    )  # fmt: skip
+
+
+def _reads(records: RecordRoutes, merged: MergedRoutes, one: OneRecord) -> tuple[LeanRoute, ...]:
+    return (
         Route(
             "GET", "/topics/{topic}/records", merged.read,
             "readTopicRecords", "records", "Read records of all partitions, as a page or a stream",
@@ -99,8 +117,7 @@ def lean_routes(config: Config, broker: Callable[[], Facade], acting: Acting) ->
         Route(
             "GET", "/topics/{topic}/partitions/{partition}/records", records.read,
             "readRecords", "records", "Read records of one partition",
-            query=ReadQuery,
-            answers={200: Reply("What there is from there on.", RecordPage)},
+            query=ReadQuery, answers={200: Reply("What there is from there on.", RecordPage)},
             refuses=(404, 410, 416, 429),
         ),
         Route(
@@ -114,6 +131,16 @@ def lean_routes(config: Config, broker: Callable[[], Facade], acting: Acting) ->
             },
             refuses=(404, 406, 410, 429),
         ),
+    )  # fmt: skip
+
+
+def _one_shot(config: Config, acting: Acting) -> LeanRoute:
+    return Route(
+        "POST", "/transactions", OneShotRoutes(config, acting).commit,
+        "writeTransaction", "transactions", "Commit records, offsets and batches together",
+        headers=KeyHeaders, request=TransactionToCommit,
+        answers={200: Reply("All of it is committed.", TransactionCommitted, headers=WrittenHeaders)},
+        refuses=(404, 409, 429, 504, *ON_WRITES), beside=("GET",),
     )  # fmt: skip
 
 
@@ -164,9 +191,10 @@ def problem_routes() -> tuple[ControlRoute, ...]:
 
 
 def control_routes() -> tuple[ControlRoute, ...]:
-    """Return the routes of topics, the cluster, groups, consumers, users, access rules and quotas. Load FastAPI."""
+    """Return the routes of topics, groups, transactions, users, quotas and so on. Load FastAPI."""
     return (
-        *_topics(), *_cluster(), *_groups(), *_members(), *_consumers(), *_users(), *_acls(), *_quotas(),
+        *_topics(), *_cluster(), *_groups(), *_members(), *_consumers(), *_transactions(), *_participants(),
+        *_long_transactions(), *_users(), *_acls(), *_quotas(),
     )  # fmt: skip
 
 
@@ -397,6 +425,76 @@ def _consumers() -> tuple[ControlRoute, ...]:
             "POST", "/groups/{group}/consumers/{consumer}:resume", consumers.resume_consumer,
             "resumeConsumer", "consumers", "Resume partitions",
             request=some, answers={200: schemas.ConsumerDetail}, refuses=(404, 409, *ON_WRITES),
+        ),
+    )  # fmt: skip
+
+
+def _participants() -> tuple[ControlRoute, ...]:
+    from app.native import participants
+
+    return (
+        Route(
+            "POST", "/transactions:commit", participants.commit_transactions,
+            "commitTransactions", "transactions", "Commit transactions of several producers, and offsets",
+            request=participants.TransactionsToCommit, answers={200: participants.TransactionsCommitted},
+            refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/transactions:abort", participants.abort_transactions,
+            "abortTransactions", "transactions", "Abort the open transactions of ids with a prefix",
+            request=participants.TransactionsToAbort, answers={200: participants.TransactionsAborted},
+            refuses=(409, *ON_WRITES),
+        ),
+    )  # fmt: skip
+
+
+def _long_transactions() -> tuple[ControlRoute, ...]:
+    from app.native import long_transactions
+
+    return (
+        Route(
+            "POST", "/transactions:begin", long_transactions.begin_transaction,
+            "beginTransaction", "transactions", "Begin a transaction of several requests",
+            request=Body({"application/json": long_transactions.TransactionToBegin}, optional=True),
+            answers={201: long_transactions.TransactionBegun},
+            refuses=(409, 429, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/transactions/{transaction}:commit", long_transactions.commit_transaction,
+            "commitLongTransaction", "transactions", "Commit a transaction of several requests",
+            answers={200: long_transactions.TransactionEnded}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/transactions/{transaction}:abort", long_transactions.abort_transaction,
+            "abortLongTransaction", "transactions", "Abort a transaction of several requests",
+            answers={200: long_transactions.TransactionEnded}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/transactions/{transaction}:extend", long_transactions.extend_transaction,
+            "extendTransaction", "transactions", "Keep a transaction of several requests alive",
+            answers={200: long_transactions.TransactionBegun}, refuses=(404, 409, *ON_WRITES),
+        ),
+    )  # fmt: skip
+
+
+def _transactions() -> tuple[ControlRoute, ...]:
+    from app.native import transactions
+
+    return (
+        Route(
+            "GET", "/transactions", transactions.list_transactions,
+            "listTransactions", "transactions", "List transactional ids",
+            answers={200: transactions.TransactionPage},
+        ),
+        Route(
+            "GET", "/transactions/{transactional_id}", transactions.get_transaction,
+            "getTransaction", "transactions", "Describe a transactional id",
+            answers={200: transactions.TransactionDetail}, refuses=(403, 404),
+        ),
+        Route(
+            "DELETE", "/transactions/{transactional_id}", transactions.abort_transaction,
+            "abortTransaction", "transactions", "Abort an open transaction",
+            answers={204: None}, refuses=(404, 409, *ON_WRITES),
         ),
     )  # fmt: skip
 

@@ -114,11 +114,16 @@ class TopicPage(BaseModel):
 
 
 class PartitionDetail(BaseModel):
-    """One partition: its first offset, the next offset to be written, its size on disk."""
+    """One partition: its first offset, where reads end, its high watermark, its size on disk.
+
+    `latest` is the last stable offset: reads end there, unless they are read_uncommitted. It may be below the high
+    watermark while a transaction is open.
+    """
 
     partition: int
     earliest: int
     latest: int
+    high_watermark: int
     size_bytes: int
 
 

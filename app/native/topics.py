@@ -7,7 +7,7 @@ import hashlib
 import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query, Response
 
@@ -35,6 +35,7 @@ from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
 from core.security.authorizer import is_denial
 from core.types import TopicPartition
+from core.vocabulary.consumers import READ_COMMITTED
 from core.vocabulary.topic import TopicInfo
 
 TopicName = Annotated[
@@ -230,15 +231,25 @@ async def get_topic_offsets(
             max_length=60,
         ),
     ] = "latest",
+    isolation_level: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        Query(
+            description="`latest` is the last stable offset for `read_committed`, and the high watermark for "
+            "`read_uncommitted`. No record from there on is found."
+        ),
+    ] = "read_committed",
 ) -> TopicOffsets:
     """The offset at one moment, for all partitions: of the first record that is not older."""
+    committed = isolation_level == READ_COMMITTED
     info = broker.topics.get(topic)
     moment = _NAMED_TIMES.get(at)
     if moment is None:
         moment = parse_moment("at", at)
     partitions = []
     for partition in range(info.partitions):
-        found = broker.partitions.offset_for_time(TopicPartition(topic, partition), moment)
+        found = broker.partitions.offset_for_time(
+            TopicPartition(topic, partition), moment, committed=committed
+        )
         partitions.append(
             PartitionOffset(
                 partition=partition,
@@ -287,7 +298,8 @@ def _detail(broker: Facade, info: TopicInfo, response: Response) -> TopicDetail:
             PartitionDetail(
                 partition=partition,
                 earliest=found.offsets.log_start_offset,
-                latest=found.offsets.high_watermark,
+                latest=found.offsets.last_stable_offset,
+                high_watermark=found.offsets.high_watermark,
                 size_bytes=found.size,
             )
         )

@@ -175,12 +175,15 @@ async def create_user(
 
 
 async def set_user_password(broker: BrokerDep, user: UserName, wanted: NewPassword) -> UserDetail:
-    """Give a user another password. Connections that are open stay open until they must log in again."""
+    """Give a user another password. Open connections, streams and waiting requests by the old one end."""
     return _user(await broker.users.set_password(user, wanted.password.get_secret_value()))
 
 
 async def delete_user(broker: BrokerDep, user: UserName) -> Response:
-    """Delete a user with its passwords and tokens. Its open connections, streams and waiting requests end."""
+    """Delete a user with its passwords and tokens. Its open connections, streams and waiting requests end.
+
+    The last super user is refused (403, `policy-violation`).
+    """
     await broker.users.delete(user)
     return Response(status_code=204)
 

@@ -35,6 +35,7 @@ from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
 from core.security.guarded import Guarded
+from core.transactions.long_transactions import CallersTransactions
 
 DESCRIPTION = (
     "Sluice: a Kafka that you can curl. The native HTTP API of a broker that Kafka clients reach on its binary "
@@ -68,7 +69,7 @@ def document() -> dict[str, Any]:
 
     surface = Style(native.PREFIX, schemas, native.ANYWHERE, lambda status: _problem(schemas, status))
     elsewhere = surface._replace(prefix="", anywhere=native.ANYWHERE_ELSE)
-    found.add(surface, native.lean_routes(config, _no_broker, _no_caller))
+    found.add(surface, native.lean_routes(config, _no_broker, _no_caller, _no_transactions))
     found.add(surface, control, parameters)
     found.add(
         elsewhere, native.operation_routes(Operations(_no_broker, _no_caller, lambda: None, _no_metrics))
@@ -110,6 +111,10 @@ def _no_broker() -> Broker:
 
 
 def _no_caller(scope: Scope) -> Guarded:
+    raise AssertionError("The document is made without a broker.")
+
+
+def _no_transactions(scope: Scope) -> CallersTransactions:
     raise AssertionError("The document is made without a broker.")
 
 

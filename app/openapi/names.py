@@ -29,10 +29,14 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "EncodingToWrite": ("json", "utf8", "text", "base64", "binary"),
     "GroupState": ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
     "HealthStatus": ("ok", "starting or stopping"),
+    "IsolationLevel": ("read_committed", "read_uncommitted"),
     "QuotaEntityType": ("user", "client-id", "ip"),
     "ReplicaRole": ("leader", "follower"),
     "ResetTarget": ("earliest", "latest"),
     "TimestampType": ("CreateTime", "LogAppendTime"),
+    "TransactionState": (
+        "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
+    ),
     "ZooKeeperState": ("away", "registering", "registered", "held by another broker"),
 }  # fmt: skip
 _BOUNDS = (

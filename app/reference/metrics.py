@@ -16,6 +16,9 @@ import httpx
 from app.main import Application, create_app
 from app.reference.markdown import table
 from core.config import DEFAULT_CERTIFICATE, TLS, Config, Endpoint, TlsSettings
+from core.records.batch import build_batch
+from core.records.record import NewRecord
+from core.types import TopicPartition
 
 _INTRODUCTION = """\
 # Metrics
@@ -84,13 +87,23 @@ async def _scrape() -> str:
 
 
 async def _call(application: Application) -> None:
-    """Make a topic, a group with lag, and a refusal."""
+    """Make a topic, a group with lag, a refusal, and an open transaction."""
     transport = httpx.ASGITransport(app=application)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         await http.post("/api/v1/topics/t/records", content=b"value")
         offsets = {"offsets": [{"topic": "t", "partition": 0, "next_offset": 0}]}
         await http.patch("/api/v1/groups/g/offsets", json=offsets)
         await http.get("/nothing")
+    transactions = application.shared.broker.transactions
+    producer = await transactions.init("t", 60_000)
+    batch = build_batch(
+        [NewRecord(value=b"open")], now_ms=0, producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch, base_sequence=0, transactional=True,
+    )  # fmt: skip
+    writing = transactions.writing("t", begins=True)
+    application.shared.broker.partitions.append(
+        TopicPartition("t", 0), memoryview(batch), acks=-1, transaction=writing
+    )
 
 
 async def _ask(endpoint: Endpoint, request: bytes) -> None:

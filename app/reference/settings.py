@@ -128,6 +128,17 @@ OTHER: dict[str, str] = {
     "flush_threads": "Threads that wait for the disk.",
     "producer_id_expiration_ms": "The broker forgets an idempotent producer that has not written for this time.",
     "max_producers_per_partition": "Idempotent producers that a partition remembers.",
+    "transaction_max_timeout_ms": "The longest time that a transaction may ask to stay open.",
+    "transactional_id_expiration_ms": "A transactional id that is not used for this time is forgotten.",
+    "max_transactional_ids": "Transactional ids that are kept. Beyond it the one that was used least recently is "
+    "forgotten.",
+    "max_transaction_partitions": "Partitions of one transaction.",
+    "long_transaction_max_ms": "The longest time that a transaction of several HTTP requests may be open.",
+    "max_long_transactions": "Open transactions of several HTTP requests.",
+    "max_long_transactions_per_client": "Open transactions of several HTTP requests, of one principal.",
+    "max_transaction_participants": "Transactions that one decision commits.",
+    "transaction_hold_ms": "How long a request waits for another one of its transactional id.",
+    "transaction_check_interval_ms": "How often the broker looks for transactions that are open for too long.",
     "idempotency_max_keys": "Idempotency keys that are kept. Beyond it the oldest are deleted.",
     "idempotency_max_bytes": "Bytes of keys and their answers that are kept. Beyond it the oldest are deleted.",
     "idempotency_max_producers": "Batches per partition that are being written under keys at the same time.",
@@ -154,6 +165,7 @@ OTHER: dict[str, str] = {
     "consumer_revoke_grace_ms": "How long a rebalance waits for the acknowledgement of a delivered batch.",
     "max_subscription": "Topics or partitions that one managed consumer may name.",
     "max_pattern_bytes": "Memory of a compiled topic pattern.",
+    "max_connection_rate_per_ip": "New connections per second from one IP address, unless a quota says otherwise.",
     "unauthenticated_max_bytes": "Frames of all clients of a listener that have not logged in.",
     "unauthenticated_max_frame_bytes": "The largest request of a Kafka client that has not logged in.",
     "authentication_timeout_ms": "A Kafka client must log in within this time.",
@@ -164,11 +176,14 @@ OTHER: dict[str, str] = {
     "password_threads": "Threads that check passwords.",
     "max_password_checks": "Passwords that wait for their check at the same time. One more is refused.",
     "max_password_checks_per_address": "Those of one client address.",
-    "password_cache_ms": "How long a right password is not computed again.",
+    "max_wrong_passwords_per_address": "Wrong passwords of one client address in a second, 1 at least. More are "
+    "refused without a check.",
+    "password_cache_ms": "How long a password is not computed again, right or wrong.",
     "token_ttl_ms": "How long a token is valid if its creator gives no time.",
     "audit_events_per_second": "Logins and denials in the audit log in a second. More are dropped and counted.",
     "access_log_queue": "Lines of the access log that may wait to be written. More lines are dropped and counted.",
-    "metrics_max_topics": "Topics with their own numbers in `/metrics`, the oldest first.",
+    "metrics_max_topics": "Topics with their own numbers in `/metrics`, the oldest first; and partitions with "
+    "open transactions.",
     "metrics_max_group_topics": "Pairs of group and topic with their lag in `/metrics`.",
 }
 

@@ -54,6 +54,8 @@ from core.types import TopicPartition
 from core.vocabulary.consumers import (
     MIXED_SUBSCRIPTION,
     NOT_ASSIGNED,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     Batch,
     ConsumerInfo,
     ConsumerOptions,
@@ -67,7 +69,7 @@ MAX_MIN_BYTES = 10_000_000
 _RESETS = {
     "earliest": "earliest", "smallest": "earliest", "latest": "latest", "largest": "latest", "none": "none",
 }  # fmt: skip
-_ISOLATION_LEVELS = (None, "read_committed", "read_uncommitted")
+_ISOLATION_LEVELS = (None, READ_COMMITTED, READ_UNCOMMITTED)
 _create = decoder_of(CreateInstance)
 _subscribe = decoder_of(Subscribe)
 _partitions = decoder_of(Partitions)
@@ -188,6 +190,7 @@ class ConsumerRoutes:
                 MIN_BYTES: str(max(min_bytes, 1)),
                 TIMEOUT: str(timeout),
             },
+            isolation_level=wanted.isolation_level or READ_COMMITTED,
         )
 
     async def delete(self, request: Request, segments: list[str]) -> Answer:

@@ -150,7 +150,7 @@ class OffsetRoutes:
 
     def _within(self, request: Request, seek: Seek, reset: int | str) -> Seek:
         tp = TopicPartition(seek.topic, seek.partition)
-        start, high_watermark, _ = self._instances.acting(request.scope).partitions.info(tp).offsets
+        start, high_watermark, _, _ = self._instances.acting(request.scope).partitions.info(tp).offsets
         if isinstance(seek.to, str) or seek.time_ms is not None or start <= seek.to <= high_watermark:
             return seek
         return seek._replace(to=reset)

@@ -158,8 +158,10 @@ class PartitionReadRoutes:
             result = broker.records.read_now(
                 tp, offset, max_bytes=max_bytes, max_records=config.http_max_limit
             )
-            if not result.records and wait_ms:
-                check_share(request.scope)
+            # The answer has no place for an offset to continue at, so a read continues after records that are hidden.
+            if not result.records and (wait_ms or result.next_offset > offset):
+                if wait_ms:
+                    check_share(request.scope)
                 result = await while_connected(
                     request,
                     broker.records.read(

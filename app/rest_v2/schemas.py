@@ -268,7 +268,9 @@ class CreateInstance(Struct, forbid_unknown_fields=True, rename=_DOTTED):
     request_wait_ms: Annotated[int | None, Meta(description="Old name of consumer.request.timeout.ms.")] = (
         None
     )
-    isolation_level: Annotated[str | None, Meta(description="read_committed or read_uncommitted.")] = None
+    isolation_level: Annotated[
+        str | None, Meta(description="read_committed, which is the default, or read_uncommitted.")
+    ] = None
     topic_metadata_refresh_interval_ms: Annotated[int | None, Meta(description="Without effect here.")] = None
 
     EXAMPLES: ClassVar[list[Any]] = [

@@ -90,9 +90,9 @@ class TopicRoutes:
         return json_answer(request, self._partition(number))
 
     async def offsets(self, request: Request, segments: list[str]) -> Answer:
-        """Return the first offset and the next offset of a partition."""
-        start, high_watermark, _ = self._existing(request, segments).offsets
-        return json_answer(request, PartitionOffsets(start, high_watermark))
+        """Return the first offset of a partition, and the offset up to which committed records can be read."""
+        bounds = self._existing(request, segments).offsets
+        return json_answer(request, PartitionOffsets(bounds.log_start_offset, bounds.last_stable_offset))
 
     def _existing(self, request: Request, segments: list[str]) -> PartitionInfo:
         tp = TopicPartition(segments[1], partition_number(segments[3]))

@@ -13,12 +13,14 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.broker.acls import Acls
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
+from core.broker.led_transaction_logs import LedTransactionLogs
 from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.producer_ids import ProducerIds, ReservedIds
@@ -28,7 +30,9 @@ from core.broker.roles import Roles
 from core.broker.statistics import holdings
 from core.broker.topic_table import TopicTable
 from core.broker.topics import Topics
+from core.broker.transaction_logs import TransactionLogs
 from core.broker.unclean_start import LeaderEpochs, UncleanStart
+from core.broker.upgrades import before_migration
 from core.changes import TopicChanges
 from core.clock import Clock
 from core.config import Config, Endpoint
@@ -62,6 +66,9 @@ from core.security.quotas import QuotaTable
 from core.security.tokens import Tokens
 from core.security.users import Users
 from core.topic_config import parse_topic_config
+from core.transactions.clustered import ClusterTransactions
+from core.transactions.long_transactions import LongTransactions
+from core.transactions.transactions import Transactions
 from core.types import TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
@@ -91,6 +98,7 @@ class Broker:
     groups: Groups
     consumers: Consumers
     idempotency: IdempotencyKeys
+    transactions: Transactions | ClusterTransactions
 
     def __init__(self, config: Config, clock: Clock) -> None:
         data_dir = Path(config.data_dir)
@@ -115,6 +123,7 @@ class Broker:
         self.tokens = Tokens(config, clock, self.store, self.users)
         self.logins = OpenLogins(clock)
         self.users.when_deleted(self.logins.user_deleted)
+        self.users.when_password_changed(self.logins.password_changed)
         self.tokens.when_deleted(self.logins.token_deleted)
         self.passwords = Passwords(config, clock, self.users, self.tokens, self._password_threads)
         self.jwts = JwtVerifier(config.oauth, clock)
@@ -130,6 +139,9 @@ class Broker:
         self.guards = Guards(self, self.authorizer, self.quota_table)
         self._build_replication()
         self._build_parts()
+        self.long_transactions = LongTransactions(
+            config, clock, self.store, lambda: self.transactions, lambda: self.idempotency
+        )
         self._background: list[asyncio.Task[None]] = []
         # Jobs of the store when its write-ahead log was last carried over.
         self._carried_over = 0
@@ -169,7 +181,7 @@ class Broker:
 
     def _build_parts(self) -> None:
         config, clock, logs, purgatory = self.config, self.clock, self.logs, self.purgatory
-        table = TopicTable(self.changes)
+        table = self._table = TopicTable(self.changes)
         sticky = StickyPartitions()
         self.broker_configs = BrokerConfigs(config, self.store, logs, table, self.controller)
         self.quotas = Quotas(config, self.store, self.controller, self.quota_table)
@@ -188,15 +200,18 @@ class Broker:
             config, clock, table, self.partitions, self.replicas, self.cluster, self.controller, self.leader_epochs,
             purgatory, self.changes,
         )  # fmt: skip
+        if config.peers:
+            self.transactions = ClusterTransactions(config, clock, self.roles)
 
     async def open(self) -> None:
         """Read the metadata, recover the logs if the last stop was not clean, start the background work.
 
         Raises StartupError with one line for the operator.
         """
-        clean = (Path(self.config.data_dir) / CLEAN_SHUTDOWN).exists()
+        data_dir = Path(self.config.data_dir)
+        clean = (data_dir / CLEAN_SHUTDOWN).exists()
         self.store.replicated = bool(self.config.peers)
-        await self.store.open(check=not clean)
+        await self.store.open(check=not clean, before=partial(before_migration, data_dir))
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
         self.leader_epochs.load(settings)
@@ -238,6 +253,8 @@ class Broker:
             asyncio.create_task(
                 self._every(config.offsets_retention_check_interval_ms, self._expire_offsets)
             ),
+            asyncio.create_task(self._every(config.transaction_check_interval_ms, self._step_transactions)),
+            asyncio.create_task(self._every(config.offsets_retention_check_interval_ms, self._expire_ids)),
         ]
         if self.unclean_start.unsettled:
             log.error(
@@ -313,10 +330,34 @@ class Broker:
             await start.attempt(start.cut_back_consumers(self.consumers, ends))
         self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
         await start.attempt(self.idempotency.open())
+        await self._serve_transactions()
         start.settled()
+
+    async def _serve_transactions(self) -> None:
+        """Take over the transactional ids, as the last broker that kept them has left them."""
+        logs = TransactionLogs(self.logs, self._flusher, self.leader_epochs, self.purgatory, self.changes)
+        if self.metadata is None:
+            self.transactions = Transactions(
+                self.config, self.clock, self.store, logs, self.groups, self.producer_ids.next
+            )
+            await self.transactions.open()
+            await self.long_transactions.open()
+            return
+        led = LedTransactionLogs(
+            self.config, self.logs, logs, self._table, self.replicas, self._flusher, self.purgatory, self.changes,
+            self.metadata,
+        )  # fmt: skip
+        coordinator = Transactions(
+            self.config, self.clock, self.store, led, self.groups, self.producer_ids.next, coordinator_epoch=led.epoch
+        )  # fmt: skip
+        await coordinator.open()
+        assert isinstance(self.transactions, ClusterTransactions)
+        self.transactions.serve(coordinator, led)
 
     async def _leave_metadata(self) -> None:
         """Forget groups, consumers and keys: another broker keeps them now."""
+        assert isinstance(self.transactions, ClusterTransactions)
+        self.transactions.leave()
         consumers = self.consumers
         consumers.drain()
         self.groups.drain()
@@ -358,6 +399,13 @@ class Broker:
         self.consumers.topic_deleted(name)
         await self.groups.topic_deleted(name)
 
+    async def _step_transactions(self) -> None:
+        await self.transactions.step()
+        await self.long_transactions.step()
+
+    async def _expire_ids(self) -> None:
+        await self.transactions.expire()
+
     async def _expire_keys(self) -> None:
         if self.controller.serving:
             await self.idempotency.expire()
@@ -390,8 +438,10 @@ class Broker:
         changes = [*self.topics.changing.values(), *self.partitions.unattended]
         if changes:
             await asyncio.wait(changes, timeout=self.config.drain_timeout_ms / 1000)
+        settled = not self.unclean_start.unsettled
         if self._background:
             await self.consumers.close()
+            settled = await self.transactions.close() and settled
         if self.metadata is not None:
             await self.metadata.close()
         if self.cluster is not None:
@@ -404,7 +454,7 @@ class Broker:
         if self.metadata is not None:
             with contextlib.suppress(OSError):
                 self._high_watermarks_task()()
-        self.logs.close(settled=not self.unclean_start.unsettled)
+        self.logs.close(settled=settled)
 
     async def _new_cluster_id(self) -> str:
         cluster_id = base64.urlsafe_b64encode(self.clock.uuid4().bytes).rstrip(b"=").decode()

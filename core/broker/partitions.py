@@ -29,6 +29,7 @@ from core.vocabulary.partition import (
     PartitionInfo,
 )
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
+from core.vocabulary.transactions import TransactionalWrite
 
 
 class Partitions:
@@ -93,6 +94,7 @@ class Partitions:
         acks: int = 1,
         built: bool = False,
         converted: ProduceBatches | None = None,
+        transaction: TransactionalWrite | None = None,
     ) -> AppendResult:
         """Append the record batches of one produce request to one partition; the offsets they got.
 
@@ -110,29 +112,75 @@ class Partitions:
             return self._append(log, tp, converted, acks)
         now = self._clock.wall_ms()
         limit = self._config.max_decompressed_bytes
-        checked = validate_produce(records, config, now_ms=now, max_decompressed_bytes=limit, built=built)
+        checked = validate_produce(
+            records,
+            config,
+            now_ms=now,
+            max_decompressed_bytes=limit,
+            built=built,
+            transactional=transaction is not None,
+        )
+        if transaction is not None and checked.headers[0].is_transactional:
+            return self._append_to_transaction(log, tp, checked, acks, transaction)
         return self._append(log, tp, checked, acks)
+
+    def _append_to_transaction(
+        self,
+        log: Log,
+        tp: TopicPartition,
+        checked: ProduceBatches,
+        acks: int,
+        transaction: TransactionalWrite,
+    ) -> AppendResult:
+        """Append a batch if its transaction is open, in one turn of the loop."""
+        header = checked.headers[0]
+        transaction.check(tp, header)
+        if transaction.begins and header.base_sequence and not log.producers.knows(header.producer_id):
+            # The transaction began with a batch that is not here any more.
+            raise BrokerError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Producer {header.producer_id} is not known in {tp}: its sequence must begin with 0, not "
+                f"{header.base_sequence}.",
+                expected_sequence=0,
+            )
+        result = self._append(log, tp, checked, acks)
+        if not result.duplicate:
+            # The log's own name of it, of which there is one for all transactions.
+            transaction.appended(log.tp, log.topic_id, result.base_offset, header.record_count)
+        return result
+
+    def check(self, tp: TopicPartition, batch: bytearray, now_ms: int) -> ProduceBatches:
+        """Check a batch of a transaction, which this process has just built, as `append` does; append nothing.
+
+        Raises as `append`.
+        """
+        log = self.log(tp)
+        checked = validate_produce(
+            batch,
+            log.config,
+            now_ms=now_ms,
+            max_decompressed_bytes=self._config.max_decompressed_bytes,
+            built=True,
+            transactional=True,
+        )
+        self._require_settled()
+        if log.config.min_insync_replicas > 1:
+            raise _too_few_in_sync(tp, log)
+        return checked
 
     def append_checked(self, tp: TopicPartition, checked: ProduceBatches) -> AppendResult:
         """Append batches that `core.records` has checked against the topic's rules; see `append`."""
         return self._append(self.log(tp), tp, checked, 1)
 
     def _append(self, log: Log, tp: TopicPartition, checked: ProduceBatches, acks: int) -> AppendResult:
-        if self._unclean_start.unsettled:
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                "The disk refuses to store what a start after a crash has to change before records are taken.",
-            )
+        self._require_settled()
         copy = self._replicas.get(tp) if self._replicas else None
         if copy is not None:
             epoch = self._replicas.leading(copy, acks)
         else:
             epoch = self._leader_epochs.of(log)
             if acks == -1 and log.config.min_insync_replicas > 1:
-                raise BrokerError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"min.insync.replicas of {tp.topic!r} is {log.config.min_insync_replicas}; 1 is in sync.",
-                )
+                raise _too_few_in_sync(tp, log)
         if not checked.headers:  # an empty message set: Kafka answers offset −1 and no error
             return AppendResult(-1, -1, -1, log.offsets.log_start_offset)
         result = log.append(checked.buffer, checked.headers, leader_epoch=epoch)
@@ -142,6 +190,13 @@ class Partitions:
             self._purgatory.notify(tp)
             self._changes.touch(tp.topic)
         return result
+
+    def _require_settled(self) -> None:
+        if self._unclean_start.unsettled:
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "The disk refuses to store what a start after a crash has to change before records are taken.",
+            )
 
     def durable(
         self, tp: TopicPartition, acks: int, timeout_ms: int | None = None
@@ -183,7 +238,10 @@ class Partitions:
             try:
                 log = self._fetchable(read)
                 got = log.read(
-                    read.offset, min(left, read.max_bytes), min_one=not total or (min_one_each and left > 0)
+                    read.offset,
+                    min(left, read.max_bytes),
+                    min_one=not total or (min_one_each and left > 0),
+                    committed=read.committed,
                 )
             except BrokerError as error:
                 fetched.append(Fetched(read.tp, None, error))
@@ -299,28 +357,31 @@ class Partitions:
         """Return the offsets of some partitions of a topic, in their order. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         return [self.log(TopicPartition(topic, partition)).offsets for partition in partitions]
 
-    def offset_for_time(self, tp: TopicPartition, timestamp: int, leader_epoch: int = -1) -> TimestampOffset:
+    def offset_for_time(
+        self, tp: TopicPartition, timestamp: int, leader_epoch: int = -1, *, committed: bool = False
+    ) -> TimestampOffset:
         """The first offset at or after `timestamp` (ms); −1 latest, −2 and −4 earliest, −3 the largest timestamp.
 
+        With `committed` the latest offset is the last stable one, and no record from there on is found.
         Offset −1 where no record is that young, and for −5 and −6, which ask for tiered storage. Raises
         UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH.
         """
         log = self.led_log(tp, leader_epoch)
         if timestamp == LATEST:
             self._check_settled(tp)
-            return self._in_epoch(tp, log, log.latest())
+            return self._in_epoch(tp, log, log.latest(committed=committed))
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return self._in_epoch(tp, log, log.earliest())
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return TimestampOffset(-1, -1, -1)
         if timestamp == MAX_TIMESTAMP:
-            return log.max_timestamp()
+            return log.max_timestamp(committed=committed)
         if timestamp < 0:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"The timestamp {timestamp} has no meaning; use −1 latest, −2 earliest, −3 max timestamp.",
             )
-        return log.offset_for_time(timestamp)
+        return log.offset_for_time(timestamp, committed=committed)
 
     def end_offset_for_epoch(
         self, tp: TopicPartition, epoch: int, current_epoch: int = -1
@@ -352,7 +413,7 @@ class Partitions:
     def segment_offsets(self, tp: TopicPartition, timestamp: int, limit: int) -> list[int]:
         """Base offsets of segments, newest first, as ListOffsets v0 answers them; at most `limit`.
 
-        −1 begins with the log end offset, −2 returns the log start offset only, a time the segments last written
+        −1 begins with the last stable offset, −2 returns the log start offset only, a time the segments last written
         before it.
         """
         log = self.log(tp)
@@ -414,3 +475,10 @@ class Partitions:
                 high_watermark=bounds.high_watermark,
             )
         return log.truncate_prefix(target)
+
+
+def _too_few_in_sync(tp: TopicPartition, log: Log) -> BrokerError:
+    return BrokerError(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        f"min.insync.replicas of {tp.topic!r} is {log.config.min_insync_replicas}; 1 is in sync.",
+    )

@@ -10,30 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
 
 from core.clock import Clock
 from core.config import Config
-from core.errors import BrokerError, ErrorCode
 from core.metadata.store import Store
 from core.metadata.topics import put_setting
+from core.vocabulary.transactions import NO_PRODUCER, ProducerIdAndEpoch, check_known
 
 # Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE. 2^63 ids last for 2^53 restarts at this size.
 BLOCK_SIZE = 1000
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 # The settings that hold the first id which is not reserved: of a broker alone, and of each broker of a cluster.
 _PRODUCER_ID = "producer.id.next"
 _OWN_PRODUCER_ID = "local.producer.id.next"
 # In a cluster the bits above these are the broker id.
 _PRODUCER_ID_BITS = 48
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """What InitProducerId answers."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 class ReservedIds:
@@ -92,9 +82,7 @@ class ProducerIds:
         self._next += 1
         return producer_id
 
-    async def init(
-        self, producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH
-    ) -> ProducerIdAndEpoch:
+    async def init(self, known: ProducerIdAndEpoch = NO_PRODUCER) -> ProducerIdAndEpoch:
         """InitProducerId for a producer without a transactional id.
 
         Since v3 (KIP-360) the request may name the id and epoch that the producer has. Only a transactional
@@ -102,11 +90,5 @@ class ProducerIds:
         asks here when the epoch is used up, or when its id is lost to the broker: it always gets a new id at
         epoch 0, as from Kafka. An id without an epoch, or the reverse, is INVALID_REQUEST.
         """
-        if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
-            raise BrokerError(
-                ErrorCode.INVALID_REQUEST,
-                "producer_id and producer_epoch are given together or not at all",
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-            )
+        check_known(known)
         return ProducerIdAndEpoch(await self.next(), 0)

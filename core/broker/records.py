@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from core.broker.chunks import chunks_below
+from core.broker.drafts import draft_topic
 from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.topic_table import TopicTable
 from core.broker.topics import Topics
-from core.clock import Clock
+from core.clock import Clock, TimeSlice
 from core.errors import BrokerError, ErrorCode
+from core.records.aborted import AbortedRecords
 from core.records.batch import batches, build_batch
-from core.records.header import HEADER_SIZE, BatchHeader
+from core.records.header import BatchHeader
 from core.records.partitioner import StickyPartitions, partition_for_key
 from core.records.record import NewRecord, Record
 from core.types import LogRead, TopicPartition
+from core.vocabulary.one_shot import Draft
 from core.vocabulary.records import (
     UNDONE,
+    AppendRecords,
     Fetched,
     FetchedAll,
     FetchRead,
@@ -26,11 +31,12 @@ from core.vocabulary.records import (
     ReadResult,
     refuse_batch,
 )
+from core.vocabulary.settlements import Fault, RefusedError
+from core.vocabulary.topic import TopicInfo
+from core.vocabulary.transactions import ProducerIdAndEpoch
 
 logger = logging.getLogger(__name__)
 
-# What one record adds to a batch besides its key, value and headers, at most: varints and header counts.
-_RECORD_OVERHEAD = 40
 _FIRST_OR_ANY = {0, None}
 
 
@@ -63,13 +69,14 @@ class Records:
         acks: int = -1,
         partition: int | None = None,
         timeout_ms: int | None = None,
+        append: AppendRecords | None = None,
     ) -> list[ProduceResult]:
         """Append records that are not batches yet; one result for each, in order.
 
         The partition of a record is its own `partition`, else the `partition` of the call, else by its key (murmur2,
         as the Java client does), else one partition per call, which rotates. A missing topic is created if the
-        settings allow it. `timeout_ms` is for acks=all, as in `durable`. Raises UNKNOWN_TOPIC_OR_PARTITION when the
-        topic may not be created.
+        settings allow it. `timeout_ms` is for acks=all, as in `durable`. `append` appends the records of each batch
+        in the place of this. Raises UNKNOWN_TOPIC_OR_PARTITION when the topic may not be created.
         """
         info = self._table.find(topic) or await self._topics.get_or_create(topic)
         if partition is not None:
@@ -81,7 +88,7 @@ class Records:
             tp = TopicPartition(topic, number)
             for chunk, batch in self.batches_below(info.config.max_message_bytes, records, indexes, now):
                 try:
-                    self._append_batch(tp, records, chunk, batch, acks, now, results)
+                    self._append_batch(tp, records, chunk, batch, acks, now, results, append)
                     waiting = self._partitions.durable(tp, acks, timeout_ms)
                 except BrokerError as error:
                     refuse_batch(results, chunk, number, error)
@@ -138,16 +145,29 @@ class Records:
         )
         if len(whole) <= limit or len(indexes) == 1:
             return [(indexes, whole)]
-        chunks: list[list[int]] = []
-        size = limit
-        for index in indexes:
-            needed = _record_size(records[index])
-            if size + needed > limit - HEADER_SIZE:
-                chunks.append([])
-                size = 0
-            chunks[-1].append(index)
-            size += needed
+        chunks = chunks_below(limit, records, indexes)
         return [(chunk, build_batch([records[i] for i in chunk], now_ms=now)) for chunk in chunks]
+
+    async def draft(
+        self, records: Mapping[str, Sequence[NewRecord]], producer: ProducerIdAndEpoch
+    ) -> list[Draft]:
+        """Build and check the batches of a transaction; append nothing. See `facade.Records.draft`."""
+        faults: list[Fault] = []
+        found: list[TopicInfo] = []
+        for topic in records:
+            try:
+                found.append(self._table.find(topic) or await self._topics.get_or_create(topic))
+            except BrokerError as error:
+                faults.append(Fault((topic,), error))
+        now = self._clock.wall_ms()
+        drafts = []
+        for info in found:
+            drafts += draft_topic(
+                info, records[info.name], producer, now, self.by_partition, self._partitions, faults
+            )
+        if faults:
+            raise RefusedError(faults)
+        return drafts
 
     def _append_batch(
         self,
@@ -158,8 +178,12 @@ class Records:
         acks: int,
         now: int,
         results: list[ProduceResult],
+        append: AppendRecords | None,
     ) -> None:
-        done = self._partitions.append(tp, memoryview(batch), acks=acks, built=True)
+        if append is None:
+            done = self._partitions.append(tp, memoryview(batch), acks=acks, built=True)
+        else:
+            done = append(tp, [records[index] for index in indexes], now)
         partition, first, append_time = tp.partition, done.base_offset, done.log_append_time
         if append_time >= 0:
             made = [ProduceResult(partition, first + i, append_time) for i in range(len(indexes))]
@@ -187,29 +211,48 @@ class Records:
         wait_ms: int = 0,
         min_bytes: int = 1,
         first: ReadResult | None = None,
+        committed: bool = True,
     ) -> ReadResult:
         """Return decoded records from `offset` on, at least one if there is any; wait as `Partitions.fetch` does.
 
-        `first` is what `read_now` has returned for this offset, without records; the wait begins with it instead of
-        another read. Raises OFFSET_OUT_OF_RANGE with the bounds in `details`, UNKNOWN_TOPIC_OR_PARTITION,
-        NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE.
+        With `committed` (read_committed) only records below the last stable offset are returned, and none of aborted
+        transactions. Reading continues after a run of those and of markers, so that the end is reached; then
+        `next_offset` lies after them. `first` is what `read_now` has returned for this offset, without records; the
+        wait begins with it instead of another read. Raises OFFSET_OUT_OF_RANGE with the bounds in `details`,
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE.
         """
         nothing = None
-        # Batches of which no record can be shown (control batches) move `next_offset`: they are read again.
-        if first is not None and first.next_offset == offset:
+        if first is not None and first.next_offset > offset:
+            offset = first.next_offset
+        elif first is not None:
             nothing = FetchedAll([Fetched(tp, LogRead(None, first.offsets))], 0, False, first.event)
-        (one,) = await self._partitions.fetch(
-            [FetchRead(tp, offset, max_bytes)],
-            max_bytes=max_bytes,
-            min_bytes=min_bytes,
-            wait_ms=wait_ms,
-            first=nothing,
-        )
-        return self._decoded(one, offset, max_records)
+        monotonic = self._clock.monotonic
+        until = monotonic() + wait_ms / 1000
+        time_slice = TimeSlice(self._clock)
+        while True:
+            (one,) = await self._partitions.fetch(
+                [FetchRead(tp, offset, max_bytes, committed=committed)],
+                max_bytes=max_bytes,
+                min_bytes=min_bytes,
+                wait_ms=max(round((until - monotonic()) * 1000), 0),
+                first=nothing,
+            )
+            result = self._decoded(one, offset, max_records)
+            if result.records or result.next_offset == offset:
+                return result
+            offset, nothing = result.next_offset, None
+            await time_slice.give_way()
 
-    def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
-        """Return the records of `read` that exist now, without a wait."""
-        fetched = self._partitions.fetch_now([FetchRead(tp, offset, max_bytes)], max_bytes=max_bytes)
+    def read_now(
+        self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int, committed: bool = True
+    ) -> ReadResult:
+        """Return the records of `read` that exist now, of one piece of the log, without a wait.
+
+        There may be none although there are more further on: if `next_offset` has moved, continue there.
+        """
+        fetched = self._partitions.fetch_now(
+            [FetchRead(tp, offset, max_bytes, committed=committed)], max_bytes=max_bytes
+        )
         return self._decoded(fetched.answers[0], offset, max_records, fetched.event)
 
     def _decoded(self, one: Fetched, offset: int, max_records: int, event: int = -1) -> ReadResult:
@@ -221,11 +264,12 @@ class Records:
         next_offset = offset
         if one.read.slice is not None:
             data = one.read.slice.read()
+            aborted = AbortedRecords(one.read.aborted)
             for position, header in batches(data):
                 if header.next_offset <= offset:
                     continue
                 next_offset = header.next_offset
-                if header.is_control:
+                if aborted.hides(header):
                     continue
                 room = max_records - len(records)
                 wanted = self._decode(data, position, header, offset, room + 1, tp)
@@ -267,10 +311,3 @@ def _unreadable(header: BatchHeader, tp: TopicPartition) -> BrokerError:
         f"{header.next_offset}.",
         next_offset=header.next_offset,
     )
-
-
-def _record_size(record: NewRecord) -> int:
-    size = _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) * 4 + len(value or b"") + 10
-    return size

@@ -122,6 +122,10 @@ class Roles:
             await self._leader_epochs.raise_to(replica.epoch)
         return self._partitions.info(tp)
 
+    def leader(self, tp: TopicPartition) -> int:
+        """Return the broker that leads a partition; −1 if none is known. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        return self.placed(self._topics.get(tp.topic), tp.partition).leader
+
     def placed(self, topic: TopicInfo, partition: int) -> Placement:
         """Return the leader and the replicas of a partition, without opening its log."""
         copy = self._replicas.get(TopicPartition(topic.name, partition)) if self._replicas else None

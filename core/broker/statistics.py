@@ -14,7 +14,7 @@ from core.clock import Clock, TimeSlice
 from core.groups.groups import Groups
 from core.log.manager import LogManager
 from core.types import TopicPartition
-from core.vocabulary.holdings import GroupLag, Holdings, TopicTotals
+from core.vocabulary.holdings import GroupLag, Holdings, TopicTotals, UnstablePartition
 from core.vocabulary.topic import TopicInfo
 
 # A longer name is no label of a metric.
@@ -24,7 +24,10 @@ _MAX_LABEL = 249
 async def holdings(
     clock: Clock, logs: LogManager, topics: list[TopicInfo], groups: Groups, max_topics: int, max_lags: int
 ) -> Holdings:
-    """Count everything; the oldest topics first if there are more than `max_topics`."""
+    """Count everything; the oldest topics first if there are more than `max_topics`.
+
+    At most as many partitions with open transactions are returned, the farthest from their high watermark first.
+    """
     task = logs.begin_sizes()
     if task is not None:
         await asyncio.get_running_loop().run_in_executor(None, task.run)
@@ -46,9 +49,30 @@ async def holdings(
             else:
                 left_out += 1
         await time_slice.give_way()
+    unstable = await _unstable(logs, time_slice)
     return Holdings(
-        totals, max(0, len(topics) - max_topics), partitions, logs.open_count, count, lags, left_out
+        totals,
+        max(0, len(topics) - max_topics),
+        partitions,
+        logs.open_count,
+        count,
+        lags,
+        left_out,
+        unstable[:max_topics],
+        max(0, len(unstable) - max_topics),
+        groups.pending_offsets(),
     )
+
+
+async def _unstable(logs: LogManager, time_slice: TimeSlice) -> list[UnstablePartition]:
+    """Return the partitions whose last stable offset is below the high watermark, the farthest first."""
+    found = []
+    for tp, log in list(logs.opened()):
+        _, end, _, stable = log.offsets
+        if stable < end:
+            found.append(UnstablePartition(tp.topic, tp.partition, end - stable))
+        await time_slice.give_way()
+    return sorted(found, key=lambda one: (-one.offsets, one))
 
 
 def _totals(logs: LogManager, topic: TopicInfo) -> TopicTotals:
@@ -66,8 +90,8 @@ def _totals(logs: LogManager, topic: TopicInfo) -> TopicTotals:
 def _lags(logs: LogManager, groups: Groups, group: str) -> Iterator[GroupLag]:
     by_topic: dict[str, int] = {}
     for topic, partition, committed in groups.all_committed(group):
-        known = logs.known(TopicPartition(topic, partition))
-        if known is not None:
-            by_topic[topic] = by_topic.get(topic, 0) + max(0, known[1] - committed.offset)
+        end = logs.stable_end(TopicPartition(topic, partition))
+        if end is not None:
+            by_topic[topic] = by_topic.get(topic, 0) + max(0, end - committed.offset)
     for topic, lag in by_topic.items():
         yield GroupLag(group, topic, lag)

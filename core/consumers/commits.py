@@ -10,7 +10,7 @@ from core.consumers.consumer import Consumer
 from core.errors import BrokerError, ErrorCode
 from core.groups.groups import Groups
 from core.types import TopicPartition
-from core.vocabulary.groups import Commit
+from core.vocabulary.groups import Commit, CommitRequest
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Commits:
         """
         if consumer.subscription.joins:
             return await consumer.membership.commit(commits)
-        errors = await self._groups.commit(consumer.group_id, commits)
+        errors = await self._groups.commit(consumer.group_id, CommitRequest(commits))
         if ErrorCode.UNKNOWN_MEMBER_ID in errors:
             raise BrokerError(
                 ErrorCode.NON_EMPTY_GROUP,

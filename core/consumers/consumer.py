@@ -57,6 +57,8 @@ class Consumer:
         "positions",
         "revoked",
         "sequence",
+        "settling",
+        "staged",
         "stored_deadline",
         "subscription",
         "turn",
@@ -96,6 +98,10 @@ class Consumer:
         self.advancing = False
         # Ranges of the newest batch whose partitions were given up before they were acknowledged.
         self.revoked: tuple[Range, ...] = ()
+        # What holds the consumer for a decision that acknowledges its batch.
+        self.staged: object | None = None
+        # Ranges that a decision acknowledges which is being stored.
+        self.settling: tuple[Range, ...] = ()
         # Set to end the grace in which the client may acknowledge before a rebalance; None outside of it.
         self.lingering: asyncio.Event | None = None
         # Index in `assigned` of the partition that the next sweep visits first.
@@ -172,6 +178,11 @@ class Consumer:
         self.sequence += 1
         self.outstanding = {TopicPartition(one.topic, one.partition): one for one in ranges}
         self.advancing = advancing
+        self.revoked = ()
+
+    def renumber(self) -> None:
+        """Give what is left of the outstanding batch a new token."""
+        self.sequence += 1
         self.revoked = ()
 
     def take(self, ranges: Iterable[Range]) -> None:

@@ -33,6 +33,7 @@ from core.consumers.polls import Polls
 from core.consumers.reading import Reading
 from core.consumers.rebalances import Rebalances
 from core.consumers.registry import Registry
+from core.consumers.staged_acks import StagedBatch, require_unstaged, stage
 from core.consumers.store import ConsumerStore
 from core.consumers.topic_pattern import SubscribedTopics, compile_pattern
 from core.errors import BrokerError, ErrorCode
@@ -264,6 +265,7 @@ class Consumers:
         until = self._monotonic() + min(wait_ms, self._config.max_wait_ms) / 1000
         with self._registry.in_use(group_id, name) as consumer:
             consumer.require_subscription()
+            require_unstaged(consumer)
             consumer.turn += 1
             self._purgatory.notify(consumer)
             unsaved = False
@@ -283,6 +285,7 @@ class Consumers:
     async def ack(self, group_id: str, name: str, token: str) -> Acknowledged:
         """Acknowledge the batch of this token, without a poll. A repeated call changes nothing."""
         with self._registry.in_use(group_id, name) as consumer:
+            require_unstaged(consumer)
             self._reading.trim(consumer)
             before = tuple(consumer.outstanding.values())
             newest = consumer.sequence_of(token) == consumer.sequence
@@ -292,6 +295,16 @@ class Consumers:
                 return Acknowledged((), ())
             revoked = consumer.revoked
             return Acknowledged(tuple(one for one in before if one not in revoked), revoked)
+
+    def stage_ack(self, group_id: str, name: str, token: str) -> StagedBatch:
+        """Hold the consumer for a decision that acknowledges the batch of this token. Call `release` in the end.
+
+        Raises INVALID_RECORD_STATE with reason `unknown-token`, `already-acknowledged`, `batch-changed`, or
+        `ack-staged` while another one holds it; FENCED_INSTANCE_ID.
+        """
+        return stage(
+            self._registry, self._reading, self._groups, self._store, group_id, name, token, self._purgatory.notify
+        )  # fmt: skip
 
     def take_back(self, group_id: str, name: str, token: str | None) -> None:
         """Deliver the batch of this token again with the next `advance` poll: it did not reach its client."""
@@ -366,7 +379,7 @@ class Consumers:
         for one in seeks:
             tp = TopicPartition(one.topic, one.partition)
             consumer.require_assigned([tp])
-            targets[tp] = self._reading.target(tp, one)
+            targets[tp] = self._reading.target(consumer, tp, one)
         self._polls.advance(consumer)
         for tp, position in targets.items():
             consumer.outstanding.pop(tp, None)

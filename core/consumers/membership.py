@@ -27,7 +27,7 @@ from core.groups.groups import Groups
 from core.groups.hosted import JOIN_AGAIN, Then, offers
 from core.types import TopicPartition
 from core.vocabulary.consumers import ConsumerOptions, Subscription
-from core.vocabulary.groups import NO_MEMBER, Commit, JoinReply, JoinRequest, Leaver, State
+from core.vocabulary.groups import NO_MEMBER, Commit, CommitRequest, JoinReply, JoinRequest, Leaver, State
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 
 log = logging.getLogger(__name__)
@@ -207,10 +207,7 @@ class Membership:
         """Commit offsets as this member; one error for each, in order, once they are durable."""
         return await self._groups.commit(
             self._group_id,
-            commits,
-            member_id=self.member_id,
-            generation=max(self.generation, 0),
-            group_instance_id=self._options.group_instance_id,
+            CommitRequest(commits, self.member_id, max(self.generation, 0), self._options.group_instance_id),
         )
 
     async def leave(self, *, removed: bool = False) -> None:

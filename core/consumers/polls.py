@@ -67,7 +67,7 @@ class Polls:
         turn = consumer.turn
         while await self.settled(consumer, until) and consumer.turn == turn:
             if consumer.outstanding:
-                if (again := self._repeated(consumer)) is not None:
+                if (again := await self._repeated(consumer)) is not None:
                     return again
                 continue
             last = until <= self._monotonic()
@@ -78,6 +78,11 @@ class Polls:
                     if batch is not None:
                         return batch
                     continue
+                if found.more:
+                    # A client that does not wait gets its empty batch; the positions have moved.
+                    await asyncio.sleep(0)
+                    if not last:
+                        continue
             if unsaved:
                 unsaved = False
                 await self._store.progress(consumer)
@@ -136,9 +141,16 @@ class Polls:
                 return None
         return Batch(found.records, token, found.ranges, False, consumer.state)
 
-    def _repeated(self, consumer: Consumer) -> Batch | None:
-        """Return the outstanding batch again; None if no record of it is left."""
+    async def _repeated(self, consumer: Consumer) -> Batch | None:
+        """Return the outstanding batch again; None if no record of it is left.
+
+        What is left of a batch after a rebalance has a token of its own: a client that has worked on the whole must
+        not acknowledge the rest with it.
+        """
         self._reading.trim(consumer)
+        if consumer.revoked and consumer.outstanding:
+            consumer.renumber()
+            await self._store.progress(consumer)
         ranges = tuple(consumer.outstanding.values())
         records = self._reading.again(consumer)
         if not records:

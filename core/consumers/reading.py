@@ -21,15 +21,21 @@ from core.vocabulary.records import FetchRead
 
 # What a record counts for besides its key, value and headers, against the bytes of a batch.
 _RECORD_BYTES = 20
+# Reads of one partition in one sweep that find nothing but markers and records of aborted transactions.
+_MOST_READS = 8
 
 Records = list[tuple[TopicPartition, list[Record]]]
 
 
 class Found(NamedTuple):
-    """The records of a sweep by partition, and the ranges of offsets that they cover."""
+    """The records of a sweep by partition, and the ranges of offsets that they cover.
+
+    `more` says that the sweep ended early, after many batches that no consumer may see: sweep again.
+    """
 
     records: Records
     ranges: tuple[Range, ...]
+    more: bool = False
 
 
 class Reading:
@@ -48,14 +54,13 @@ class Reading:
             if position is not None:
                 consumer.move(tp, position)
 
-    def target(self, tp: TopicPartition, seek: Seek) -> int:
+    def target(self, consumer: Consumer, tp: TopicPartition, seek: Seek) -> int:
         """Return the offset that a seek names. Raises OFFSET_OUT_OF_RANGE with the `offset` and the bounds."""
         bounds = self._broker.partitions.offsets(tp)
         if seek.time_ms is not None:
-            found = self._broker.partitions.offset_for_time(tp, seek.time_ms).offset
-            return found if found >= 0 else bounds.high_watermark
+            return self._at_time(consumer, tp, seek.time_ms, bounds)
         if isinstance(seek.to, str):
-            return {EARLIEST: bounds.log_start_offset, LATEST: bounds.high_watermark}[seek.to]
+            return {EARLIEST: bounds.log_start_offset, LATEST: _end(consumer, bounds)}[seek.to]
         if bounds.log_start_offset <= seek.to <= bounds.high_watermark:
             return seek.to
         raise BrokerError(
@@ -86,11 +91,16 @@ class Reading:
     def _start(self, consumer: Consumer, tp: TopicPartition, bounds: LogOffsets) -> int | None:
         start = consumer.options.start
         if isinstance(start, int):
-            found = self._broker.partitions.offset_for_time(tp, start).offset
-            return found if found >= 0 else bounds.high_watermark
+            return self._at_time(consumer, tp, start, bounds)
         if start == NONE:
             return None
-        return bounds.high_watermark if start == LATEST else bounds.log_start_offset
+        return _end(consumer, bounds) if start == LATEST else bounds.log_start_offset
+
+    def _at_time(self, consumer: Consumer, tp: TopicPartition, time_ms: int, bounds: LogOffsets) -> int:
+        """Return the offset of the first record that is not older, else the end for this consumer."""
+        committed = consumer.options.committed
+        found = self._broker.partitions.offset_for_time(tp, time_ms, committed=committed).offset
+        return found if found >= 0 else _end(consumer, bounds)
 
     def _position(self, consumer: Consumer, tp: TopicPartition, bounds: LogOffsets) -> int:
         """Return the position of a consumer, moved into the bounds of the partition.
@@ -134,10 +144,10 @@ class Reading:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     continue
                 return True
-            if position < bounds.high_watermark:
+            if position < _end(consumer, bounds):
                 if min_bytes <= 1:
                     return True
-                reads.append(FetchRead(tp, position, most))
+                reads.append(FetchRead(tp, position, most, committed=consumer.options.committed))
         if not reads:
             return False
         # This only sums sizes. With `min_bytes` as the limit, a large batch after a small one would not be counted.
@@ -153,6 +163,7 @@ class Reading:
         records: Records = []
         ranges: list[Range] = []
         failure: BrokerError | None = None
+        more = False
         count = len(consumer.assigned)
         first = consumer.turn_index
         for step in range(count):
@@ -167,6 +178,7 @@ class Reading:
                     failure = failure or _at(error, tp)
                 continue
             if not found:
+                more = more or after < 0
                 continue
             if records and size_of(found[0]) > max_bytes:
                 break
@@ -182,16 +194,25 @@ class Reading:
             # The next sweep asks another partition first.
             consumer.turn_index = (first + 1) % count
             raise failure
-        return Found(records, tuple(ranges))
+        return Found(records, tuple(ranges), more)
 
     def _read(
         self, consumer: Consumer, tp: TopicPartition, limit: int, max_bytes: int
     ) -> tuple[int, list[Record], int]:
-        """Return the position, the records from there on, and the offset after them."""
+        """Return the position, the records from there on, and the offset after them.
+
+        No records and −1 if there is more to look at.
+        """
         bounds = self._broker.partitions.offsets(tp)
         position = self._position(consumer, tp, bounds)
-        while position < bounds.high_watermark:
-            result = self._broker.records.read_now(tp, position, max_bytes=max_bytes, max_records=limit)
+        end, committed, reads = _end(consumer, bounds), consumer.options.committed, 0
+        while position < end:
+            if reads == _MOST_READS:
+                return position, [], -1
+            reads += 1
+            result = self._broker.records.read_now(
+                tp, position, max_bytes=max_bytes, max_records=limit, committed=committed
+            )
             if result.records:
                 return position, result.records, result.next_offset
             if result.next_offset <= position:
@@ -232,6 +253,7 @@ class Reading:
                     offset,
                     max_bytes=self._broker.config.fetch_max_bytes,
                     max_records=end - offset,
+                    committed=consumer.options.committed,
                 )
                 found += [record for record in result.records if record.offset < end]
                 if result.next_offset <= offset:
@@ -240,6 +262,11 @@ class Reading:
             if found:
                 records.append((tp, found))
         return records
+
+
+def _end(consumer: Consumer, bounds: LogOffsets) -> int:
+    """Return where the records end that a consumer may read."""
+    return bounds.end(committed=consumer.options.committed)
 
 
 def size_of(record: Record) -> int:

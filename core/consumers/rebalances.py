@@ -74,7 +74,8 @@ class Rebalances:
             return
         consumer.lingering = asyncio.Event()
         try:
-            await asyncio.wait_for(consumer.lingering.wait(), patience)
+            async with asyncio.timeout(patience):
+                await consumer.lingering.wait()
         except TimeoutError:
             pass
         finally:

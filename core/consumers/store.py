@@ -91,6 +91,14 @@ class ConsumerStore:
             effects.append(tables.remove_positions(*identity, forgotten))
         return self._submit([*effects, *self._positions(consumer)], consumer)
 
+    def settlement(self, consumer: Consumer, ranges: Iterable[Range]) -> list[Effect]:
+        """Return the effects of a decision that acknowledges these ranges, which are `settling`."""
+        rows = [
+            (consumer.group_id, consumer.name, one.topic, one.partition, one.next_offset) for one in ranges
+        ]
+        progress = tables.put_progress(consumer.group_id, consumer.name, self._progress(consumer))
+        return [progress, tables.put_positions(rows)]
+
     def remove(self, consumer: Consumer) -> asyncio.Future[None]:
         """Delete a consumer."""
         return self._submit([tables.remove_consumer(consumer.group_id, consumer.name)], None)
@@ -98,12 +106,13 @@ class ConsumerStore:
     def _progress(self, consumer: Consumer) -> Row:
         left = consumer.deadline - self._clock.monotonic()
         consumer.stored_deadline = consumer.deadline
+        outstanding = [one for one in consumer.outstanding.values() if one not in consumer.settling]
         return (
             consumer.membership.member_id,
             consumer.membership.generation,
             consumer.sequence,
             # Without a token the client cannot prove that an answer before a restart arrived: it is delivered again.
-            _encode(() if consumer.advancing else tuple(consumer.outstanding.values())),
+            _encode(() if consumer.advancing else outstanding),
             _encode(_Paused(consumer.paused_all, tuple(sorted(consumer.paused)))),
             self._clock.wall_ms() + round(left * 1000),
         )

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from core.groups.pending_offsets import PendingChange, StoredPending
 from core.vocabulary.groups import CommittedOffset, JoinReply, SyncReply
 
 
@@ -82,11 +83,12 @@ class StoredOffset(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetsChange:
-    """Store and delete committed offsets of one group."""
+    """Store and delete committed offsets of one group, and those that transactions have staged."""
 
     group_id: str
     saved: list[tuple[str, int, CommittedOffset]] = field(default_factory=list)
     removed: list[tuple[str, int]] = field(default_factory=list)
+    pending: PendingChange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class StoredState:
     groups: Iterable[StoredGroup]
     members: Iterable[StoredMember]
     offsets: Iterable[StoredOffset]
+    pending: Iterable[StoredPending] = ()
 
 
 @dataclass(slots=True)

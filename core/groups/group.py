@@ -51,7 +51,7 @@ protocol guide.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -337,17 +337,10 @@ class Group:
         `skip_assignment` gets it (KIP-814); to any other the previous member id is named as leader.
         """
         leads = member.member_id == self.roster.leader_id
-        if request.can_skip_assignment:
-            return self._joined(member, skip_assignment=leads)
-        leader_id = leader_before if leads else self.roster.leader_id
-        return JoinReply(
-            ErrorCode.NONE,
-            member.member_id,
-            self.generation,
-            self.protocol_type,
-            self.protocol,
-            leader_id or NO_MEMBER,
-        )
+        reply = self._joined(member, skip_assignment=leads and request.can_skip_assignment)
+        if request.can_skip_assignment or not leads:
+            return reply
+        return replace(reply, leader_id=leader_before or NO_MEMBER, members=())
 
     # --- sync ----------------------------------------------------------------------------------------------
 

@@ -24,11 +24,12 @@ from core.groups.offset_store import OffsetStore
 from core.groups.positions import GroupPositions
 from core.groups.refusals import refusal
 from core.groups.registry import GroupRegistry
+from core.groups.settled_offsets import OffsetsSettlement, SettledOffsets
+from core.groups.transactional_offsets import Settlement, TransactionalOffsets
 from core.types import TopicPartition
 from core.vocabulary.groups import (
-    NO_GENERATION,
     NO_MEMBER,
-    Commit,
+    CommitRequest,
     CommittedOffset,
     Cut,
     GroupListing,
@@ -40,7 +41,10 @@ from core.vocabulary.groups import (
     State,
     SyncReply,
     SyncRequest,
+    TransactionalCommit,
 )
+from core.vocabulary.settlements import OffsetToSettle
+from core.vocabulary.transactions import ProducerIdAndEpoch
 
 
 class Groups:
@@ -50,6 +54,8 @@ class Groups:
         self._registry = GroupRegistry(config, clock, asyncio.get_running_loop(), store)
         self._coordinator = GroupCoordinator(self._registry)
         self._offsets = OffsetStore(self._registry, broker)
+        self._transactional = TransactionalOffsets(self._registry, broker, self._offsets)
+        self._settled = SettledOffsets(self._registry, self._offsets)
         self.positions = GroupPositions(self._registry, self._coordinator, self._offsets, broker)
         self.hosted = HostedMembers(self._registry, self._coordinator, broker)
         self.members = HttpMembers(self._registry, self._coordinator, self.hosted)
@@ -112,29 +118,9 @@ class Groups:
 
     # --- offsets -----------------------------------------------------------------------------------------------
 
-    async def commit(
-        self,
-        group_id: str,
-        commits: Sequence[Commit],
-        *,
-        member_id: str = NO_MEMBER,
-        generation: int = NO_GENERATION,
-        group_instance_id: str | None = None,
-        retention_ms: int = -1,
-        register: bool = False,
-        any_partition: bool = False,
-    ) -> list[ErrorCode]:
-        """Handle OffsetCommit: return an error for each of `commits`, in their order. See `OffsetStore.commit`."""
-        return await self._offsets.commit(
-            group_id,
-            commits,
-            member_id=member_id,
-            generation=generation,
-            group_instance_id=group_instance_id,
-            retention_ms=retention_ms,
-            register=register,
-            any_partition=any_partition,
-        )
+    async def commit(self, group_id: str, request: CommitRequest) -> list[ErrorCode]:
+        """Handle OffsetCommit: return an error for each commit, in their order. See `OffsetStore.commit`."""
+        return await self._offsets.commit(group_id, request)
 
     def committed(
         self, group_id: str, topic: str, partition: int, *, register: bool = False
@@ -149,6 +135,38 @@ class Groups:
     async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         """Handle OffsetDelete: return an error for each of `partitions`. See `OffsetStore.delete`."""
         return await self._offsets.delete(group_id, partitions)
+
+    # --- offsets of transactions -------------------------------------------------------------------------------
+
+    async def stage_transactional(self, group_id: str, request: TransactionalCommit) -> list[ErrorCode]:
+        """Handle TxnOffsetCommit: return an error for each commit. See `TransactionalOffsets.stage`."""
+        return await self._transactional.stage(group_id, request)
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """Return whether an open transaction has staged an offset of the partition (KIP-447)."""
+        return self._settled.is_settling(group_id, topic, partition) or self._transactional.is_unstable(
+            group_id, topic, partition
+        )
+
+    def settle_offsets(self, offsets: Sequence[OffsetToSettle]) -> OffsetsSettlement:
+        """Check offsets, and return the change that commits them in a decision. See `SettledOffsets.settle`."""
+        return self._settled.settle(offsets)
+
+    def groups_of(self, producer_id: int) -> list[str]:
+        """Return the groups in which a producer has staged offsets."""
+        return self._transactional.groups_of(producer_id)
+
+    def pending_offsets(self) -> int:
+        """Return how many offsets open transactions have staged."""
+        return self._transactional.count()
+
+    def staging_producers(self) -> list[ProducerIdAndEpoch]:
+        """Return the producers that have staged offsets, under each epoch."""
+        return self._transactional.producers()
+
+    def settle_transaction(self, producer_id: int, producer_epoch: int, commit: bool) -> Settlement:
+        """Return what the end of a transaction changes. See `TransactionalOffsets.settle`."""
+        return self._transactional.settle(producer_id, producer_epoch, commit=commit)
 
     # --- groups ------------------------------------------------------------------------------------------------
 

@@ -133,7 +133,8 @@ class HttpMembers:
             await self._hosted.lead(group_id, request.member_id, request.generation)
         work = self._coordinator.sync(group_id, request)
         try:
-            reply = await asyncio.wait_for(work, min(wait_ms, self._registry.config.max_wait_ms) / 1000)
+            async with asyncio.timeout(min(wait_ms, self._registry.config.max_wait_ms) / 1000):
+                reply = await work
         except TimeoutError:
             return None
         if reply.error:

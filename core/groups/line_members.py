@@ -37,6 +37,7 @@ from core.vocabulary.groups import (
     NO_MEMBER,
     NO_OFFSET,
     Commit,
+    CommitRequest,
     JoinReply,
     JoinRequest,
     Leaver,
@@ -254,7 +255,7 @@ class LineMembers:
                 f"Partition {partition} of {topic!r} is not assigned to {member_id!r} in generation {generation}.",
             )
         await self._positions.set(
-            group_id, [Commit(topic, partition, offset)], member_id=member_id, generation=generation
+            group_id, CommitRequest([Commit(topic, partition, offset)], member_id, generation)
         )
         self._note_alive(group_id, member_id)
 

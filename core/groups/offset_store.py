@@ -11,17 +11,18 @@ and are deleted with their group.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.effects import GroupDeleted, OffsetsChange
 from core.groups.interfaces import partition_count
 from core.groups.offsets import expired
+from core.groups.pending_offsets import PendingChange, Place, StagedOffset
 from core.groups.registry import Entry, GroupRegistry
 from core.types import TopicPartition
-from core.vocabulary.groups import NO_GENERATION, NO_MEMBER, Commit, CommittedOffset, Cut, State
+from core.vocabulary.groups import Commit, CommitRequest, CommittedOffset, Cut, State
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE
 
 # Groups per turn of the event loop in `expire`: a few milliseconds when all have a hundred offsets.
@@ -40,74 +41,48 @@ class OffsetStore:
         self._broker = broker
         self._monotonic = registry.clock.monotonic
 
-    async def commit(
-        self,
-        group_id: str,
-        commits: Sequence[Commit],
-        *,
-        member_id: str = NO_MEMBER,
-        generation: int = NO_GENERATION,
-        group_instance_id: str | None = None,
-        retention_ms: int = -1,
-        register: bool = False,
-        any_partition: bool = False,
-    ) -> list[ErrorCode]:
-        """Handle OffsetCommit: return an error for each of `commits`, in their order, once the others are durable.
+    async def commit(self, group_id: str, request: CommitRequest) -> list[ErrorCode]:
+        """Handle OffsetCommit: return an error for each commit, in their order, once the others are durable.
 
-        A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; with `any_partition` (v0–2) only the topic has
-        to exist. With `register` (v0) the offsets are also stored in the register, without metadata. The other
-        arguments are those of `put`.
+        A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION.
         """
-        unknown = self._unknown(commits, any_partition)
+        commits = request.commits
+        unknown = self._unknown(commits, request.any_partition)
         known = [c for i, c in enumerate(commits) if i not in unknown] if unknown else commits
-        wanted = known
-        if register:
-            wanted = [*known, *(c._replace(topic=_REGISTER + c.topic, metadata="") for c in known)]
-        results = await self.put(
-            group_id,
-            wanted,
-            member_id=member_id,
-            generation=generation,
-            group_instance_id=group_instance_id,
-            retention_ms=retention_ms,
-        )
+        if request.register:
+            known = [*known, *_of_register(known)]
+        results = await self.put(group_id, replace(request, commits=known))
         if not unknown:
-            return results[: len(commits)] if register else results
+            return results[: len(commits)]
         answers = iter(results)
         return [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if i in unknown else next(answers)
             for i in range(len(commits))
         ]
 
-    async def put(
-        self,
-        group_id: str,
-        commits: Sequence[Commit],
-        *,
-        member_id: str = NO_MEMBER,
-        generation: int = NO_GENERATION,
-        group_instance_id: str | None = None,
-        retention_ms: int = -1,
-    ) -> list[ErrorCode]:
+    async def put(self, group_id: str, request: CommitRequest) -> list[ErrorCode]:
         """Commit offsets without a check that the partitions exist; return as `commit`.
 
         A commit without a generation is that of a simple consumer or an admin tool. It makes the group if there is
         none, and is refused while the group has members. A commit with a generation to a group that does not exist is
-        GROUP_ID_NOT_FOUND. `retention_ms` (v2–v4) is −1 for the broker's own.
+        GROUP_ID_NOT_FOUND.
         """
         error = self._registry.closed
         entry = self._registry.get(group_id)
         if not error and entry is None:
-            if generation >= 0:
+            if request.generation >= 0:
                 error = ErrorCode.GROUP_ID_NOT_FOUND
             else:
                 entry, error = self._registry.create(group_id)
         if not error and entry is not None:
-            error = entry.group.check_commit(member_id, generation, self._monotonic(), group_instance_id)
+            error = entry.group.check_commit(
+                request.member_id, request.generation, self._monotonic(), request.group_instance_id
+            )
         if error or entry is None:
-            return [error] * len(commits)
-        results, change = self._check(group_id, commits, retention_ms)
+            return [error] * len(request.commits)
+        results, change = self._check(group_id, request.commits, request.retention_ms)
         if change.saved:
+            self.supersede(change)
             error = await self._write(entry, change)
             if error:
                 return [error if result is ErrorCode.NONE else result for result in results]
@@ -118,9 +93,8 @@ class OffsetStore:
 
         So clients of version 0 continue at the position that the operator has set.
         """
-        moved = [c._replace(topic=_REGISTER + c.topic, metadata="") for c in commits]
-        also = [c for c in moved if self._find(group_id, c.topic, c.partition)]
-        return (await self.put(group_id, [*commits, *also]))[: len(commits)]
+        also = [c for c in _of_register(commits) if self._find(group_id, c.topic, c.partition)]
+        return (await self.put(group_id, CommitRequest([*commits, *also])))[: len(commits)]
 
     def get(
         self, group_id: str, topic: str, partition: int, *, register: bool = False
@@ -189,7 +163,11 @@ class OffsetStore:
         ]
         removed = [tp for tp, error in zip(partitions, results, strict=True) if error is ErrorCode.NONE]
         if removed:
-            error = await self._write(entry, OffsetsChange(group_id, removed=removed))
+            change = OffsetsChange(group_id, removed=removed)
+            places = self._places(group_id, removed)
+            if places:
+                change.pending = PendingChange(self._registry.next_commit_seq(), dropped=places)
+            error = await self._write(entry, change)
             if error:
                 return [error if result is ErrorCode.NONE else result for result in results]
         return results
@@ -200,11 +178,13 @@ class OffsetStore:
         for topic in topics:
             if not partition_count(self._broker, topic.removeprefix(_REGISTER)):
                 await self._forget(topic)
+        await self._forget_pending()
 
     async def forget_topic(self, topic: str) -> None:
         """Delete the offsets of a deleted topic from all groups, so that a new topic of that name has none."""
         for name in (topic, _REGISTER + topic):
             await self._forget(name)
+        await self._forget_pending()
 
     async def _forget(self, topic: str) -> None:
         for group_id, entry in self._registry:
@@ -213,7 +193,7 @@ class OffsetStore:
                 await self._write(entry, OffsetsChange(group_id, removed=partitions))
 
     async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
-        """Move committed offsets beyond these log end offsets back to them, durably, also those of the register.
+        """Move committed offsets beyond these log end offsets back to them, durably, also register and staged ones.
 
         Return what was moved. Offsets of other partitions and the other fields of a commit do not change.
         Raises KAFKA_STORAGE_ERROR; the call may be repeated.
@@ -234,8 +214,11 @@ class OffsetStore:
                         saved.append((topic, partition, committed._replace(offset=end)))
                         name = topic.removeprefix(_REGISTER)
                         cuts.append(Cut(group_id, name, partition, committed.offset, end))
-            if saved:
-                writes.append(self._write(entry, OffsetsChange(group_id, saved)))
+            staged = self._cut_pending(entry, by_topic)
+            if saved or staged:
+                # Numbers of their own: they are as old as before.
+                pending = PendingChange(0, staged=staged) if staged else None
+                writes.append(self._write(entry, OffsetsChange(group_id, saved, pending=pending)))
         if any(await asyncio.gather(*writes)):
             raise BrokerError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -259,6 +242,8 @@ class OffsetStore:
             if entry.writing or self._registry.get(group_id) is not entry:
                 continue
             removed = expired(entry.offsets, entry.group, now_ms, self._registry.config.offsets_retention_ms)
+            if entry.pending:
+                removed = [(t, p) for t, p in removed if not self._is_pending(entry, t, p)]
             if removed:
                 if await self._write(entry, OffsetsChange(group_id, removed=removed)):
                     continue
@@ -317,25 +302,83 @@ class OffsetStore:
         return results, OffsetsChange(group_id, saved)
 
     async def _write(self, entry: Entry, change: OffsetsChange) -> ErrorCode:
-        """Store a change; it becomes visible once it is durable, also if the caller no longer waits."""
-        waiter: asyncio.Future[ErrorCode] = self._registry.loop.create_future()
-        entry.writing += 1
-        entry.stored = True
-        self._registry.persist([change]).add_done_callback(partial(_written, entry, change, waiter))
-        return await waiter
+        return await self._registry.write(entry, change)
+
+    # --- offsets that transactions have staged -----------------------------------------------------------------
+
+    def check(self, group_id: str, commits: Sequence[Commit]) -> tuple[list[ErrorCode], OffsetsChange]:
+        """Return the errors of the commits of a transaction, and the others as they would be stored."""
+        unknown = self._unknown(commits, False)
+        known = [c for i, c in enumerate(commits) if i not in unknown]
+        results, change = self._check(group_id, known, -1)
+        answers = iter(results)
+        return [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if i in unknown else next(answers)
+            for i in range(len(commits))
+        ], change
+
+    def supersede(self, change: OffsetsChange) -> None:
+        """Have a commit win over what transactions have staged for its partitions. Store it in the same turn."""
+        places = self._places(change.group_id, ((topic, partition) for topic, partition, _ in change.saved))
+        if places:
+            change.pending = PendingChange(self._registry.next_commit_seq(), superseded=places)
+
+    def check_register(
+        self, group_id: str, commits: Sequence[Commit]
+    ) -> list[tuple[str, int, CommittedOffset]]:
+        """Return what `put_by_hand` stores in the register with these commits."""
+        also = [c for c in _of_register(commits) if self._find(group_id, c.topic, c.partition)]
+        return self._check(group_id, also, -1)[1].saved if also else []
+
+    def is_staged(self, entry: Entry, topic: str, partition: int) -> bool:
+        """Return whether a transaction has staged an offset of the partition, or is about to."""
+        return bool(entry.staging) or (bool(entry.pending) and self._is_pending(entry, topic, partition))
+
+    def _places(self, group_id: str, partitions: Iterable[tuple[str, int]]) -> list[Place]:
+        """Return those of the partitions that transactions may have staged offsets of."""
+        entry = self._registry.get(group_id)
+        if entry is None or not (entry.pending or entry.staging):
+            return []
+        return [
+            Place(self._broker.topics.get(topic).topic_id, partition)
+            for topic, partition in partitions
+            if partition_count(self._broker, topic)
+        ]
+
+    async def _forget_pending(self) -> None:
+        """Drop what was staged for topics that do not exist any more."""
+        for group_id, entry in self._registry:
+            deleted = [place for place in entry.pending.places() if self._is_deleted(place)]
+            if deleted:
+                change = PendingChange(self._registry.next_commit_seq(), dropped=deleted)
+                await self._write(entry, OffsetsChange(group_id, pending=change))
+
+    def _is_pending(self, entry: Entry, topic: str, partition: int) -> bool:
+        return any(
+            place in entry.pending for place in self._places(entry.group.group_id, [(topic, partition)])
+        )
+
+    def _cut_pending(self, entry: Entry, ends: Mapping[str, Mapping[int, int]]) -> list[StagedOffset]:
+        """Return the staged offsets that are beyond the end of their log, moved back to it."""
+        cut = []
+        for staged in entry.pending:
+            if not self._is_deleted(staged.place):
+                known = ends.get(self._broker.topics.name_of(staged.place.topic_id), {})
+                end = known.get(staged.place.partition, staged.pending.offset)
+                if staged.pending.offset > end:
+                    cut.append(staged._replace(pending=staged.pending._replace(offset=end)))
+        return cut
+
+    def _is_deleted(self, place: Place) -> bool:
+        try:
+            self._broker.topics.name_of(place.topic_id)
+        except BrokerError:
+            return True
+        return False
 
 
-def _written(
-    entry: Entry, change: OffsetsChange, waiter: asyncio.Future[ErrorCode], saving: asyncio.Future[None]
-) -> None:
-    entry.writing -= 1
-    error = ErrorCode.NONE
-    if saving.exception() is not None:
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    else:
-        entry.offsets.apply(change)
-    if not waiter.done():
-        waiter.set_result(error)
+def _of_register(commits: Iterable[Commit]) -> list[Commit]:
+    return [one._replace(topic=_REGISTER + one.topic, metadata="") for one in commits]
 
 
 def _ignore(saving: asyncio.Future[None]) -> None:

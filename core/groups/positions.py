@@ -6,7 +6,7 @@ members: a member would overwrite it with its next commit, or continue where it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
@@ -16,9 +16,9 @@ from core.groups.refusals import refusal
 from core.groups.registry import GroupRegistry
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.groups import (
-    NO_GENERATION,
     NO_MEMBER,
     Commit,
+    CommitRequest,
     GroupView,
     PartitionLag,
     Reset,
@@ -55,22 +55,14 @@ class GroupPositions:
             for tp in sorted(committed.keys() | owners.keys())
         ]
 
-    async def set(
-        self,
-        group_id: str,
-        commits: Sequence[Commit],
-        *,
-        member_id: str = NO_MEMBER,
-        generation: int = NO_GENERATION,
-        group_instance_id: str | None = None,
-    ) -> None:
+    async def set(self, group_id: str, request: CommitRequest) -> None:
         """Commit positions, all or none. A group that does not exist is created, without members.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, NON_EMPTY_GROUP for a group with members
         when none is named, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
         """
         longest = self._registry.config.offset_metadata_max_bytes
-        for commit in commits:
+        for commit in request.commits:
             self._broker.partitions.info(TopicPartition(commit.topic, commit.partition))
             if len(commit.metadata or "") > longest:
                 raise BrokerError(
@@ -79,20 +71,14 @@ class GroupPositions:
                     f"{longest} are allowed.",
                     limit=longest,
                 )
-        if member_id == NO_MEMBER and generation < 0 and group_instance_id is None:
+        if request.member_id == NO_MEMBER and request.generation < 0 and request.group_instance_id is None:
             self._require_empty(group_id)
-            results = await self._offsets.put_by_hand(group_id, commits)
+            results = await self._offsets.put_by_hand(group_id, request.commits)
         else:
-            results = await self._offsets.put(
-                group_id,
-                commits,
-                member_id=member_id,
-                generation=generation,
-                group_instance_id=group_instance_id,
-            )
+            results = await self._offsets.put(group_id, request)
         refused = next((error for error in results if error), None)
         if refused is not None:
-            raise refusal(refused, group_id, member_id)
+            raise refusal(refused, group_id, request.member_id)
 
     async def reset(
         self, group_id: str, target: Target, topics: Iterable[str] = (), *, dry_run: bool = False
@@ -120,7 +106,8 @@ class GroupPositions:
             if before is not None or target.shift is None:
                 resets.append(Reset(*tp, before, self._aim(tp, target, before or 0)))
         if not dry_run and resets:
-            await self.set(group_id, [Commit(r.topic, r.partition, r.after) for r in resets])
+            commits = [Commit(r.topic, r.partition, r.after) for r in resets]
+            await self.set(group_id, CommitRequest(commits))
         return resets
 
     async def forget(self, group_id: str, topic: str, partition: int | None = None) -> None:
@@ -151,11 +138,11 @@ class GroupPositions:
         if target.earliest:
             return self._broker.partitions.offset_for_time(tp, EARLIEST).offset
         if target.latest:
-            return self._broker.partitions.offset_for_time(tp, LATEST).offset
+            return self._broker.partitions.offset_for_time(tp, LATEST, committed=True).offset
         if target.time is not None:
-            found = self._broker.partitions.offset_for_time(tp, target.time).offset
+            found = self._broker.partitions.offset_for_time(tp, target.time, committed=True).offset
             # If the time is after all records, the group reads the records that are appended from now on.
-            return found if found >= 0 else bounds.high_watermark
+            return found if found >= 0 else bounds.last_stable_offset
         wanted = target.offset if target.offset is not None else before + (target.shift or 0)
         return min(max(wanted, bounds.log_start_offset), bounds.high_watermark)
 

@@ -21,10 +21,20 @@ from math import inf
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.groups.effects import Answer, Change, Effects, GroupChange, Moment, StoredGroup, StoredMember
+from core.groups.effects import (
+    Answer,
+    Change,
+    Effects,
+    GroupChange,
+    Moment,
+    OffsetsChange,
+    StoredGroup,
+    StoredMember,
+)
 from core.groups.group import Group, GroupSettings
 from core.groups.interfaces import GroupStore, Scheduler, Timer
 from core.groups.offsets import GroupOffsets
+from core.groups.pending_offsets import PendingOffsets
 from core.vocabulary.groups import JoinReply, State, SyncReply
 
 log = logging.getLogger(__name__)
@@ -36,17 +46,24 @@ TIMER_SLACK = 0.001
 
 
 class Entry:
-    """A group, its committed offsets, and the state of its writes and its timer."""
+    """A group, its committed and pending offsets, and the state of its writes and its timer."""
 
-    __slots__ = ("group", "offsets", "saving", "stored", "timer", "wake_at", "writing")
+    __slots__ = (
+        "group", "offsets", "pending", "saving", "settling", "staging", "stored", "timer", "wake_at", "writing",
+    )  # fmt: skip
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.offsets = GroupOffsets()
+        self.pending = PendingOffsets()
         # The last change of the group that is being stored.
         self.saving: asyncio.Future[None] | None = None
-        # How many changes of offsets are being stored; expiry skips the group until there is none.
-        self.writing = 0
+        # The changes of offsets that are being stored, in their order; expiry skips the group until there is none.
+        self.writing: dict[int, OffsetsChange] = {}
+        # Those of them that a decision makes.
+        self.settling: dict[int, OffsetsChange] = {}
+        # How many of them stage offsets of transactions.
+        self.staging = 0
         # Whether the store may hold rows of this group.
         self.stored = False
         self.timer: Timer | None = None
@@ -71,6 +88,9 @@ class GroupRegistry:
         # When a pause was last noticed.
         self._stalled_at = -inf
         self._entries: dict[str, Entry] = {}
+        # The groups in which producers have staged offsets, or had.
+        self._producers: dict[int, set[str]] = {}
+        self._commit_seq = 0
         self._watchers: list[Callable[[str], None]] = []
         # The error of all requests: while the groups are loaded, NONE while they are served, after the stop.
         self.closed: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -109,12 +129,20 @@ class GroupRegistry:
             self._arm(entry)
         names: dict[str, str] = {}
         for group_id, topic, partition, committed in stored.offsets:
-            found = self._entries.get(group_id)
-            if found is None:
-                found = self._entries[group_id] = Entry(Group(group_id, self._settings))
-                found.stored = True
-            found.offsets.put(names.setdefault(topic, topic), partition, committed)
+            self._loaded(group_id).offsets.put(names.setdefault(topic, topic), partition, committed)
+        for group_id, staged in stored.pending:
+            self._loaded(group_id).pending.put(staged)
+            self._producers.setdefault(staged.producer_id, set()).add(group_id)
+            self._commit_seq = max(self._commit_seq, staged.pending.commit_seq)
         self.closed = ErrorCode.NONE
+
+    def _loaded(self, group_id: str) -> Entry:
+        """Return a group with stored offsets; it need not have a row of its own."""
+        found = self._entries.get(group_id)
+        if found is None:
+            found = self._entries[group_id] = Entry(Group(group_id, self._settings))
+            found.stored = True
+        return found
 
     def elsewhere(self) -> None:
         """Answer all requests NOT_COORDINATOR, because another broker keeps the groups. Instead of `load`."""
@@ -183,6 +211,7 @@ class GroupRegistry:
             group.state is State.EMPTY
             and not group.roster.pending
             and not entry.offsets
+            and not entry.pending
             and not entry.writing
         )
 
@@ -249,6 +278,62 @@ class GroupRegistry:
         if entry.saving is saving:
             entry.saving = None
         _give_after(answers, saving)
+
+    # --- offsets -----------------------------------------------------------------------------------------------
+
+    def next_commit_seq(self) -> int:
+        """Return the next number in the order of commits that concern transactions."""
+        self._commit_seq += 1
+        return self._commit_seq
+
+    async def write(self, entry: Entry, change: OffsetsChange) -> ErrorCode:
+        """Store a change of offsets; it becomes visible once it is durable, also if the caller no longer waits."""
+        waiter: asyncio.Future[ErrorCode] = self.loop.create_future()
+        entry.writing[id(change)] = change
+        entry.stored = True
+        if change.pending is not None and change.pending.staged:
+            entry.staging += 1
+        self.persist([change]).add_done_callback(partial(self._written, entry, change, waiter))
+        return await waiter
+
+    def _written(
+        self,
+        entry: Entry,
+        change: OffsetsChange,
+        waiter: asyncio.Future[ErrorCode],
+        saving: asyncio.Future[None],
+    ) -> None:
+        del entry.writing[id(change)]
+        if change.pending is not None and change.pending.staged:
+            entry.staging -= 1
+        error = ErrorCode.NONE
+        if saving.exception() is not None:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        else:
+            entry.offsets.apply(change)
+            if change.pending is not None:
+                entry.pending.apply(change.pending)
+                for staged in change.pending.staged:
+                    self._producers.setdefault(staged.producer_id, set()).add(change.group_id)
+        if not waiter.done():
+            waiter.set_result(error)
+
+    def with_pending_of(self, producer_id: int) -> list[tuple[str, Entry]]:
+        """Return the groups in which a producer has staged offsets."""
+        found = []
+        for group_id in sorted(self._producers.get(producer_id, ())):
+            entry = self._entries.get(group_id)
+            if entry is not None and entry.pending.of_producer(producer_id):
+                found.append((group_id, entry))
+        return found
+
+    def settled(self, producer_id: int) -> None:
+        """Forget which groups a producer had staged offsets in, after the end of its transaction."""
+        left = {group_id for group_id, _ in self.with_pending_of(producer_id)}
+        if left:
+            self._producers[producer_id] = left
+        else:
+            self._producers.pop(producer_id, None)
 
     # --- time --------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -18,6 +19,7 @@ from core.groups.effects import (
     StoredOffset,
     StoredState,
 )
+from core.groups.pending_offsets import PendingChange, PendingOffset, Place, StagedOffset, StoredPending
 from core.metadata import groups as tables
 from core.metadata.store import Effect, Store
 from core.vocabulary.groups import CommittedOffset
@@ -35,10 +37,12 @@ class MetadataGroupStore:
     async def load(self) -> StoredState:
         """See `GroupStore.load`."""
         groups, members, offsets = await self._store.read(tables.load_groups)
+        pending = await self._store.read(tables.load_pending)
         return StoredState(
             (StoredGroup(*row) for row in groups),
             (_stored_member(*row) for row in members),
             (StoredOffset(row[0], row[1], row[2], CommittedOffset(*row[3:])) for row in offsets),
+            (_stored_pending(*row) for row in pending),
         )
 
     def persist(self, changes: Sequence[Change]) -> asyncio.Future[None]:
@@ -46,7 +50,7 @@ class MetadataGroupStore:
         effects: list[Effect] = []
         for change in changes:
             if isinstance(change, OffsetsChange):
-                effects.extend(_offsets(change))
+                effects.extend(offsets_effects(change))
             elif isinstance(change, GroupChange):
                 effects.extend(_group(change))
             else:
@@ -70,7 +74,15 @@ def _stored_member(group_id: str, member_id: str, *rest: Any) -> StoredMember:
     )
 
 
-def _offsets(change: OffsetsChange) -> list[Effect]:
+def _stored_pending(
+    group_id: str, topic_id: bytes, partition: int, producer_id: int, *rest: Any
+) -> StoredPending:
+    pending = PendingOffset(*rest)._replace(superseded=bool(rest[-1]))
+    return StoredPending(group_id, StagedOffset(Place(UUID(bytes=topic_id), partition), producer_id, pending))
+
+
+def offsets_effects(change: OffsetsChange) -> list[Effect]:
+    """Return the effects of a change of committed offsets, and of those that transactions have staged."""
     effects: list[Effect] = []
     group_id = change.group_id
     if change.saved:
@@ -78,6 +90,29 @@ def _offsets(change: OffsetsChange) -> list[Effect]:
         effects.append(tables.put_offsets(rows))
     if change.removed:
         effects.append(tables.remove_offsets(group_id, change.removed))
+    if change.pending is not None:
+        effects.extend(_pending(group_id, change.pending))
+    return effects
+
+
+def _pending(group_id: str, change: PendingChange) -> list[Effect]:
+    effects: list[Effect] = []
+    if change.superseded:
+        rows = [(group_id, topic_id.bytes, p, change.commit_seq) for topic_id, p in change.superseded]
+        effects.append(tables.supersede_pending(rows))
+    if change.dropped:
+        effects.append(
+            tables.remove_pending([(group_id, topic_id.bytes, p) for topic_id, p in change.dropped])
+        )
+    if change.staged:
+        effects.append(
+            tables.put_pending(
+                [
+                    (group_id, place.topic_id.bytes, place.partition, producer_id, *pending)
+                    for place, producer_id, pending in change.staged
+                ]
+            )
+        )
     return effects
 
 

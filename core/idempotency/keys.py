@@ -31,8 +31,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from core.errors import BrokerError, ErrorCode
@@ -42,10 +43,11 @@ from core.idempotency.plan_writer import PlanWriter
 from core.idempotency.producer_pool import LentProducer, ProducerIds, ProducerPool
 from core.idempotency.store import KeyStore
 from core.log.log import Log
-from core.metadata.store import Store
+from core.metadata.store import Effect, Store
 from core.records.record import NewRecord
 from core.types import TopicPartition
-from core.vocabulary.idempotency import KEY_REUSED, KeyedAnswer, KeyedRequest
+from core.vocabulary.idempotency import KEY_IN_USE, KEY_REUSED, KeyedAnswer, KeyedRequest
+from core.vocabulary.one_shot import Keep
 from core.vocabulary.records import ProduceResult
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,19 @@ class _Work(NamedTuple):
     records: Sequence[NewRecord]
     acks: int
     render: Callable[[Sequence[ProduceResult]], bytes]
+
+
+class _KeptAnswer:
+    """The change that stores a key with its answer in a decision."""
+
+    def __init__(self, store: KeyStore, request: KeyedRequest, answer: bytes) -> None:
+        self._store = store
+        self._answer = answer
+        self.effects = store.answered(request.digest, request.fingerprint, answer)
+
+    def apply(self) -> None:
+        """Count the key."""
+        self._store.count_answered(self._answer)
 
 
 class IdempotencyKeys:
@@ -97,6 +112,54 @@ class IdempotencyKeys:
         """Delete keys that are too old, and the oldest answered ones if there are too many."""
         await self._store.expire()
 
+    # --- answers of decisions ------------------------------------------------------------------------------
+
+    def keep(self, request: KeyedRequest, answer: bytes) -> list[Effect]:
+        """Return what stores the answer of a request with the decision that it asked for."""
+        self._store.count_answered(answer)
+        return self._store.answered(request.digest, request.fingerprint, answer)
+
+    async def hold(self, request: KeyedRequest) -> None:
+        """Keep the key of a request that is a part of an open transaction until `release`. No other may use it.
+
+        Raises INVALID_REQUEST (reason "key-reused") if another request has it, CONCURRENT_TRANSACTIONS if this one
+        has it already.
+        """
+        self._check_free(request)
+        self._running[request.digest] = request.fingerprint
+        try:
+            row = await self._store.find(request.digest)
+            if row is not None:
+                _check_fingerprint(row.fingerprint, request)
+        except BaseException:
+            self.release(request)
+            raise
+
+    def release(self, request: KeyedRequest) -> None:
+        """Let others use a key that was held."""
+        self._running.pop(request.digest, None)
+
+    def _check_free(self, request: KeyedRequest) -> None:
+        running = self._running.get(request.digest)
+        if running is not None:
+            _check_fingerprint(running, request)
+            raise BrokerError(
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                "A request with this idempotency key is still under way.",
+                reason=KEY_IN_USE,
+            )
+
+    async def kept(self, request: KeyedRequest) -> bytes | None:
+        """Return the stored answer of a request; None if there is none, or if it has expired.
+
+        Raises INVALID_REQUEST (reason "key-reused") if the key belongs to another request.
+        """
+        row = await self._store.find(request.digest)
+        if row is None:
+            return None
+        _check_fingerprint(row.fingerprint, request)
+        return row.answer
+
     # --- a request -----------------------------------------------------------------------------------------
 
     async def produce(
@@ -114,16 +177,34 @@ class IdempotencyKeys:
         reason "key-reused") if the key belongs to another request, THROTTLING_QUOTA_EXCEEDED, KAFKA_STORAGE_ERROR if
         the key cannot be stored (nothing is appended then), and the errors of a write without a key.
         """
+        with self._alone(request) as digest:
+            return await self._produce(request, _Work(digest, topic, records, acks, render))
+
+    async def decide(
+        self, request: KeyedRequest, work: Callable[[Keep], Coroutine[Any, Any, bytes]]
+    ) -> KeyedAnswer:
+        """Have `work` decide something once for all requests with this key, and return its answer.
+
+        There is no plan: the answer is stored in the decision itself, so that after a crash both are there or
+        neither. `work` gets the function that makes the change of storing its answer. Raises as `produce`, and what
+        `work` raises; the key is free then.
+        """
+        with self._alone(request) as digest:
+            row = await self._store.find(digest)
+            if row is not None and row.answer is not None:
+                _check_fingerprint(row.fingerprint, request)
+                return KeyedAnswer(row.answer, [], True)
+            answer = await work(lambda answer: _KeptAnswer(self._store, request, answer))
+            return KeyedAnswer(answer, [], False)
+
+    @contextmanager
+    def _alone(self, request: KeyedRequest) -> Iterator[bytes]:
+        """Keep other requests with the same key away; the digest of the key is its value."""
         digest = request.digest
-        running = self._running.get(digest)
-        if running is not None:
-            _check_fingerprint(running, request)
-            raise BrokerError(
-                ErrorCode.CONCURRENT_TRANSACTIONS, "A request with this idempotency key is still under way."
-            )
+        self._check_free(request)
         self._running[digest] = request.fingerprint
         try:
-            return await self._produce(request, _Work(digest, topic, records, acks, render))
+            yield digest
         finally:
             del self._running[digest]
 

@@ -21,7 +21,7 @@ from core.metadata.idempotency import (
     remove_oldest,
     totals,
 )
-from core.metadata.store import Store
+from core.metadata.store import Effect, Store
 
 # About the size of one part of a stored plan, in bytes.
 _PART_BYTES = 50
@@ -78,6 +78,17 @@ class KeyStore:
         """Store the answer of a key."""
         self._count(0, len(answer))
         return self._store.submit([put_answer(digest, answer)])
+
+    def answered(self, digest: bytes, fingerprint: bytes, answer: bytes) -> list[Effect]:
+        """Return the effects that store a new key with its answer, for a decision; see `count_answered`."""
+        now = self._time.now_ms()
+        expired = now - self._config.idempotency_ttl_ms
+        bound = bind(digest, fingerprint, b"", now_ms=now, expired_ms=expired)
+        return [lambda connection: bound(connection) and None, put_answer(digest, answer)]
+
+    def count_answered(self, answer: bytes) -> None:
+        """Count a key that a decision has stored."""
+        self._count(1, ROW_BYTES + len(answer))
 
     def put_places(self, places: list[tuple[bytes, Places]]) -> asyncio.Future[None]:
         """Store where batches of keys are known to be."""

@@ -31,7 +31,7 @@ from core.kafka07.index import MAGICS
 from core.records.batch import check_crc, record_bytes
 from core.records.compression import GZIP, NONE, SNAPPY, decompress
 from core.records.header import BatchHeader, Buffer
-from core.records.message_set import MAX_MESSAGES, MessageFields, MessageGroup
+from core.records.message_set import MAX_MESSAGES, MessageFields, MessageGroup, corrupt_message
 from core.records.record import NO_TIMESTAMP
 from core.records.record_codec import plain_values
 
@@ -175,32 +175,24 @@ def _walk(buffer: Buffer) -> Iterator[tuple[int, memoryview]]:
     while position < end:
         left = end - position - _LENGTH.size
         if left < 0:
-            raise _corrupt(position, "it ends within a length")
+            raise corrupt_message(position, "it ends within a length")
         (length,) = _LENGTH.unpack_from(view, position)
         if not OVERHEAD[0] - 4 <= length <= left:
-            raise _corrupt(position, f"its length is {length}, {left} bytes are left")
+            raise corrupt_message(position, f"its length is {length}, {left} bytes are left")
         magic = view[position + 4]
         if magic not in MAGICS or length < OVERHEAD[magic] - 4:
-            raise _corrupt(position, f"its magic is {magic}, its length {length}")
+            raise corrupt_message(position, f"its magic is {magic}, its length {length}")
         codec = view[position + 5] & _CODEC_BITS if magic else NONE
         if codec > SNAPPY:
-            raise _corrupt(position, f"there is no codec {codec}")
+            raise corrupt_message(position, f"there is no codec {codec}")
         payload_at = position + OVERHEAD[magic]
         stop = position + 4 + length
         payload = view[payload_at:stop]
         if zlib.crc32(payload) != _CRC.unpack_from(view, payload_at - 4)[0]:
-            raise _corrupt(position, "its checksum is wrong")
+            raise corrupt_message(position, "its checksum is wrong")
         yield codec, payload
         position = stop
 
 
 def _refused(why: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_RECORD, f"The messages are refused: {why}.")
-
-
-def _corrupt(position: int, why: str) -> BrokerError:
-    return BrokerError(
-        ErrorCode.CORRUPT_MESSAGE,
-        f"The message at byte {position} of its set is corrupt: {why}.",
-        position=position,
-    )

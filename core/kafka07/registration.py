@@ -133,7 +133,8 @@ class ZooKeeperRegistry:
         first = True
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), interval)
+                async with asyncio.timeout(interval):
+                    await self._wake.wait()
             self._wake.clear()
             if not self._connected:
                 if first:

@@ -6,8 +6,10 @@ Three walks over batches from a place whose address is known:
     Reading     the bytes of 0.7's log from one address on; beyond the measured part it measures as well
     Locating    the address of an offset
 
-A batch that cannot be read has no messages here, because 0.7 has no error that makes a reader skip it. A hole of
-compaction is as long as the removed messages, see `core.kafka07.messages`.
+The messages of an aborted transaction keep their addresses, and are shown as a hole. So addresses do not depend on
+how a transaction ended, and stay when compaction removes them. A batch that cannot be read has no messages here,
+because 0.7 has no error that makes a reader skip it. A hole of compaction is as long as the removed messages, see
+`core.kafka07.messages`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from core.kafka07.messages import OVERHEAD, filler_start, shown_payloads
 from core.log.damage import find_batch
 from core.log.files import OpenFile
 from core.log.segment import REPORTS
+from core.records.aborted import AbortedRecords
 from core.records.header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader
+from core.types import AbortedTransaction
 
 # What is read from the file at once.
 WINDOW = 1024 * 1024
@@ -37,7 +41,8 @@ class Place(NamedTuple):
     """The range of a walk: an open segment, the entry to begin at, the position to end at, and the entries between.
 
     `tail` is the address at which the next segment begins, None where that is not known. `max_bytes` bounds what
-    one batch may decompress to. `unseen` takes the offsets of batches that cannot be read, and why.
+    one batch may decompress to. `unseen` takes the offsets of batches that cannot be read, and why. `aborted` are the
+    transactions that were aborted in this range, by their first offsets.
     """
 
     file: OpenFile
@@ -48,6 +53,7 @@ class Place(NamedTuple):
     unseen: list[tuple[int, str]]
     ahead: Sequence[Entry] = ()
     tail: int | None = None
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 class Batch(NamedTuple):
@@ -197,12 +203,16 @@ class Reading:
         place, frontier = self.place, self.frontier
         cursor = Cursor(place.start, place.magic, place.ahead)
         full = False
+        aborted = AbortedRecords(place.aborted)
         for batch in walk(place):
+            hidden = aborted.holds(batch.header)
             beyond = frontier is not None and batch.position >= frontier.position
             if beyond and cursor.address - self._last >= INTERVAL and batch.position > place.start.position:
                 self._last = cursor.address
                 self.entries.append(Entry(batch.header.base_offset, batch.position, cursor.address))
             for address, _, payloads in cursor.runs(batch):
+                if hidden:
+                    continue
                 self._hole(address)
                 if not full and cursor.address > self.wanted:
                     full = self._take(address, payloads)
@@ -214,8 +224,7 @@ class Reading:
         else:
             if self.reached is not None:
                 self.reached = Entry(self.reached.offset, place.end, cursor.address)
-            if place.tail is not None:
-                self._hole(place.tail)
+            self._hole(cursor.address if place.tail is None else place.tail)
         self._cut()
 
     def _is_full(self) -> bool:

@@ -31,6 +31,7 @@ from core.log.events import WatchedLog
 from core.log.files import FilePool, modified
 from core.log.segment import REPORTS, Segment
 from core.records.header import HEADER, HEADER_SIZE, MAGIC
+from core.types import AbortedTransaction
 from core.vocabulary.partition import EARLIEST, LATEST
 
 logger = logging.getLogger(__name__)
@@ -128,8 +129,8 @@ class AddressView:
         return self.frontier.position >= self._readable(self.segment)
 
     def _readable(self, segment: Segment) -> int:
-        """Return where a segment ends for readers: with replicas, at the high watermark."""
-        _, high, end = self.log.offsets
+        """Return where a segment ends for readers: at the last stable offset."""
+        _, _, end, high = self.log.offsets
         if high >= end:
             return segment.size
         if high <= segment.base_offset:
@@ -257,13 +258,25 @@ class AddressView:
             return None
         if end > i + _AHEAD:
             limit = ahead[-1].address - wanted
+        aborted = self._aborted(segment, start, ahead, wanted + limit)
         if segment is self.segment:
             if self.frontier.address <= wanted:
                 start, ahead = self.frontier, []
-            place = self._place(segment, start, ahead)
+            place = self._place(segment, start, ahead)._replace(aborted=aborted)
             return Reading(place, wanted, limit, max_size, self.frontier, index.last)
-        place = self._place(segment, start, ahead, self._tail(segment))
+        place = self._place(segment, start, ahead, self._tail(segment))._replace(aborted=aborted)
         return Reading(place, wanted, limit, max_size, None, index.last)
+
+    def _aborted(
+        self, segment: Segment, start: Entry, ahead: Sequence[Entry], until: int
+    ) -> Sequence[AbortedTransaction]:
+        """Return the aborted transactions between an entry and the address `until`, by their first offsets."""
+        end = self.log.offsets.last_stable_offset
+        if ahead and ahead[-1].address >= until:
+            end = ahead[-1].offset
+        elif (following := self._following(segment)) is not None:
+            end = min(end, following.base_offset)
+        return self.log.aborted_between(start.offset, end)
 
     def finish_reading(self, task: Reading) -> None:
         """Take what a read has measured beyond the frontier."""
@@ -336,7 +349,8 @@ class AddressView:
         all before that; the log's end comes first if the last segment holds something and is among them.
         """
         start = self.start_address or 0
-        segments = self.log.segments.all
+        # A segment above the last stable offset has no address yet.
+        segments = [s for s in self.log.segments.all if s.base_offset in self._bases]
         bounds = [
             (max(self._bases[s.base_offset], start), int(modified(s.log.path) * 1000)) for s in segments
         ]

@@ -9,13 +9,15 @@ the broker's (`PartitionInfo.order`): the leader first, then the others as they 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from core.errors import BrokerError, ErrorCode
 from core.line_protocol import codec
 from core.line_protocol.listener import Handler, LineSession
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.records import ReadResult
 
 # Kafka's names of the assignors, by the names of the line protocol.
 _ASSIGNORS = {"": "", "round_robin": "roundrobin", "range": "range"}
@@ -36,17 +38,35 @@ async def _produce(session: LineSession, command: codec.Produce) -> str:
     return codec.produced(done.partition, done.offset, bounds.high_watermark)
 
 
-def _consume(session: LineSession, command: codec.Consume) -> str:
-    """Read without waiting. At the high watermark and beyond there are no messages."""
+def _consume(session: LineSession, command: codec.Consume) -> str | Coroutine[Any, Any, str]:
+    """Read committed records without waiting. At the last stable offset and beyond there are no messages.
+
+    `hw` of the answer is that offset, because a client reads until it is there.
+    """
     tp = TopicPartition(command.topic, command.partition)
     bounds = session.broker.partitions.info(tp).offsets
-    if command.offset >= bounds.high_watermark:
-        return codec.messages((), bounds.high_watermark)
+    if command.offset >= bounds.last_stable_offset:
+        return codec.messages((), bounds.last_stable_offset)
     config = session.broker.config
     read = session.broker.records.read_now(
         tp, command.offset, max_bytes=config.text_read_bytes, max_records=config.text_max_records
     )
-    return codec.messages(((r.offset, r.value) for r in read.records), read.offsets.high_watermark)
+    if not read.records:
+        return _consume_further(session, tp, command.offset, read)
+    return _messages(read)
+
+
+async def _consume_further(session: LineSession, tp: TopicPartition, offset: int, first: ReadResult) -> str:
+    """Read on after markers and records of aborted transactions: the client learns no offset to continue at."""
+    config = session.broker.config
+    read = await session.broker.records.read(
+        tp, offset, max_bytes=config.text_read_bytes, max_records=config.text_max_records, first=first
+    )
+    return _messages(read)
+
+
+def _messages(read: ReadResult) -> str:
+    return codec.messages(((r.offset, r.value) for r in read.records), read.offsets.last_stable_offset)
 
 
 async def _create(session: LineSession, command: codec.Create) -> str:

@@ -9,8 +9,9 @@ from core.errors import BrokerError
 from core.log.cleaner import CleanerPass, needs_compaction, roll_overdue
 from core.log.entry import LogEntry
 from core.log.flush import Chore
-from core.log.log import Log, LogShared
+from core.log.log import Log
 from core.log.retention import SettledTime, apply_retention, next_check_ms
+from core.log.shared import LogShared
 from core.log.trash import Removal
 from core.types import TopicPartition
 
@@ -32,7 +33,7 @@ class Background:
 
     def __init__(
         self,
-        shared: LogShared,
+        shared: LogShared[Log],
         entries: dict[TopicPartition, LogEntry],
         open_log: Callable[[TopicPartition, LogEntry], Log],
     ) -> None:

@@ -15,6 +15,7 @@ What stays (KIP-58, KIP-534, and Kafka's cleaner):
 - a record, unless a newer one has its key
 - a tombstone until `delete.retention.ms` after its first compaction; that time is written into its batch
 - the last batch of each idempotent producer, if necessary without records, because it has the sequence number
+- of an aborted transaction nothing but its marker; see `core.log.cleaned_transactions`
 
 Records without a key are dropped. The active segment is not compacted, and no record that is not fsynced: if the
 newer record of a key were lost, the older one must still be there.
@@ -27,19 +28,23 @@ import errno
 import hashlib
 import logging
 import os
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
+from core.log.cleaned_transactions import CleanedTransactions, IndexOfCompacted
 from core.log.events import Companion
 from core.log.flush import Chore, FlushTask
-from core.log.log import Log, LogShared
+from core.log.log import Log
 from core.log.retention import newest_ms, oldest_ms
 from core.log.segment import CLEANED_SUFFIX, INT32_MAX, LOG_SUFFIX, SWAP_SUFFIX, Segment, file_stem
+from core.log.shared import LogShared
 from core.records.batch import check_crc, read_header, read_records, rebuild_batch
+from core.records.control import read_marker
 from core.records.header import LENGTH_OVERHEAD, BatchHeader
 from core.records.record import Record
 from core.topic_config import LONG_MAX
+from core.types import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +59,8 @@ def dirty_segments(log: Log, cleaned_offset: int, now_ms: int) -> list[Segment]:
     found = []
     youngest_ms = now_ms - log.config.min_compaction_lag_ms
     # Uncommitted records are not compacted: a follower may have to truncate them, and needs the older records then.
-    settled = min(log.flushed_offset, log.offsets.high_watermark)
+    # Nor is what an open transaction has written: if it is aborted, the older record of a key is the newest.
+    settled = min(log.flushed_offset, log.last_stable_offset)
     for segment, end in log.segments.after(cleaned_offset):
         if end > settled:
             break
@@ -97,7 +103,7 @@ def roll_overdue(log: Log, now_ms: int) -> None:
 class CleanerPass:
     """One pass over one log. `step` until `finished`; `cleaned_offset` is then the first offset not seen."""
 
-    def __init__(self, shared: LogShared, log: Log, cleaned_offset: int, now_ms: int) -> None:
+    def __init__(self, shared: LogShared[Log], log: Log, cleaned_offset: int, now_ms: int) -> None:
         self._shared = shared
         self._log = log
         self._now_ms = now_ms
@@ -156,8 +162,9 @@ class CleanerPass:
         yield from self._prepare(dirty[-1].base_offset)
         end_offset = yield from self._map(dirty)
         keep = set(log.producers.last_offsets().values())
+        transactions = self._transactions(0, end_offset)
         for group in _groups(log, end_offset):
-            if not (yield from self._copy(group, end_offset, keep)):
+            if not (yield from self._copy(group, end_offset, keep, transactions)):
                 return
         self.cleaned_offset = end_offset
 
@@ -169,18 +176,24 @@ class CleanerPass:
                 if error is not None:
                     raise error
 
+    def _transactions(self, offset: int, end_offset: int) -> CleanedTransactions:
+        return CleanedTransactions(self._log.aborted_between(offset, end_offset))
+
     # --- map -----------------------------------------------------------------------------------------------
 
-    def _map(self, dirty: Iterable[Segment]) -> Generator[Chore | None, OSError | None, int]:
+    def _map(self, dirty: Sequence[Segment]) -> Generator[Chore | None, OSError | None, int]:
         """Fill the map from the dirty segments. Return the offset up to which it covers all records."""
         newest = self._newest
         limit = self._shared.config.compaction_max_keys
         end_offset = self.cleaned_offset
+        transactions = self._transactions(end_offset, self._end_of(dirty[-1]))
         for segment in dirty:
             for position, header in segment.walk(segment.locate(self.cleaned_offset)):
                 if len(newest) >= limit:
                     return end_offset
-                if not header.is_control:
+                if header.is_control:
+                    self._end_transaction(transactions, segment.read_batch(position, header), header)
+                elif not transactions.is_aborted(header):
                     for record in self._read(segment, position, header)[1]:
                         if record.key is not None:
                             newest[fingerprint(record.key)] = record.offset
@@ -212,20 +225,31 @@ class CleanerPass:
     # --- copy ----------------------------------------------------------------------------------------------
 
     def _copy(
-        self, group: list[Segment], end_offset: int, keep: set[int]
+        self, group: list[Segment], end_offset: int, keep: set[int], transactions: CleanedTransactions
     ) -> Generator[Chore | None, OSError | None, bool]:
         """Write what stays of some segments into one that replaces them. Return False if it must be done again."""
         log = self._log
-        companions = self._companions(group)
-        if companions is None:
+        others = self._companions(group)
+        if others is None:
             return False
+        index = IndexOfCompacted(log.aborted, group[0].base_offset)
+        companions: list[Companion] = [*others, *([index] if log.aborted.has_files else [])]
         output = self._output = _Output(log, group[0].base_offset, companions)
         for segment in group:
             for position, header in segment.walk():
                 data, records = self._read(segment, position, header)
-                batch = (
-                    data if header.base_offset >= end_offset else self._filter(header, data, records, keep)
-                )
+                batch: bytes | bytearray | None = data
+                if header.is_control:
+                    met, aborted = self._end_transaction(transactions, data, header)
+                    if aborted is not None:
+                        index.keep(aborted)
+                    if not met and header.base_offset < end_offset:
+                        batch = self._filter_marker(header, data, records)
+                else:
+                    aborted_batch = transactions.is_aborted(header)
+                    if header.base_offset < end_offset:
+                        staying = [] if aborted_batch else records
+                        batch = self._filter(header, data, staying, keep)
                 for companion in companions:
                     companion.take(segment, header, records, batch, output.segment.size, whole=batch is data)
                 if batch is not None:
@@ -271,12 +295,29 @@ class CleanerPass:
         for companion in companions:
             companion.done()
 
+    def _end_transaction(
+        self, transactions: CleanedTransactions, data: bytes, header: BatchHeader
+    ) -> tuple[bool, AbortedTransaction | None]:
+        """Take a control batch; see `CleanedTransactions.end`. One that ends no transaction stays."""
+        marker = read_marker(data, header)
+        return (True, None) if marker is None else transactions.end(header, marker)
+
+    def _filter_marker(
+        self, header: BatchHeader, data: bytes, records: list[Record]
+    ) -> bytes | bytearray | None:
+        """Return a marker of which no records are left; None once it has been so for delete.retention.ms."""
+        horizon = header.delete_horizon
+        if horizon is None:
+            horizon = self._now_ms + self._log.config.delete_retention_ms
+            return rebuild_batch(header, records, delete_horizon=horizon)
+        # The last marker of a producer that has no batches left has its epoch.
+        needed = self._log.producers.marked_epochs().get(header.producer_id) == header.producer_epoch
+        return None if horizon <= self._now_ms and not needed else data
+
     def _filter(
         self, header: BatchHeader, data: bytes, records: list[Record], keep: set[int]
     ) -> bytes | bytearray | None:
         """Return what stays of a batch; None if nothing does."""
-        if header.is_control:
-            return data
         newest, horizon = self._newest, header.delete_horizon
         tombstones_over = horizon is not None and horizon <= self._now_ms
         staying = [
@@ -287,11 +328,12 @@ class CleanerPass:
             and not (record.value is None and tombstones_over)
         ]
         if not staying:
+            # A batch without records stays if it has the last sequence of its producer.
             return rebuild_batch(header, []) if header.last_offset in keep else None
         if horizon is None and any(record.value is None for record in staying):
             horizon = self._now_ms + self._log.config.delete_retention_ms
             return rebuild_batch(header, staying, delete_horizon=horizon)
-        return data if len(staying) == len(records) else rebuild_batch(header, staying)
+        return data if len(staying) == header.record_count else rebuild_batch(header, staying)
 
 
 class _Output:

@@ -29,7 +29,7 @@ from core.log.segment import Segment
 from core.log.segments import Segments
 from core.records.header import BatchHeader
 from core.records.record import Record
-from core.types import LogOffsets, TopicPartition
+from core.types import AbortedTransaction, LogOffsets, TopicPartition
 
 
 class WatchedLog(Protocol):
@@ -53,11 +53,14 @@ class WatchedLog(Protocol):
 
     @property
     def offsets(self) -> LogOffsets:
-        """Log start offset, high watermark and log end offset."""
+        """Log start offset, high watermark, log end offset and last stable offset."""
 
     @property
     def flushed_offset(self) -> int:
         """The offset below which everything is on the disk."""
+
+    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in this range, by first offset."""
 
 
 class Companion(Protocol):

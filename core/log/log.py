@@ -1,6 +1,7 @@
 """One partition on disk: a run of segments, read by offset or time, appended to at the end.
 
     log start offset ≤ ... readable ... ≤ high watermark ≤ log end offset
+    log start offset ≤ ... stable ...   ≤ last stable offset ≤ high watermark
     log start offset ≤ ... fsynced ...  ≤ flushed offset ≤ log end offset
 
 - An append assigns offsets in place and is one write. If the write fails, the log cuts off its bytes, so that the
@@ -22,23 +23,37 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 
-from core.clock import Clock
-from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.log import files
+from core.log.aborted import AbortedTransactions
 from core.log.epochs import LeaderEpochs
-from core.log.events import LogSubscriber
-from core.log.files import FilePool
 from core.log.flush import FlushTask, Unflushed
-from core.log.producer_state import ProducerStates, RememberedBatch, Snapshots, replay_producers
+from core.log.numbering import assign_all, note_all
+from core.log.producer_state import (
+    EndedTransaction,
+    ProducerStates,
+    RememberedBatch,
+    Snapshots,
+    aborted_entry,
+    replay_producers,
+)
 from core.log.segment import DELETED_SUFFIX, INT32_MAX, SWAP_SUFFIX, Segment
 from core.log.segments import NOT_FOUND, Segments
-from core.log.trash import Trash
+from core.log.shared import LogShared
 from core.log.truncation import begin_again, cut, find_place
 from core.records.batch import assign
-from core.records.header import LENGTH_OVERHEAD, BatchHeader
+from core.records.control import EndMarker, build_marker, read_marker
+from core.records.header import LENGTH_OVERHEAD, BatchHeader, read_header
 from core.topic_config import TopicConfig
-from core.types import AppendResult, LogOffsets, LogRead, ProducerState, TimestampOffset, TopicPartition
+from core.types import (
+    AbortedTransaction,
+    AppendResult,
+    LogOffsets,
+    LogRead,
+    ProducerState,
+    TimestampOffset,
+    TopicPartition,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -47,72 +62,9 @@ DELETED = "the partition is deleted"
 # An offset that no log reaches.
 NO_LIMIT = 2**63 - 1
 
-# The least number of seconds between two lines about write errors.
-COMPLAIN_SECONDS = 5.0
-
 # A checkpoint writes a producer snapshot after this many bytes, also if no producer wrote: the next start reads all
 # batches after the newest snapshot.
 SNAPSHOT_BYTES = 16 * 1024 * 1024
-
-
-class LogShared:
-    """What all logs of one broker share: settings, clock, open files, subscribers, and work to be done later."""
-
-    __slots__ = (
-        "_complained", "_silent", "clock", "config", "dirty", "lasting_files", "pool", "producer_id_expiration_ms",
-        "sidecar_suffixes", "subscribers", "touched", "trash",
-    )  # fmt: skip
-
-    def __init__(self, config: Config, clock: Clock) -> None:
-        self.config = config
-        self.clock = clock
-        self.pool = FilePool(config.max_open_files)
-        self.trash = Trash(config.file_delete_delay_ms / 1000)
-        # How long a log remembers a producer that does not write.
-        self.producer_id_expiration_ms = config.producer_id_expiration_ms
-        # Logs that hold something which is not fsynced yet. A log adds and removes itself.
-        self.dirty: set[Log] = set()
-        # Logs that were appended to since their indexes were last written, the longest waiting first.
-        self.touched: dict[Log, None] = {}
-        # See `core.log.events`.
-        self.subscribers: list[LogSubscriber] = []
-        self.sidecar_suffixes: tuple[str, ...] = ()
-        self.lasting_files: tuple[str, ...] = ()
-        # When a write error was last logged, in monotonic seconds, and how many were not since.
-        self._complained = -COMPLAIN_SECONDS
-        self._silent = 0
-
-    def subscribe(self, subscriber: LogSubscriber) -> None:
-        """Add a subscriber. Call it before the first log is opened."""
-        self.subscribers.append(subscriber)
-        self.sidecar_suffixes += tuple(subscriber.sidecar_suffixes)
-        self.lasting_files += tuple(subscriber.lasting_files)
-
-    def sidecars(self, segment: Segment) -> list[str]:
-        """Return the paths of the files that subscribers may have next to a segment."""
-        return [segment.stem + suffix for suffix in self.sidecar_suffixes]
-
-    def jitter_ms(self, config: TopicConfig) -> int:
-        """Return by how much earlier than segment.ms the next segment is rolled: a random time."""
-        most = min(config.segment_jitter_ms, config.segment_ms)
-        return self.clock.randrange(most) if most else 0
-
-    def forget(self, log: Log) -> None:
-        """Drop a log that is closed or deleted."""
-        self.dirty.discard(log)
-        self.touched.pop(log, None)
-        for subscriber in self.subscribers:
-            subscriber.closed(log)
-
-    def complain(self, what: object, error: OSError) -> None:
-        """Log a write error, but not one line for each of a thousand requests a second on a full disk."""
-        now = self.clock.monotonic()
-        if now - self._complained < COMPLAIN_SECONDS:
-            self._silent += 1
-            return
-        more = f" ({self._silent} more since the last such line)" if self._silent else ""
-        logger.error("%s: the disk refuses to write: %s%s", what, error, more)
-        self._complained, self._silent = now, 0
 
 
 class Log:
@@ -120,12 +72,13 @@ class Log:
 
     __slots__ = (
         "_cutting", "_end", "_producers", "_segments", "_shared", "_snapshot_size", "_snapshots", "_start",
-        "_unflushed", "cleaning", "config", "damage", "directory", "epochs", "failure", "topic_id", "tp", "visible",
+        "_unflushed", "aborted", "cleaning", "config", "damage", "directory", "epochs", "failure", "topic_id", "tp",
+        "visible",
     )  # fmt: skip
 
     def __init__(
         self,
-        shared: LogShared,
+        shared: LogShared[Log],
         tp: TopicPartition,
         topic_id: uuid.UUID,
         config: TopicConfig,
@@ -138,6 +91,7 @@ class Log:
         epochs: LeaderEpochs,
         producers: ProducerStates,
         snapshots: Snapshots,
+        aborted: AbortedTransactions,
         damage: str | None = None,
     ) -> None:
         self._shared = shared
@@ -162,6 +116,8 @@ class Log:
         self._end = log_end_offset
         self._producers = producers
         self._snapshots = snapshots
+        # The aborted transactions, which read_committed consumers must not see.
+        self.aborted = aborted
         self._snapshot_size = self.size
         self._unflushed = Unflushed(flushed_offset)
         if flushed_offset < log_end_offset:
@@ -173,9 +129,20 @@ class Log:
 
     @property
     def offsets(self) -> LogOffsets:
-        """Return log start offset, high watermark and log end offset; the last two are equal without replicas."""
-        end, visible = self._end, self.visible
-        return LogOffsets(self._start, end if end < visible else visible, end)
+        """Return log start offset, high watermark, log end offset and last stable offset.
+
+        High watermark and log end offset are equal without replicas.
+        """
+        end, visible, start = self._end, self.visible, self._start
+        bound = end if end < visible else visible
+        first = self._producers.first_unstable
+        stable = bound if first is None else max(min(first, bound), start)
+        return LogOffsets(start, bound, end, stable)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which no transaction is open, and everything is committed (read_committed reads to it)."""
+        return self.offsets.last_stable_offset
 
     @property
     def flushed_offset(self) -> int:
@@ -236,6 +203,40 @@ class Log:
             known = self._producers.check(first)
             if known is not None:
                 return self._duplicate(first, known)
+        return self._append(buffer, headers, leader_epoch)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndMarker,
+        *,
+        leader_epoch: int,
+        bumped: bool = False,
+    ) -> AppendResult | None:
+        """Append the marker that ends a producer's transaction here. None, and no append, if it is there already.
+
+        `bumped` says that the epoch is that of the next transaction (KIP-890). Raises what `append` raises, and
+        TRANSACTION_COORDINATOR_FENCED for a coordinator epoch that is over.
+        """
+        if self.failure is not None:
+            raise self._failed()
+        coordinator_epoch = marker.coordinator_epoch
+        if not self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, bumped=bumped):
+            return None
+        now_ms = self._shared.clock.wall_ms()
+        batch = build_marker(producer_id, producer_epoch, marker, now_ms=now_ms)
+        return self._append(batch, (read_header(batch),), leader_epoch, marker)
+
+    def _append(
+        self,
+        buffer: bytearray | memoryview,
+        headers: Sequence[BatchHeader],
+        leader_epoch: int,
+        marker: EndMarker | None = None,
+    ) -> AppendResult:
+        """Number, write and note batches that may be appended; `marker` is in the only one."""
+        first = headers[0]
         size = len(buffer)
         base = self._end
         if len(headers) == 1:
@@ -243,7 +244,7 @@ class Log:
             last = base + first.last_offset_delta
             max_timestamp = first.max_timestamp
         else:
-            last, max_timestamp = _assign_all(buffer, headers, base, leader_epoch)
+            last, max_timestamp = assign_all(buffer, headers, base, leader_epoch)
         active = self._segments.active
         config = self.config
         if active.size and (
@@ -267,9 +268,13 @@ class Log:
         if len(headers) == 1:
             active.note(position, last, size, max_timestamp)
         else:
-            _note_all(active, headers, base, position)
+            note_all(active, headers, base, position)
         if first.producer_id >= 0:
-            self._producers.update(first, base, int(self._shared.clock.monotonic() * 1000))
+            now_ms = int(self._shared.clock.monotonic() * 1000)
+            if marker is None:
+                self._producers.update(first, base, now_ms)
+            else:
+                self._note_end(self._producers.end(first, marker.coordinator_epoch, base, now_ms), marker)
         unflushed = self._unflushed
         if unflushed.since is None:
             self._note_dirty(last + 1 - base)
@@ -277,6 +282,18 @@ class Log:
             unflushed.records += last + 1 - base
         time = first.max_timestamp if first.attributes & 8 else -1
         return AppendResult(base, last, time, self._start)
+
+    def _note_end(self, ended: EndedTransaction | None, marker: EndMarker) -> None:
+        """Index a transaction that a marker at the log's end has aborted."""
+        if ended is None or marker.commit:
+            return
+        self.aborted.add(self._segments.active.base_offset, aborted_entry(ended, self._producers))
+        self._unflushed.add_name()
+
+    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in this range, by first offset. Raises KAFKA_STORAGE_ERROR."""
+        with self._reading():
+            return self.aborted.between(offset, end_offset)
 
     def _duplicate(self, header: BatchHeader, known: RememberedBatch) -> AppendResult:
         time = known.timestamp if header.timestamp_type else -1
@@ -423,12 +440,19 @@ class Log:
         before, self._end = self._end, last + 1
         now_ms = int(self._shared.clock.monotonic() * 1000)
         producers = self._producers
+        at = 0
         for header in run:
             batch_size = header.batch_length + LENGTH_OVERHEAD
             active.note(position, header.last_offset, batch_size, header.max_timestamp)
-            position += batch_size
-            if header.producer_id >= 0:
+            if header.is_control:
+                marker = read_marker(data[at : at + batch_size], header)
+                if marker is not None:
+                    ended = producers.end(header, marker.coordinator_epoch, header.base_offset, now_ms)
+                    self._note_end(ended, marker)
+            elif header.producer_id >= 0:
                 producers.update(header, header.base_offset, now_ms)
+            position += batch_size
+            at += batch_size
         if self._unflushed.since is None:
             self._note_dirty(last + 1 - before)
         else:
@@ -436,24 +460,42 @@ class Log:
 
     # --- read ----------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, min_one: bool, end_offset: int | None = None) -> LogRead:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one: bool,
+        end_offset: int | None = None,
+        committed: bool = False,
+    ) -> LogRead:
         """Return whole batches from the one that holds `offset` on: at most `max_bytes`, of one segment, not copied.
 
         With `min_one` the first batch is returned even if it is larger. Nothing from `end_offset` on is returned,
-        which must lie between batches; without it, nothing from the high watermark on. Raises OFFSET_OUT_OF_RANGE
+        which must lie between batches; without it, nothing from the high watermark on. With `committed` nothing from
+        the last stable offset on, and the aborted transactions are told (read_committed). Raises OFFSET_OUT_OF_RANGE
         (details: log_start_offset, high_watermark), CORRUPT_MESSAGE where the log is damaged, KAFKA_STORAGE_ERROR.
         """
         end = self._end
         if not self._start <= offset <= end:
             raise self._out_of_range(offset)
         offsets = self.offsets
+        stable = offsets.last_stable_offset
         bound = offsets.high_watermark if end_offset is None else end_offset
+        if committed and bound > stable:
+            bound = stable
         if bound > end:
             bound = end
         if offset >= bound:
-            return LogRead(None, offsets)
+            return LogRead(None, offsets, stable)
         try:
-            return LogRead(self._segments.slice(offset, bound, end, max_bytes, min_one), offsets)
+            found = self._segments.slice(offset, bound, end, max_bytes, min_one)
+            if found is None:
+                return LogRead(None, offsets, stable)
+            if not committed or not self.aborted.has_files:
+                return LogRead(found[0], offsets, stable)
+            until = found[1] if found[1] >= 0 else bound
+            return LogRead(found[0], offsets, stable, self.aborted.between(offset, until))
         except OSError as error:
             raise self._storage_error(f"The disk refuses to read: {error.strerror}.", error) from error
 
@@ -467,29 +509,37 @@ class Log:
 
     # --- time ----------------------------------------------------------------------------------------------
 
-    def offset_for_time(self, timestamp: int) -> TimestampOffset:
-        """Return the first committed record that is not older than `timestamp`; (−1, −1, −1) if there is none."""
+    def offset_for_time(self, timestamp: int, *, committed: bool = False) -> TimestampOffset:
+        """Return the first record that is not older than `timestamp`; (−1, −1, −1) if there is none.
+
+        Only below the high watermark; with `committed` below the last stable offset.
+        """
         with self._reading():
             found = self._segments.find_time(
                 timestamp, self._start, self._shared.config.max_decompressed_bytes
             )
-        return found if found.offset < self.visible else NOT_FOUND
+        return found if found.offset < self._bound(committed) else NOT_FOUND
 
-    def max_timestamp(self) -> TimestampOffset:
+    def _bound(self, committed: bool) -> int:
+        return self.last_stable_offset if committed else self.visible
+
+    def max_timestamp(self, *, committed: bool = False) -> TimestampOffset:
         """Return the first record that has the largest timestamp of the log (KIP-734).
 
-        (−1, −1, −1) if the log is empty, or if that record is not committed.
+        (−1, −1, −1) if the log is empty, or if that record may not be read yet, as in `offset_for_time`.
         """
         with self._reading():
             found = self._segments.find_max_time(self._start, self._shared.config.max_decompressed_bytes)
-        return found if found.offset < self.visible else NOT_FOUND
+        return found if found.offset < self._bound(committed) else NOT_FOUND
 
     def earliest(self) -> TimestampOffset:
         """Return the log start offset, without a timestamp."""
         return TimestampOffset(-1, self._start, self.epochs.epoch_for(self._start))
 
-    def latest(self) -> TimestampOffset:
-        """Return the high watermark, without a timestamp."""
+    def latest(self, *, committed: bool = False) -> TimestampOffset:
+        """Return the high watermark, or with `committed` the last stable offset, without a timestamp."""
+        if committed and (stable := self.last_stable_offset) < min(self._end, self.visible):
+            return TimestampOffset(-1, stable, self.epochs.epoch_for(stable))
         if self.visible >= self._end:
             return TimestampOffset(-1, self._end, self.epochs.latest)
         return TimestampOffset(-1, self.visible, self.epochs.epoch_for(self.visible))
@@ -527,6 +577,7 @@ class Log:
         if self.epochs.latest >= 0:
             paths.insert(0, self.epochs.path)
         with self._reading():
+            paths[:0] = self.aborted.write_all()
             return self._unflushed.task(self._segments.active, self._end, paths)
 
     def finish_flush(self, task: FlushTask, error: OSError | None) -> None:
@@ -617,6 +668,7 @@ class Log:
     def _remove_files(self, segment: Segment) -> None:
         """Rename a segment's files, so that they no longer belong to the log. Raises OSError."""
         segment.close()
+        self.aborted.forget(segment.base_offset)
         now, delay = self._shared.clock.monotonic(), self.config.file_delete_delay_ms / 1000
         for path in [*self._shared.sidecars(segment), *segment.paths()]:
             with contextlib.suppress(FileNotFoundError):
@@ -703,7 +755,8 @@ class Log:
             raise self._storage_error("The log is being compacted; try again.")
 
     def _after_cut(self) -> None:
-        """Take the producers of the new end, and count everything after it as not flushed."""
+        """Take the producers of the new end, and count everything after it as not flushed. Raises OSError."""
+        self.aborted.truncate_to(self._end)
         self._producers = replay_producers(
             self.tp,
             self._segments.all,
@@ -738,29 +791,3 @@ class Log:
 
     def _storage_error(self, message: str, error: OSError | None = None) -> BrokerError:
         return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, message, errno=error.errno if error else None)
-
-
-def _assign_all(
-    buffer: bytearray | memoryview, headers: Sequence[BatchHeader], base: int, leader_epoch: int
-) -> tuple[int, int]:
-    """Number all batches from `base` on; (last offset, largest timestamp)."""
-    position, last, max_timestamp = 0, base - 1, -1
-    for header in headers:
-        if header.producer_id >= 0 and len(headers) > 1:
-            raise BrokerError(
-                ErrorCode.INVALID_RECORD, "An idempotent producer sends one batch per partition at a time."
-            )
-        assign(buffer, position, base_offset=last + 1, leader_epoch=leader_epoch)
-        position += header.batch_length + LENGTH_OVERHEAD
-        last += header.last_offset_delta + 1
-        max_timestamp = max(max_timestamp, header.max_timestamp)
-    return last, max_timestamp
-
-
-def _note_all(segment: Segment, headers: Sequence[BatchHeader], base: int, position: int) -> None:
-    """Index all batches of an append."""
-    for header in headers:
-        size = header.batch_length + LENGTH_OVERHEAD
-        base += header.last_offset_delta + 1
-        segment.note(position, base - 1, size, header.max_timestamp)
-        position += size

@@ -22,7 +22,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from core.clock import Clock
@@ -54,9 +54,10 @@ from core.log.entry import LogEntry
 from core.log.events import LogSubscriber
 from core.log.files import FilePool
 from core.log.flush import Chore
-from core.log.log import Log, LogShared
+from core.log.log import Log
 from core.log.recovery import LastKnown, open_log
 from core.log.segment import LOG_SUFFIX
+from core.log.shared import LogShared
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 
@@ -95,7 +96,7 @@ class LogManager:
         self._root = os.fspath(data_dir)
         self._config = config
         self._clock = clock
-        self._shared = LogShared(config, clock)
+        self._shared: LogShared[Log] = LogShared(config, clock)
         self._files = CheckpointFiles(self._root)
         self._entries: dict[TopicPartition, LogEntry] = {}
         self._background = Background(self._shared, self._entries, self._open)
@@ -107,12 +108,18 @@ class LogManager:
         self._unreadable: set[TopicPartition] = set()
         # The newest leader epoch in any log that was opened, −1 if there is none.
         self.newest_epoch = -1
+        # Called for each log with an open transaction, when it is opened.
+        self._found_open: Callable[[TopicPartition, Log], None] | None = None
         # Topics that were deleted and whose directories may not be out of the way.
         self._deleted: set[uuid.UUID] = set()
 
     def subscribe(self, subscriber: LogSubscriber) -> None:
         """Report the events of all logs to a subscriber (`core.log.events`). Call it before `load`."""
         self._shared.subscribe(subscriber)
+
+    def watch_open_transactions(self, found: Callable[[TopicPartition, Log], None]) -> None:
+        """Call `found` with each log that is opened from now on and in which a transaction is open."""
+        self._found_open = found
 
     # --- start ---------------------------------------------------------------------------------------------
 
@@ -195,7 +202,9 @@ class LogManager:
         except BrokerError:
             self._unreadable.add(tp)
             return
-        if log.flushed_offset >= log.offsets.log_end_offset and not log.damage:
+        flushed = log.flushed_offset >= log.offsets.log_end_offset
+        # What is open in a log is asked for right after the start.
+        if flushed and not log.damage and log.producers.first_unstable is None:
             self._unload(entry)
 
     def recovered_ends(self) -> dict[TopicPartition, int]:
@@ -241,6 +250,12 @@ class LogManager:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def opened(self) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield the logs that are open."""
+        for tp, entry in self._entries.items():
+            if entry.log is not None:
+                yield tp, entry.log
+
     @property
     def open_count(self) -> int:
         """Logs that are open."""
@@ -256,9 +271,19 @@ class LogManager:
             return None
         log = entry.log
         if log is not None:
-            start, end, _ = log.offsets
+            start, end, _, _ = log.offsets
             return start, end, log.size
         return entry.log_start_offset, entry.recovery_point or 0, entry.closed_size or 0
+
+    def stable_end(self, tp: TopicPartition) -> int | None:
+        """Return the last stable offset, without opening the log; None for an unknown partition.
+
+        A log that is not open has its last known end. A transaction may be open in it.
+        """
+        entry = self._entries.get(tp)
+        if entry is None:
+            return None
+        return entry.recovery_point or 0 if entry.log is None else entry.log.last_stable_offset
 
     def begin_sizes(self) -> SizeTask | None:
         """Return the task that looks up logs that are not open and whose size is unknown; None if there are none."""
@@ -370,6 +395,8 @@ class LogManager:
         entry.log = log
         entry.checked = True
         self.newest_epoch = max(self.newest_epoch, log.leader_epoch)
+        if self._found_open is not None and log.producers.first_unstable is not None:
+            self._found_open(tp, log)
         return log
 
     def _own_directory(self, tp: TopicPartition, entry: LogEntry, path: str) -> None:
@@ -434,6 +461,8 @@ class LogManager:
         Not `settled`: part of the work after an unclean start is not done, so the next start has to do it.
         """
         clean = settled
+        # What is opened from here on is not flushed any more.
+        self._found_open = None
         self._background.close()
         unflushed = self.unflushed()
         if len(unflushed) > MANY_LOGS:

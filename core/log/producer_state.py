@@ -1,4 +1,4 @@
-"""What a log remembers of idempotent producers, so that a retry appends once (KIP-98).
+"""What a log remembers of idempotent producers, so that a retry appends once, and of their transactions (KIP-98).
 
 Each producer numbers its records per partition. The log accepts a batch only if its first number follows the last
 number that it has. It remembers the last five batches of each producer, because a producer may have five in flight. A
@@ -12,7 +12,11 @@ Snapshot files are named by the offset up to which they hold everything: `<offse
 
 Kafka writes one entry per producer, its newest batch. So after a restart it answers a retry of an older one with an
 error. Sluice writes one entry per remembered batch, oldest first. Kafka's reader keeps the last entry of a producer,
-which is the newest. Sluice's reader gets all five.
+which is the newest. Sluice's reader gets all five. A producer of which a marker alone is remembered has one entry,
+with the sequence −1, because its epoch must not be forgotten.
+
+A transaction is open in a log from the first transactional batch of a producer until its marker. Nothing from the
+first record of the oldest one on is stable: the last stable offset is there.
 """
 
 from __future__ import annotations
@@ -28,15 +32,18 @@ import crc32c
 
 from core.errors import BrokerError, ErrorCode
 from core.log import files
+from core.log.aborted import AbortedTransactions
 from core.log.segment import Segment
+from core.records.control import read_marker
 from core.records.header import BatchHeader
-from core.types import ProducerState, TopicPartition
+from core.types import AbortedTransaction, ProducerState, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 REMEMBERED_BATCHES = 5
 SNAPSHOT_VERSION = 1
 INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 
 _HEAD = Struct(">hI")
 _COUNT = Struct(">i")
@@ -62,40 +69,71 @@ class RememberedBatch(NamedTuple):
         return (self.last_sequence - self.offset_delta) & INT32_MAX
 
 
-class _Producer:
-    """One producer: its epoch, its newest batches (oldest first), and the time of its last append."""
+class EndedTransaction(NamedTuple):
+    """A transaction that a marker has ended in one log; offsets of its first record and of the marker."""
 
-    __slots__ = ("batches", "epoch", "seen_ms")
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class _Producer:
+    """One producer: its epoch, its newest batches (oldest first), the time of its last append, its transaction."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "marked_ms", "seen_ms", "txn_start")
 
     def __init__(self, epoch: int, seen_ms: int) -> None:
         self.epoch = epoch
         self.seen_ms = seen_ms
         self.batches: list[RememberedBatch] = []
+        # The newest marker's: the epoch of its coordinator, and its time. −1 before the first one.
+        self.coordinator_epoch = -1
+        self.marked_ms = -1
+        # The offset of the first record of the open transaction; −1 if none is open.
+        self.txn_start = -1
 
 
 class ProducerStates:
     """The idempotent producers of one log.
 
     At most `limit` of them. Above it, the producer that has been idle longest is forgotten. Kafka also forgets a
-    producer that has been idle for `producer.id.expiration.ms`.
+    producer that has been idle for `producer.id.expiration.ms`. A producer with an open transaction is not forgotten.
     """
 
-    __slots__ = ("_limit", "_producers", "changed")
+    __slots__ = ("_limit", "_open", "_producers", "changed")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         # In the order of their last appends: the first has been idle longest.
         self._producers: dict[int, _Producer] = {}
+        # Producer id → first offset of its open transaction; the oldest transaction is the first.
+        self._open: dict[int, int] = {}
         # Whether something was added since the last snapshot.
         self.changed = False
 
     def __len__(self) -> int:
         return len(self._producers)
 
+    @property
+    def first_unstable(self) -> int | None:
+        """The offset of the first record of the oldest open transaction; None if none is open."""
+        for offset in self._open.values():
+            return offset
+        return None
+
+    def open_transactions(self) -> dict[int, int]:
+        """Return producer id → offset of the first record of its open transaction, the oldest first."""
+        return dict(self._open)
+
+    def knows(self, producer_id: int) -> bool:
+        """Return whether a batch or a marker of this producer is remembered."""
+        return producer_id in self._producers
+
     def check(self, header: BatchHeader) -> RememberedBatch | None:
         """Return None if the batch may be appended; the remembered batch if it is there already.
 
-        Raises INVALID_PRODUCER_EPOCH for an epoch older than the newest seen, OUT_OF_ORDER_SEQUENCE_NUMBER for
+        Raises INVALID_TXN_STATE for a batch outside of a transaction while the producer has one open,
+        INVALID_PRODUCER_EPOCH for an epoch older than the newest seen, OUT_OF_ORDER_SEQUENCE_NUMBER for
         a gap, a duplicate that is no longer remembered, or a new epoch that does not begin at 0. An unknown producer
         may begin anywhere: its earlier records may have been deleted.
         """
@@ -104,6 +142,11 @@ class ProducerStates:
             return None
         sequence = header.base_sequence
         if header.producer_epoch == producer.epoch:
+            if producer.txn_start >= 0 and not header.is_transactional:
+                raise BrokerError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"Producer {header.producer_id} has a transaction open; this batch belongs to none.",
+                )
             batches = producer.batches
             if not batches or sequence == (batches[-1].last_sequence + 1) & INT32_MAX:
                 return None
@@ -133,20 +176,8 @@ class ProducerStates:
         return None
 
     def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Remember a batch that was appended at `base_offset`, or found there."""
-        if header.is_control:
-            return
-        producer_id = header.producer_id
-        producer = self._producers.pop(producer_id, None)
-        if producer is None:
-            producer = _Producer(header.producer_epoch, now_ms)
-            if len(self._producers) >= self._limit:
-                del self._producers[next(iter(self._producers))]
-        elif producer.epoch != header.producer_epoch:
-            producer.epoch = header.producer_epoch
-            producer.batches.clear()
-        producer.seen_ms = now_ms
-        self._producers[producer_id] = producer
+        """Remember a batch of records that was appended at `base_offset`, or found there."""
+        producer = self._seen(header.producer_id, header.producer_epoch, now_ms)
         batches = producer.batches
         if len(batches) == REMEMBERED_BATCHES:
             del batches[0]
@@ -154,14 +185,80 @@ class ProducerStates:
         batches.append(
             RememberedBatch(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
         )
+        if header.is_transactional and producer.txn_start < 0:
+            producer.txn_start = self._open[header.producer_id] = base_offset
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, bumped: bool) -> bool:
+        """Return whether a marker must be appended; False if it is there already.
+
+        `bumped` says that the marker carries the epoch of the next transaction (KIP-890). Raises
+        TRANSACTION_COORDINATOR_FENCED for an older coordinator than the newest marker's, INVALID_PRODUCER_EPOCH for
+        an epoch that is over.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return True
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise BrokerError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"The coordinator epoch {coordinator_epoch} is over; now it is {producer.coordinator_epoch}.",
+                current_epoch=producer.coordinator_epoch,
+            )
+        if bumped and epoch == producer.epoch and producer.txn_start < 0:
+            return False
+        if epoch < producer.epoch or (bumped and epoch == producer.epoch):
+            raise BrokerError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Producer {producer_id} has epoch {producer.epoch} by now; a marker has {epoch}.",
+                current_epoch=producer.epoch,
+            )
+        return True
+
+    def end(
+        self, header: BatchHeader, coordinator_epoch: int, base_offset: int, now_ms: int
+    ) -> EndedTransaction | None:
+        """Take a marker that was appended at `base_offset`, or found there. Return the transaction that it ends.
+
+        None if no transaction of this producer is open in the log.
+        """
+        producer = self._seen(header.producer_id, header.producer_epoch, now_ms)
+        producer.coordinator_epoch, producer.marked_ms = coordinator_epoch, header.max_timestamp
+        first, producer.txn_start = producer.txn_start, -1
+        if first < 0:
+            return None
+        self._open.pop(header.producer_id, None)
+        return EndedTransaction(header.producer_id, first, base_offset)
+
+    def _seen(self, producer_id: int, epoch: int, now_ms: int) -> _Producer:
+        """Return the producer of a batch that comes now, as the last of all. A new epoch begins without batches."""
+        producer = self._producers.pop(producer_id, None)
+        if producer is None:
+            producer = _Producer(epoch, now_ms)
+            if len(self._producers) >= self._limit:
+                self._forget_idle()
+        elif producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        producer.seen_ms = now_ms
+        self._producers[producer_id] = producer
         self.changed = True
+        return producer
+
+    def _forget_idle(self) -> None:
+        """Forget the producer that has been idle longest and has no transaction open."""
+        idle = next((known for known, producer in self._producers.items() if producer.txn_start < 0), None)
+        if idle is not None:
+            del self._producers[idle]
 
     def expire(self, before_ms: int) -> None:
         """Forget producers whose last append is older than that."""
-        while self._producers:
-            producer_id, producer = next(iter(self._producers.items()))
+        idle: list[int] = []
+        for producer_id, producer in self._producers.items():
             if producer.seen_ms >= before_ms:
-                return
+                break
+            if producer.txn_start < 0:
+                idle.append(producer_id)
+        for producer_id in idle:
             del self._producers[producer_id]
             self.changed = True
 
@@ -173,6 +270,14 @@ class ProducerStates:
             if producer.batches
         }
 
+    def marked_epochs(self) -> dict[int, int]:
+        """Producer id → epoch, of the producers of which a marker alone is remembered."""
+        return {
+            producer_id: producer.epoch
+            for producer_id, producer in self._producers.items()
+            if not producer.batches
+        }
+
     def active(self) -> Iterator[ProducerState]:
         """Yield all producers, the one that has been idle longest first."""
         for producer_id, producer in self._producers.items():
@@ -181,9 +286,9 @@ class ProducerStates:
                 producer_id,
                 producer.epoch,
                 newest.last_sequence if newest else -1,
-                newest.timestamp if newest else -1,
-                coordinator_epoch=-1,
-                current_txn_start_offset=-1,
+                newest.timestamp if newest else producer.marked_ms,
+                producer.coordinator_epoch,
+                producer.txn_start,
             )
 
     def encode(self) -> bytes:
@@ -191,10 +296,10 @@ class ProducerStates:
         entries = [
             _ENTRY.pack(
                 producer_id, producer.epoch, batch.last_sequence, batch.last_offset, batch.offset_delta,
-                batch.timestamp, -1, -1,
+                batch.timestamp, producer.coordinator_epoch, producer.txn_start,
             )
             for producer_id, producer in self._producers.items()
-            for batch in producer.batches
+            for batch in producer.batches or (RememberedBatch(-1, -1, 0, producer.marked_ms),)
         ]  # fmt: skip
         body = b"".join([_COUNT.pack(len(entries)), *entries])
         return _HEAD.pack(SNAPSHOT_VERSION, crc32c.crc32c(body)) + body
@@ -215,20 +320,27 @@ class ProducerStates:
         if crc32c.crc32c(memoryview(data)[_HEAD.size :]) != crc:
             return False
         producers: dict[int, _Producer] = {}
-        for producer_id, epoch, sequence, offset, delta, timestamp, _, _ in _ENTRY.iter_unpack(data[start:]):
+        for entry in _ENTRY.iter_unpack(data[start:]):
+            producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_start = entry
             producer = producers.get(producer_id)
             if producer is None or producer.epoch != epoch:
                 producer = producers[producer_id] = _Producer(epoch, now_ms)
+            producer.coordinator_epoch, producer.txn_start = coordinator_epoch, txn_start
             if sequence >= 0:
                 producer.batches.append(RememberedBatch(sequence, offset, delta, timestamp))
                 del producer.batches[:-REMEMBERED_BATCHES]
+            else:
+                producer.marked_ms = timestamp
         self._producers = producers
+        started = [(known.txn_start, producer_id) for producer_id, known in producers.items()]
+        self._open = {producer_id: first for first, producer_id in sorted(started) if first >= 0}
         self.changed = False
         return True
 
     def clear(self) -> None:
         """Forget everything."""
         self._producers = {}
+        self._open = {}
         self.changed = False
 
 
@@ -292,14 +404,22 @@ def replay_producers(
     *,
     limit: int,
     now_ms: int,
+    aborted: AbortedTransactions | None = None,
+    aborted_from: int = INT64_MAX,
 ) -> ProducerStates:
     """Return the producers of the newest snapshot that can be read, and of the batches after it, up to `end`.
 
-    `limit` bounds how many are remembered; `now_ms` is monotonic. Removes torn snapshots.
+    `limit` bounds how many are remembered; `now_ms` is monotonic. Aborted transactions whose marker is at
+    `aborted_from` or after it are added to `aborted`. Removes torn snapshots.
     """
     producers = ProducerStates(limit)
     after = 0
+    if segments:
+        # The snapshot at the first segment has what no batch tells any more: what began before it and is still open.
+        aborted_from = max(aborted_from, segments[0].base_offset)
     for offset in reversed(snapshots.offsets):
+        if offset > aborted_from:
+            continue
         if producers.decode(snapshots.read(offset), now_ms):
             after = offset
             break
@@ -311,7 +431,29 @@ def replay_producers(
         if segment.size == 0 or (i + 1 < len(segments) and segments[i + 1].base_offset <= after):
             continue
         with contextlib.suppress(BrokerError):
-            for _, header in segment.walk(segment.locate(after) if after > segment.base_offset else 0):
-                if header.producer_id >= 0:
+            for position, header in segment.walk(segment.locate(after) if after > segment.base_offset else 0):
+                if header.is_control:
+                    ended = _replay_marker(segment, position, header, producers, now_ms)
+                    if ended is not None and aborted is not None and ended.last_offset >= aborted_from:
+                        aborted.add(segment.base_offset, aborted_entry(ended, producers))
+                elif header.producer_id >= 0:
                     producers.update(header, header.base_offset, now_ms)
     return producers
+
+
+def aborted_entry(ended: EndedTransaction, producers: ProducerStates) -> AbortedTransaction:
+    """Return the index entry of a transaction that its marker has aborted just now."""
+    first = producers.first_unstable
+    stable = ended.last_offset + 1 if first is None else first
+    return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
+
+
+def _replay_marker(
+    segment: Segment, position: int, header: BatchHeader, producers: ProducerStates, now_ms: int
+) -> EndedTransaction | None:
+    """Take the marker of a control batch. Return the transaction that it aborts, if there is one."""
+    marker = read_marker(segment.read_batch(position, header), header)
+    if marker is None:
+        return None
+    ended = producers.end(header, marker.coordinator_epoch, header.base_offset, now_ms)
+    return None if marker.commit else ended

@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 
 from core.errors import BrokerError
 from core.log import files
+from core.log.aborted import TRANSACTION_INDEX_SUFFIX, AbortedTransactions
 from core.log.checkpoint import LEADER_EPOCHS
 from core.log.epochs import UNKNOWN, LeaderEpochs
-from core.log.log import Log, LogShared
-from core.log.producer_state import Snapshots, replay_producers
+from core.log.log import Log
+from core.log.producer_state import INT64_MAX, Snapshots, replay_producers
 from core.log.scan import SCAN_WINDOW, EpochCheck, Scan, scan
 from core.log.segment import (
     CLEANED_SUFFIX,
@@ -37,6 +38,7 @@ from core.log.segment import (
     Reached,
     Segment,
 )
+from core.log.shared import LogShared
 from core.topic_config import TopicConfig
 from core.types import TopicPartition
 
@@ -69,7 +71,7 @@ class _Directory:
 
 
 def open_log(
-    shared: LogShared,
+    shared: LogShared[Log],
     tp: TopicPartition,
     topic_id: uuid.UUID,
     config: TopicConfig,
@@ -85,7 +87,7 @@ class _Opening:
 
     def __init__(
         self,
-        shared: LogShared,
+        shared: LogShared[Log],
         tp: TopicPartition,
         config: TopicConfig,
         directory: str,
@@ -102,6 +104,8 @@ class _Opening:
         self._damage: str | None = None
         # Whether the last segment accepts no appends: it was sealed, or is damaged.
         self._needs_segment = False
+        # The offset below which what lies beside the batches was fsynced with them.
+        self._trusted_until = INT64_MAX
 
     def open(self, topic_id: uuid.UUID) -> Log:
         """Do all steps in their order; return the log."""
@@ -115,6 +119,7 @@ class _Opening:
         self._keep_offsets_unused(start)
         snapshots = Snapshots(self._directory, found.snapshots)
         snapshots.truncate_to(self._end)
+        aborted = self._aborted(found)
         producers = replay_producers(
             self._tp,
             self._segments,
@@ -122,6 +127,8 @@ class _Opening:
             self._end,
             limit=self._shared.config.max_producers_per_partition,
             now_ms=int(self._shared.clock.monotonic() * 1000),
+            aborted=aborted,
+            aborted_from=self._trusted_until,
         )
         return Log(
             self._shared,
@@ -136,8 +143,21 @@ class _Opening:
             epochs=self._epochs,
             producers=producers,
             snapshots=snapshots,
+            aborted=aborted,
             damage=self._damage,
         )
+
+    def _aborted(self, found: _Directory) -> AbortedTransactions:
+        """Return the aborted transactions of the segments, without the entries that a crash may have left or torn."""
+        bases = {segment.base_offset for segment in self._segments}
+        kept = [
+            base
+            for path, base in found.indexes.items()
+            if path.endswith(TRANSACTION_INDEX_SUFFIX) and base in bases
+        ]
+        aborted = AbortedTransactions(self._directory, kept)
+        aborted.truncate_to(min(self._trusted_until, self._end))
+        return aborted
 
     def _flushed(self) -> int:
         if self._known.clean and self._known.recovery_point is None:
@@ -198,6 +218,7 @@ class _Opening:
             self._epochs.truncate_to(0)
             return
         if not (self._known.clean and self._end_is_whole()):
+            self._trusted_until = self._known.recovery_point or 0
             epochs_known = self._recover(epochs_known)
         if not epochs_known:
             self._find_epochs()

@@ -77,10 +77,11 @@ class Segments:
 
     def slice(
         self, offset: int, bound: int, end_offset: int, max_bytes: int, min_one: bool
-    ) -> FileSlice | None:
+    ) -> tuple[FileSlice, int] | None:
         """Return whole batches from the one that holds `offset` up to `bound`, of one segment; see `Log.read`.
 
-        `end_offset` is the end of the log. Raises OSError, CORRUPT_MESSAGE.
+        The number is the offset at which they end, −1 if it is not known. `end_offset` is the end of the log. Raises
+        OSError, CORRUPT_MESSAGE.
         """
         segment = self.active
         if offset >= segment.base_offset:
@@ -102,7 +103,7 @@ class Segments:
             return None
         if next_offset >= 0:
             segment.remember(next_offset, limit)
-        return FileSlice(segment.log.reading(), position, limit - position)
+        return FileSlice(segment.log.reading(), position, limit - position), next_offset
 
     def _locate_sealed(self, offset: int, end_offset: int) -> tuple[Segment, int, int]:
         """(segment, position, end offset of the segment) of the first batch that reaches to `offset`.
@@ -139,15 +140,19 @@ class Segments:
     def offsets_before(self, timestamp: int, limit: int, bounds: LogOffsets, *, now_ms: int) -> list[int]:
         """Return base offsets of segments, newest first, at most `limit`, as ListOffsets v0 lists them.
 
-        `timestamp` −1 begins with the log end offset, −2 gives the log start offset only; a time in ms gives the
-        segments last written at or before it, and the log end offset too if that time is not before `now_ms`. The
-        first segment's is never below the log start offset. Source: Kafka guide of 0.9, "Offset API".
+        `timestamp` −1 begins with the last stable offset, where such clients read to, −2 gives the log start offset
+        only; a time in ms gives the segments last written at or before it, and the last stable offset too if that
+        time is not before `now_ms`. The first segment's is never below the log start offset. Source: Kafka guide of
+        0.9, "Offset API".
         """
+        end = bounds.last_stable_offset
         known = [
-            (max(s.base_offset, bounds.log_start_offset), int(modified(s.log.path) * 1000)) for s in self._all
+            (max(s.base_offset, bounds.log_start_offset), int(modified(s.log.path) * 1000))
+            for s in self._all
+            if s.base_offset <= end
         ]
-        if self.active.size:
-            known.append((bounds.log_end_offset, now_ms))
+        if self.active.size and known[-1][0] < end:
+            known.append((end, now_ms))
         if timestamp == EARLIEST:
             found = [known[0][0]]
         elif timestamp == LATEST:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
-from core.metadata.models import committed_offsets, group_members, groups
+from core.metadata.models import committed_offsets, group_members, groups, pending_offsets
 from core.metadata.statements import OFFSETS_AT_ONCE, put_offsets_text, sql
 
 Row = tuple[Any, ...]
@@ -23,7 +23,12 @@ Effect = Callable[[Connection], None]
 _put_offsets = lru_cache(maxsize=2 * OFFSETS_AT_ONCE)(put_offsets_text)
 _PUT_GROUP, _PUT_MEMBER = sql("groups.put/1"), sql("group_members.put/1")
 _REMOVE_MEMBER, _REMOVE_MEMBERS = sql("group_members.delete/1"), sql("group_members.delete_of_group/1")
-_REMOVE_GROUP = (sql("groups.delete/1"), _REMOVE_MEMBERS, sql("committed_offsets.delete_of_group/1"))
+_REMOVE_GROUP = (
+    sql("groups.delete/1"),
+    _REMOVE_MEMBERS,
+    sql("committed_offsets.delete_of_group/1"),
+    sql("pending_offsets.delete_of_group/1"),
+)
 
 
 def many(statement: str, rows: Sequence[Row]) -> Effect:
@@ -79,13 +84,38 @@ def remove_offsets(group_id: str, partitions: Iterable[tuple[str, int]]) -> Effe
 
 
 def remove_group(group_id: str) -> Effect:
-    """The effect that forgets a group with its members and offsets."""
+    """The effect that forgets a group with its members and offsets, also those of open transactions."""
 
     def effect(connection: Connection) -> None:
         for statement in _REMOVE_GROUP:
             connection.exec_driver_sql(statement, (group_id,))
 
     return effect
+
+
+def put_pending(rows: Sequence[Row]) -> Effect:
+    """The effect that stores offsets of open transactions."""
+    return many(sql("pending_offsets.put/1"), rows)
+
+
+def supersede_pending(rows: Sequence[Row]) -> Effect:
+    """The effect after which older offsets of transactions are not committed: (group, topic id, partition, seq)."""
+    return many(sql("pending_offsets.supersede/1"), rows)
+
+
+def remove_pending(rows: Sequence[Row]) -> Effect:
+    """The effect that forgets what transactions have staged for partitions: (group, topic id, partition)."""
+    return many(sql("pending_offsets.delete/1"), rows)
+
+
+def commit_pending(producer_id: int, producer_epoch: int) -> Effect:
+    """The effect that commits what a producer has staged under this epoch, where nothing newer is committed."""
+    return many(sql("pending_offsets.commit/1"), [(producer_id, producer_epoch)])
+
+
+def remove_pending_of_producer(producer_id: int) -> Effect:
+    """The effect that forgets what a producer has staged."""
+    return many(sql("pending_offsets.delete_of_producer/1"), [(producer_id,)])
 
 
 def load_groups(connection: Connection) -> tuple[list[Row], list[Row], list[Row]]:
@@ -95,6 +125,11 @@ def load_groups(connection: Connection) -> tuple[list[Row], list[Row], list[Row]
         all_rows(connection, group_members, " ORDER BY rowid"),
         all_rows(connection, committed_offsets, ""),
     )
+
+
+def load_pending(connection: Connection) -> list[Row]:
+    """All offsets of open transactions."""
+    return all_rows(connection, pending_offsets, "")
 
 
 def all_rows(connection: Connection, table: Table, order: str) -> list[Row]:

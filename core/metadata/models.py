@@ -6,9 +6,21 @@ and a new `SCHEMA_REVISION`. A test checks that a fresh database and a migrated 
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
 
-SCHEMA_REVISION = "0010"
+SCHEMA_REVISION = "0012"
 
 metadata = MetaData()
 
@@ -146,6 +158,26 @@ committed_offsets = Table(
     sqlite_with_rowid=False,
 )
 
+# One row an offset that a producer has staged in its open transaction. `commit_seq` rises with each; `superseded` is
+# 1 once a newer commit of the partition was made. The end of the transaction deletes the row.
+pending_offsets = Table(
+    "pending_offsets",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("topic_id", LargeBinary(16), primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("producer_id", BigInteger, primary_key=True),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("committed_offset", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("metadata", Text, nullable=False),
+    Column("commit_ms", BigInteger, nullable=False),
+    Column("commit_seq", BigInteger, nullable=False),
+    Column("superseded", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index("pending_offsets_by_producer", pending_offsets.c.producer_id)
+
 # One row a managed consumer. `generation` is the one that its positions belong to; a batch that was delivered and
 # not acknowledged has the number `sequence`, `outstanding` is a MessagePack array of its ranges. `subscription`,
 # `options` and `paused` are MessagePack as well, as `core.consumers.store` writes them.
@@ -199,4 +231,34 @@ Index(
     "idempotency_keys_open",
     idempotency_keys.c.digest,
     sqlite_where=idempotency_keys.c.answer.is_(None),
+)
+
+# One row a transactional id, under the names of `core.transactions.transaction`. `parts` is a MessagePack array
+# of the partitions with records of an open transaction, as far as they were known when the row was written.
+transactional_ids = Table(
+    "transactional_ids",
+    metadata,
+    Column("transactional_id", String, primary_key=True),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("previous_id", BigInteger, nullable=False),
+    Column("previous_epoch", Integer, nullable=False),
+    Column("timeout_ms", Integer, nullable=False),
+    Column("state", Integer, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    Column("parts", LargeBinary, nullable=False),
+)
+
+# One row a transaction that has ended and whose markers may not be on the disk everywhere. It is not a state of the
+# transactional id: the next transaction of that id may end before the markers of this one are on the disk.
+transaction_decisions = Table(
+    "transaction_decisions",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("marker_epoch", Integer, nullable=False),
+    Column("coordinator_epoch", Integer, nullable=False),
+    Column("commit", Boolean, nullable=False),
+    Column("parts", LargeBinary, nullable=False),
 )

@@ -6,6 +6,7 @@ Alembic costs 0.2 s and 12 MB to import, so it is only loaded when there is some
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
@@ -22,10 +23,12 @@ def current_revision(connection: Connection) -> str | None:
     return str(row[0]) if row else None
 
 
-def prepare(engine: Engine) -> None:
+def prepare(engine: Engine, before: Callable[[str], None] | None = None) -> None:
     """Make the schema of `engine`'s database the newest one.
 
-    Raises StartupError when the database comes from a later release: going back is not possible.
+    `before` is called with the revision of an older database before anything of it changes; if the process dies, the
+    next start calls it again. Raises StartupError when the database comes from a later release: going back is not
+    possible.
     """
     with engine.begin() as connection:
         _begin(connection)
@@ -33,7 +36,7 @@ def prepare(engine: Engine) -> None:
         if revision == SCHEMA_REVISION:
             return
         if revision is None:
-            metadata.create_all(connection)
+            metadata.create_all(connection, checkfirst=False)  # it is empty: no need to look for each table
             connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)"))
             connection.execute(
                 text("INSERT INTO alembic_version (version_num) VALUES (:revision)"),
@@ -45,6 +48,8 @@ def prepare(engine: Engine) -> None:
                 f"The data directory was written by a later release (schema {revision}; this one knows "
                 f"{SCHEMA_REVISION}). Start that release, or a newer one."
             )
+    if before is not None:
+        before(revision)
     upgrade(engine)
 
 

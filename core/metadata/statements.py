@@ -121,6 +121,17 @@ _TEXTS: dict[str, str] = {
     "committed_offsets.put/1": 'INSERT OR REPLACE INTO "committed_offsets" VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
     "committed_offsets.delete/1": "DELETE FROM committed_offsets WHERE group_id = ? AND topic = ? AND partition = ?",
     "committed_offsets.delete_of_group/1": "DELETE FROM committed_offsets WHERE group_id = ?",
+    "pending_offsets.put/1": upsert(models.pending_offsets),
+    "pending_offsets.supersede/1": "UPDATE pending_offsets SET superseded = 1 WHERE group_id = ? AND topic_id = ?"
+    " AND partition = ? AND commit_seq < ?",
+    # The topic by its id: a topic that was deleted and created again has other offsets.
+    "pending_offsets.commit/1": "INSERT OR REPLACE INTO committed_offsets SELECT group_id, name, partition,"
+    " committed_offset, leader_epoch, metadata, commit_ms, -1 FROM pending_offsets"
+    " JOIN topics ON topics.topic_id = pending_offsets.topic_id"
+    " WHERE producer_id = ? AND producer_epoch = ? AND superseded = 0",
+    "pending_offsets.delete/1": "DELETE FROM pending_offsets WHERE group_id = ? AND topic_id = ? AND partition = ?",
+    "pending_offsets.delete_of_producer/1": "DELETE FROM pending_offsets WHERE producer_id = ?",
+    "pending_offsets.delete_of_group/1": "DELETE FROM pending_offsets WHERE group_id = ?",
     "consumers.put/1": upsert(models.consumers),
     "consumers.progress/1": f"UPDATE consumers SET {', '.join(f'{name} = ?' for name in PROGRESS_COLUMNS)}"
     " WHERE group_id = ? AND name = ?",
@@ -140,6 +151,10 @@ _TEXTS: dict[str, str] = {
     "idempotency_keys.delete_oldest/1": "DELETE FROM idempotency_keys WHERE rowid IN"
     " (SELECT rowid FROM idempotency_keys WHERE created_ms < ? AND (answer IS NOT NULL OR created_ms < ?)"
     " ORDER BY created_ms LIMIT ?)",
+    "transactional_ids.put/1": upsert(models.transactional_ids),
+    "transactional_ids.delete/1": "DELETE FROM transactional_ids WHERE transactional_id = ?",
+    "transaction_decisions.put/1": upsert(models.transaction_decisions),
+    "transaction_decisions.delete/1": "DELETE FROM transaction_decisions WHERE number = ?",
     # What a whole database consists of.
     **{copy_of(table): insert(table) for table in metadata.sorted_tables},
 }

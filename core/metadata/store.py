@@ -117,14 +117,15 @@ class Store:
         self.ship: Ship | None = None
         self.ship_timeout = 5.0
 
-    async def open(self, *, check: bool) -> None:
+    async def open(self, *, check: bool, before: Callable[[str], None] | None = None) -> None:
         """Open or create the database, bring its schema up to date, start the writer.
 
-        `check` runs SQLite's integrity check, as after an unclean stop. Raises StartupError.
+        `check` runs SQLite's integrity check, as after an unclean stop. `before` is called in a thread with the
+        revision of an older database, before that is changed. Raises StartupError.
         """
         self._loop = asyncio.get_running_loop()
         self._engine = await self._loop.run_in_executor(
-            None, _open_engine, self._path, check, self.replicated
+            None, _open_engine, self._path, check, self.replicated, before
         )
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
@@ -359,23 +360,25 @@ def _reason(error: Exception) -> object:
     return error.orig if isinstance(error, DBAPIError) else error
 
 
-def _open_engine(path: Path, check: bool, recording: bool) -> Engine:
+def _open_engine(path: Path, check: bool, recording: bool, before: Callable[[str], None] | None) -> Engine:
     path.touch(mode=0o600)  # SQLite gives its -wal and -shm files the mode of the database
     try:
-        return _checked_engine(path, check, recording, sparing=False)
+        return _checked_engine(path, check, recording, before, sparing=False)
     except DBAPIError as error:
         if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF not in _DISK_ERRORS:
             raise StartupError(f"Cannot open the metadata store {path}: {error.orig}.") from error
         reason = error.orig
     try:
-        engine = _checked_engine(path, check, recording, sparing=True)
+        engine = _checked_engine(path, check, recording, before, sparing=True)
     except DBAPIError as error:
         raise StartupError(f"Cannot open the metadata store {path}: {error.orig}.") from error
     log.warning("%s was opened without its -shm file, for which there may be no space (%s)", path, reason)
     return engine
 
 
-def _checked_engine(path: Path, check: bool, recording: bool, *, sparing: bool) -> Engine:
+def _checked_engine(
+    path: Path, check: bool, recording: bool, before: Callable[[str], None] | None, *, sparing: bool
+) -> Engine:
     """The database, looked through and brought up to date. Raises DBAPIError, StartupError.
 
     `sparing` keeps what is else in the -shm file in memory, so that the database opens on a full disk; until it is
@@ -392,7 +395,7 @@ def _checked_engine(path: Path, check: bool, recording: bool, *, sparing: bool) 
                 raise StartupError(
                     f"{path} is damaged ({verdict}). Restore it from a copy; the logs are intact."
                 )
-        prepare(engine)
+        prepare(engine, before)
     except BaseException:
         engine.dispose()
         raise

@@ -13,6 +13,10 @@ _FIRST_TOPIC_IDS = {0: 13, 1: 13, 8: 10, 9: 10}
 # uploaded (KIP-1023). -1 and -2 are older.
 _FIRST_SPECIAL_TIMES = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 
+# Fetch, ListOffsets (KIP-98).
+_FIRST_ISOLATION = {1: 4, 2: 2}
+# PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH (KIP-588).
+_FIRST_FENCED = {22: 4, 24: 2, 25: 2, 26: 2}
 # CreateTopics, DeleteTopics, CreatePartitions (KIP-599).
 _FIRST_STRICT_MUTATIONS = {19: 6, 20: 5, 37: 3}
 
@@ -47,6 +51,11 @@ def names_topics_by_id(key: int, version: int) -> bool:
     """Whether Produce (0), Fetch (1), OffsetCommit (8) and OffsetFetch (9) of this version name topics by UUID
     (KIP-516, KIP-848)."""
     return version >= _FIRST_TOPIC_IDS[key]
+
+
+def knows_isolation(key: int, version: int) -> bool:
+    """Whether a Fetch (1) or ListOffsets (2) of this version has an isolation level (KIP-98)."""
+    return version >= _FIRST_ISOLATION[key]
 
 
 def list_offsets_old_style(version: int) -> bool:
@@ -104,6 +113,16 @@ def commit_knows_missing_groups(version: int) -> bool:
     return version >= 9
 
 
+def txn_commit_begins_transaction(version: int) -> bool:
+    """Whether TxnOffsetCommit itself adds the group to the transaction; before, AddOffsetsToTxn did (KIP-890)."""
+    return version >= 5
+
+
+def txn_commit_knows_loading(version: int) -> bool:
+    """Whether clients of this version of TxnOffsetCommit survive COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    return version >= 2
+
+
 def offsets_of_zookeeper(version: int) -> bool:
     """Whether OffsetCommit and OffsetFetch of this version mean the offsets that stood in ZooKeeper."""
     return version == 0
@@ -122,6 +141,27 @@ def describe_knows_missing_groups(version: int) -> bool:
 def lists_client_metrics_alone(version: int) -> bool:
     """Whether ListConfigResources is still ListClientMetricsResources, without types (KIP-714, KIP-1142)."""
     return version == 0
+
+
+def produce_begins_transactions(version: int) -> bool:
+    """Whether a first Produce opens its transaction, without AddPartitionsToTxn before it (KIP-890)."""
+    return version >= 12
+
+
+def produce_may_ask_to_abort(version: int) -> bool:
+    """Whether a client knows TRANSACTION_ABORTABLE, after which it aborts and continues (KIP-890)."""
+    return version >= 11
+
+
+def end_of_transaction_raises_the_epoch(version: int) -> bool:
+    """Whether EndTxn raises the producer's epoch and answers what comes next (KIP-890)."""
+    return version >= 5
+
+
+def transaction_errors_know_fencing(key: int, version: int) -> bool:
+    """Whether a client of InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26) knows
+    PRODUCER_FENCED; before, it is INVALID_PRODUCER_EPOCH (KIP-588)."""
+    return version >= _FIRST_FENCED[key]
 
 
 def knows_zstd(key: int, version: int) -> bool:

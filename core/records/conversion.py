@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from core.errors import BrokerError, ErrorCode
+from core.records.aborted import AbortedRecords
 from core.records.batch import batches, encode_batch, iter_records, recompress, set_log_append_time
 from core.records.compression import CODECS, GZIP, ZSTD
 from core.records.header import (
@@ -31,6 +32,7 @@ from core.records.record import LOG_APPEND_TIME, NO_TIMESTAMP, Record
 from core.records.record_codec import RecordFields
 from core.records.validation import ProduceBatches, check_records, check_size, must_see_records
 from core.topic_config import TopicConfig
+from core.types import AbortedTransaction
 
 NO_LIMIT = 2**62
 # What a message costs in magic 2 beside key and value, at most: seven varints.
@@ -77,22 +79,30 @@ def batches_of(
 
 
 def down_convert(
-    buffer: Buffer, magic: int, *, first_offset: int, max_bytes: int, wanted_bytes: int = NO_LIMIT
+    buffer: Buffer,
+    magic: int,
+    *,
+    first_offset: int,
+    max_bytes: int,
+    wanted_bytes: int = NO_LIMIT,
+    aborted: Sequence[AbortedTransaction] = (),
 ) -> bytes:
     """Stored batches as a message set of `magic` 0 or 1, for a client that wants to read from `first_offset`.
 
     An uncompressed batch is converted from `first_offset` on. A compressed one is converted whole, as in Kafka, and
     clients skip the records before. Conversion ends once there are `wanted_bytes`. The result may be longer; the
     caller may cut it at any byte. An empty result means that these batches have no records for clients (control
-    batches, emptied ones): continue after them. `max_bytes` bounds the decompressed size of one batch.
+    batches, emptied ones, those of transactions that were `aborted`): continue after them. `max_bytes` bounds the
+    decompressed size of one batch.
 
     Raises BrokerError as `iter_records` does if the first batch is broken; a broken one after it ends the set.
     """
     out: list[bytes | bytearray] = []
     size = 0
+    hidden = AbortedRecords(aborted)
     try:
         for position, header in batches(buffer):
-            if header.is_control or not header.record_count or header.last_offset < first_offset:
+            if hidden.hides(header) or not header.record_count or header.last_offset < first_offset:
                 continue
             first = 0 if header.codec else first_offset
             records = iter_records(buffer, position, header, max_bytes=max_bytes, first_offset=first)

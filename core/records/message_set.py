@@ -217,9 +217,11 @@ def _walk(buffer: Buffer) -> Iterator[tuple[int, int, int, int, bytes | None, by
             raise _wrong_magic(position, magic)
         stop = position + ENTRY_OVERHEAD + size
         if stop > end:
-            raise _corrupt(position, f"its size is {size}, {end - position - ENTRY_OVERHEAD} bytes are left")
+            raise corrupt_message(
+                position, f"its size is {size}, {end - position - ENTRY_OVERHEAD} bytes are left"
+            )
         if crc32(view[position + _MAGIC_AT : stop]) != crc:
-            raise _corrupt(position, "its checksum is wrong")
+            raise corrupt_message(position, "its checksum is wrong")
         if key_length >= 0:
             key = data[value_at : value_at + key_length]
             value_at += key_length
@@ -227,14 +229,14 @@ def _walk(buffer: Buffer) -> Iterator[tuple[int, int, int, int, bytes | None, by
             key = None
         value_at += 4
         if value_at > stop or key_length < -1:
-            raise _corrupt(position, f"its key has {key_length} bytes")
+            raise corrupt_message(position, f"its key has {key_length} bytes")
         value_length: int = unpack_length(data, value_at - 4)[0]
         if value_at + value_length == stop and value_length >= 0:
             value = data[value_at:stop]
         elif value_at == stop and value_length == -1:
             value = None
         else:
-            raise _corrupt(position, f"its value has {value_length} bytes, {stop - value_at} are left")
+            raise corrupt_message(position, f"its value has {value_length} bytes, {stop - value_at} are left")
         yield offset, magic, attributes, timestamp, key, value
         position = stop
 
@@ -242,14 +244,15 @@ def _walk(buffer: Buffer) -> Iterator[tuple[int, int, int, int, bytes | None, by
 def _wrong_magic(position: int, magic: int) -> BrokerError:
     if magic == LAST_MESSAGE_SET_MAGIC + 1:
         return _invalid(f"a record batch of magic {magic} lies among messages of magic 0 and 1")
-    return _corrupt(position, f"its magic is {magic}")
+    return corrupt_message(position, f"its magic is {magic}")
 
 
 def _invalid(why: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_RECORD, f"The message set is refused: {why}.")
 
 
-def _corrupt(position: int, why: str) -> BrokerError:
+def corrupt_message(position: int, why: str) -> BrokerError:
+    """Return the error for the message at this byte of its set; `why` is a clause without a full stop."""
     return BrokerError(
         ErrorCode.CORRUPT_MESSAGE,
         f"The message at byte {position} of its set is corrupt: {why}.",

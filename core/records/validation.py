@@ -6,7 +6,7 @@ The rules are those of Kafka's broker for magic 2, and they are checked here onc
     checksum right                                                       CORRUPT_MESSAGE
     not larger than max.message.bytes, after recompression too           MESSAGE_TOO_LARGE
     a codec that exists                                                  UNSUPPORTED_COMPRESSION_TYPE
-    no transactional batch: transactions are not served yet              TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    a batch of a transaction comes with a transactional id               TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     no control batch, no delete horizon: only brokers write these        INVALID_RECORD
     record count = last offset delta + 1, from 1 to `MAX_RECORDS`        INVALID_RECORD
     a producer id comes with an epoch and a sequence                     INVALID_RECORD
@@ -72,14 +72,15 @@ def validate_produce(
     now_ms: int,
     max_decompressed_bytes: int,
     built: bool = False,
+    transactional: bool = False,
 ) -> ProduceBatches:
     """Check one partition's data of a Produce request (magic 2) against the rules above.
 
     `records` should be writable: offsets, and with LogAppendTime the time, are written in place; what is not
     writable is copied. A batch that we have `built` ourselves a moment ago has the right checksum and a header
-    that fits; for one record, to look at them costs a fortieth of a request over HTTP. Raises BrokerError as the
-    table says; its details carry `record_errors`, a list of (index in the batch, message), where single records
-    are to blame.
+    that fits; for one record, to look at them costs a fortieth of a request over HTTP. `transactional`: the batch may
+    belong to a transaction; the caller checks to which. Raises BrokerError as the table says; its details carry
+    `record_errors`, a list of (index in the batch, message), where single records are to blame.
     """
     header = _read_whole(records, config)
     if not built:
@@ -88,7 +89,7 @@ def validate_produce(
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE, f"The batch's checksum is not {header.crc:#010x}, as it states."
             )
-        _check_header(header)
+        _check_header(header, _REFUSED_BITS ^ TRANSACTIONAL_BIT if transactional else _REFUSED_BITS)
     if must_see_records(header.max_timestamp, config, now_ms):
         _check_inside(records, header, config, now_ms, max_decompressed_bytes)
     buffer = records
@@ -182,9 +183,9 @@ def _read_whole(records: Buffer, config: TopicConfig) -> BatchHeader:
     return header
 
 
-def _check_header(header: BatchHeader) -> None:
+def _check_header(header: BatchHeader, refused_bits: int) -> None:
     attributes, count = header.attributes, header.record_count
-    if attributes & _REFUSED_BITS:
+    if attributes & refused_bits:
         raise _refused_attributes(attributes)
     if header.last_offset_delta + 1 != count or not 1 <= count <= MAX_RECORDS:
         raise _invalid(
@@ -195,6 +196,8 @@ def _check_header(header: BatchHeader) -> None:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"There is no compression codec {header.codec}; 4 is the last.",
         )
+    if attributes & TRANSACTIONAL_BIT and header.producer_id == NO_PRODUCER_ID:
+        raise _invalid("a batch of a transaction needs a producer id")
     if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _invalid(
             f"producer id {header.producer_id} needs an epoch and a sequence, not {header.producer_epoch} "
@@ -218,7 +221,7 @@ def _refused_attributes(attributes: int) -> BrokerError:
         # As Kafka answers without a transactional id. Stored, it would be a transaction that nothing can end.
         return BrokerError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "Transactions are not served yet; produce without transactional.id.",
+            "The batch belongs to a transaction, but the request has no transactional.id.",
         )
     if attributes & TIMESTAMP_TYPE_BIT:
         return BrokerError(

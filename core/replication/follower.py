@@ -132,7 +132,8 @@ class Follower:
                 copies = self._to_follow()
                 if not copies:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._news.wait(), pause)
+                        async with asyncio.timeout(pause):
+                            await self._news.wait()
                     continue
                 try:
                     await self._round(copies)

@@ -13,7 +13,7 @@ change of the rules, of the super users and of the switch does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Collection, Container, Iterable, Iterator
 from typing import TypeVar
 
 from core.errors import BrokerError, ErrorCode
@@ -296,6 +296,16 @@ class Rights:
     def is_user(self, name: str) -> bool:
         """Return whether the caller is the user of that name, and not merely a token with a scope."""
         return self._scope is None and self._principal == f"User:{name}"
+
+    def loses_administrators(self, users: Container[str], gone: Container[str]) -> bool:
+        """Return whether no super user is left without the users `gone`: neither one of `users` nor the caller.
+
+        What certificates and other issuers may name is not known, so that such super users do not count.
+        """
+        names = {one.removeprefix("User:") for one in self._authorizer.super_users}
+        own = self._principal.removeprefix("User:")
+        before = {name for name in names if name in users} | (names & {own})
+        return bool(before) and all(name in gone for name in before)
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether an operation on a resource is allowed. This is not logged: it is for listings."""

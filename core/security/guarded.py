@@ -11,7 +11,7 @@ The rights are those that Kafka asks for in the API with the same purpose (`docs
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from core.records.validation import ProduceBatches
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Authorizer, Rights
 from core.security.guarded_groups import GuardedConsumers, GuardedGroups, visible_foreign_groups
+from core.security.guarded_transactions import GuardedTransactions
 from core.security.guarded_users import GuardedAcls, GuardedQuotas, GuardedTokens, GuardedUsers, Ruled
 from core.security.meter import Meter
 from core.security.principal import Caller
@@ -35,12 +36,15 @@ from core.security.scopes import Scope
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
-from core.vocabulary.idempotency import KeyedAnswer, KeyedRequest
+from core.vocabulary.idempotency import Idempotency, KeyedAnswer, KeyedRequest
+from core.vocabulary.one_shot import Draft, Keep
 from core.vocabulary.partition import PartitionInfo
 from core.vocabulary.quotas import Quotas
-from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
+from core.vocabulary.records import AppendRecords, Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
+from core.vocabulary.settlements import Fault, RefusedError
 from core.vocabulary.topic import ConfigEntry, TopicInfo
+from core.vocabulary.transactions import ProducerIdAndEpoch, TransactionalWrite, Transactions
 from core.vocabulary.users import Tokens, Users
 
 T = TypeVar("T")
@@ -175,9 +179,14 @@ class Guarded:
         return GuardedConsumers(self._broker.consumers, self.rights, self.meter)
 
     @property
-    def idempotency(self) -> facade.Idempotency:
+    def idempotency(self) -> Idempotency:
         """See `Facade.idempotency`."""
         return GuardedIdempotency(self._broker, self._records, self.meter)
+
+    @property
+    def transactions(self) -> Transactions:
+        """See `Facade.transactions`."""
+        return GuardedTransactions(self._broker, self.rights)
 
     @property
     def users(self) -> Users:
@@ -346,10 +355,13 @@ class GuardedPartitions:
         acks: int = 1,
         built: bool = False,
         converted: ProduceBatches | None = None,
+        transaction: TransactionalWrite | None = None,
     ) -> AppendResult:
         """See `Partitions.append`: needs WRITE."""
         self._rights.require(_WRITE, _TOPIC, tp.topic)
-        return self._broker.partitions.append(tp, records, acks=acks, built=built, converted=converted)
+        return self._broker.partitions.append(
+            tp, records, acks=acks, built=built, converted=converted, transaction=transaction
+        )
 
     def append_checked(self, tp: TopicPartition, checked: ProduceBatches) -> AppendResult:
         """See `Partitions.append_checked`: needs WRITE."""
@@ -430,10 +442,12 @@ class GuardedPartitions:
         self._rights.require(_DESCRIBE, _TOPIC, topic)
         return self._broker.partitions.bounds(topic, partitions)
 
-    def offset_for_time(self, tp: TopicPartition, timestamp: int, leader_epoch: int = -1) -> TimestampOffset:
+    def offset_for_time(
+        self, tp: TopicPartition, timestamp: int, leader_epoch: int = -1, *, committed: bool = False
+    ) -> TimestampOffset:
         """See `Partitions.offset_for_time`: needs DESCRIBE."""
         self._rights.require(_DESCRIBE, _TOPIC, tp.topic)
-        return self._broker.partitions.offset_for_time(tp, timestamp, leader_epoch)
+        return self._broker.partitions.offset_for_time(tp, timestamp, leader_epoch, committed=committed)
 
     def end_offset_for_epoch(
         self, tp: TopicPartition, epoch: int, current_epoch: int = -1
@@ -493,12 +507,13 @@ class GuardedRecords:
         acks: int = -1,
         partition: int | None = None,
         timeout_ms: int | None = None,
+        append: AppendRecords | None = None,
     ) -> list[ProduceResult]:
         """See `Records.produce`: needs WRITE, and CREATE if the topic is missing."""
         self.require_write(topic)
         self._meter.produce(records)
         return await self._broker.records.produce(
-            topic, records, acks=acks, partition=partition, timeout_ms=timeout_ms
+            topic, records, acks=acks, partition=partition, timeout_ms=timeout_ms, append=append
         )
 
     def require_write(self, topic: str) -> None:
@@ -527,6 +542,21 @@ class GuardedRecords:
         """See `Records.batches_below`."""
         return self._broker.records.batches_below(limit, records, indexes, now)
 
+    async def draft(
+        self, records: Mapping[str, Sequence[NewRecord]], producer: ProducerIdAndEpoch
+    ) -> list[Draft]:
+        """See `Records.draft`: needs WRITE on each topic, and CREATE for those that are missing."""
+        faults = []
+        for topic in () if self._rights.unlimited else records:
+            try:
+                self.require_write(topic)
+            except BrokerError as error:
+                faults.append(Fault((topic,), error))
+        if faults:
+            raise RefusedError(faults)
+        self._meter.produce([record for some in records.values() for record in some])
+        return await self._broker.records.draft(records, producer)
+
     async def read(
         self,
         tp: TopicPartition,
@@ -537,6 +567,7 @@ class GuardedRecords:
         wait_ms: int = 0,
         min_bytes: int = 1,
         first: ReadResult | None = None,
+        committed: bool = True,
     ) -> ReadResult:
         """See `Records.read`: needs READ, also when the wait ends."""
         self._rights.require(_READ, _TOPIC, tp.topic)
@@ -548,17 +579,22 @@ class GuardedRecords:
             wait_ms=wait_ms,
             min_bytes=min_bytes,
             first=first,
+            committed=committed,
         )
         self._rights.require(_READ, _TOPIC, tp.topic)
         if result is not first:
             self._meter.read(result.records)
         return result
 
-    def read_now(self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int) -> ReadResult:
+    def read_now(
+        self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int, committed: bool = True
+    ) -> ReadResult:
         """See `Records.read_now`: needs READ."""
         self._rights.require(_READ, _TOPIC, tp.topic)
         max_bytes = self._meter.readable(max_bytes)
-        result = self._broker.records.read_now(tp, offset, max_bytes=max_bytes, max_records=max_records)
+        result = self._broker.records.read_now(
+            tp, offset, max_bytes=max_bytes, max_records=max_records, committed=committed
+        )
         self._meter.read(result.records)
         return result
 
@@ -680,3 +716,9 @@ class GuardedIdempotency:
         self._records.require_write(topic)
         self._meter.produce(records)
         return await self._broker.idempotency.produce(request, topic, records, acks=acks, render=render)
+
+    async def decide(
+        self, request: KeyedRequest, work: Callable[[Keep], Coroutine[Any, Any, bytes]]
+    ) -> KeyedAnswer:
+        """See `Idempotency.decide`. `work` asks for its own rights, and a key belongs to its principal."""
+        return await self._broker.idempotency.decide(request, work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from core import facade
 from core.errors import BrokerError, ErrorCode
@@ -23,9 +24,8 @@ from core.vocabulary.consumers import (
 )
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.groups import (
-    NO_GENERATION,
     NO_MEMBER,
-    Commit,
+    CommitRequest,
     CommittedOffset,
     GroupListing,
     GroupView,
@@ -40,9 +40,13 @@ from core.vocabulary.groups import (
     SyncReply,
     SyncRequest,
     Target,
+    TransactionalCommit,
 )
+from core.vocabulary.settlements import Fault, OffsetToSettle, RefusedError, StagedAck
+from core.vocabulary.transactions import Settlement
 
 _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+_TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 _READ, _DESCRIBE, _DELETE = Operation.READ, Operation.DESCRIBE, Operation.DELETE
 _GROUP_DENIED, _TOPIC_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -128,38 +132,18 @@ class GuardedGroups:
         """See `Groups.refusal`."""
         return self._groups.refusal(error, group_id, member_id)
 
-    async def commit(
-        self,
-        group_id: str,
-        commits: Sequence[Commit],
-        *,
-        member_id: str = NO_MEMBER,
-        generation: int = NO_GENERATION,
-        group_instance_id: str | None = None,
-        retention_ms: int = -1,
-        register: bool = False,
-        any_partition: bool = False,
-    ) -> list[ErrorCode]:
+    async def commit(self, group_id: str, request: CommitRequest) -> list[ErrorCode]:
         """See `Groups.commit`: needs READ on the group, and READ on each topic; the others have the error."""
+        commits = request.commits
         if self._denied(group_id):
             return [_GROUP_DENIED] * len(commits)
         denied = _unreadable(self._rights, (one.topic for one in commits))
-        allowed = [one for one in commits if one.topic not in denied] if denied else commits
-        if denied and not allowed:
-            return [_TOPIC_DENIED] * len(commits)
-        results = await self._groups.commit(
-            group_id,
-            allowed,
-            member_id=member_id,
-            generation=generation,
-            group_instance_id=group_instance_id,
-            retention_ms=retention_ms,
-            register=register,
-            any_partition=any_partition,
-        )
         if not denied:
-            return results
-        left = iter(results)
+            return await self._groups.commit(group_id, request)
+        allowed = [one for one in commits if one.topic not in denied]
+        if not allowed:
+            return [_TOPIC_DENIED] * len(commits)
+        left = iter(await self._groups.commit(group_id, replace(request, commits=allowed)))
         return [_TOPIC_DENIED if one.topic in denied else next(left) for one in commits]
 
     def committed(
@@ -175,6 +159,41 @@ class GuardedGroups:
         self._rights.require(_DESCRIBE, _GROUP, group_id)
         may = self._rights.may
         return (one for one in self._groups.all_committed(group_id) if may(_DESCRIBE, _TOPIC, one[0]))
+
+    async def stage_transactional(self, group_id: str, request: TransactionalCommit) -> list[ErrorCode]:
+        """See `Groups.stage_transactional`: needs WRITE on the transactional id, and READ as `commit` does."""
+        commits = request.commit.commits
+        if not self._rights.may(Operation.WRITE, _TRANSACTIONAL_ID, request.transactional_id):
+            self._rights.refusal(Operation.WRITE, _TRANSACTIONAL_ID, request.transactional_id)
+            return [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(commits)
+        if self._denied(group_id):
+            return [_GROUP_DENIED] * len(commits)
+        denied = _unreadable(self._rights, (one.topic for one in commits))
+        allowed = [one for one in commits if one.topic not in denied]
+        if denied and not allowed:
+            return [_TOPIC_DENIED] * len(commits)
+        request = replace(request, commit=replace(request.commit, commits=allowed))
+        left = iter(await self._groups.stage_transactional(group_id, request))
+        return [_TOPIC_DENIED if one.topic in denied else next(left) for one in commits]
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """See `Groups.is_unstable`: needs DESCRIBE on the group and on the topic."""
+        self._rights.require(_DESCRIBE, _GROUP, group_id)
+        self._rights.require(_DESCRIBE, _TOPIC, topic)
+        return self._groups.is_unstable(group_id, topic, partition)
+
+    def settle_offsets(self, offsets: Sequence[OffsetToSettle]) -> Settlement:
+        """See `Groups.settle_offsets`: needs READ on each group and each topic."""
+        if not self._rights.unlimited:
+            faults = []
+            for index, one in enumerate(offsets):
+                try:
+                    _require_reading(self._rights, one.group_id, (one.topic,))
+                except BrokerError as error:
+                    faults.append(Fault((index,), error))
+            if faults:
+                raise RefusedError(faults)
+        return self._groups.settle_offsets(offsets)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         """See `Groups.delete_offsets`: needs DELETE on the group, and READ on each topic."""
@@ -215,24 +234,10 @@ class GuardedPositions:
         may = self._rights.may
         return [one for one in self._groups.positions.lag(group_id) if may(_DESCRIBE, _TOPIC, one.topic)]
 
-    async def set(
-        self,
-        group_id: str,
-        commits: Sequence[Commit],
-        *,
-        member_id: str = NO_MEMBER,
-        generation: int = NO_GENERATION,
-        group_instance_id: str | None = None,
-    ) -> None:
+    async def set(self, group_id: str, request: CommitRequest) -> None:
         """See `GroupPositions.set`: needs READ on the group and on each topic."""
-        _require_reading(self._rights, group_id, (one.topic for one in commits))
-        await self._groups.positions.set(
-            group_id,
-            commits,
-            member_id=member_id,
-            generation=generation,
-            group_instance_id=group_instance_id,
-        )
+        _require_reading(self._rights, group_id, (one.topic for one in request.commits))
+        await self._groups.positions.set(group_id, request)
 
     async def reset(
         self, group_id: str, target: Target, topics: Iterable[str] = (), *, dry_run: bool = False
@@ -465,6 +470,11 @@ class GuardedConsumers:
         """See `Consumers.ack`."""
         self._rights.require(_READ, _GROUP, group_id)
         return await self._consumers.ack(group_id, name, token)
+
+    def stage_ack(self, group_id: str, name: str, token: str) -> StagedAck:
+        """See `Consumers.stage_ack`: needs READ on the group, as an acknowledgement does."""
+        self._rights.require(_READ, _GROUP, group_id)
+        return self._consumers.stage_ack(group_id, name, token)
 
     def positions(self, group_id: str, name: str) -> list[PartitionPosition]:
         """See `Consumers.positions`."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from core import facade
-from core.errors import BrokerError
+from core.errors import BrokerError, ErrorCode
 from core.security.acl import Acl, AclFilter, Operation, ResourceType
 from core.security.authorizer import Rights, acl_text
 from core.vocabulary.quotas import Entity, QuotaEntry, QuotaFilter, Quotas
@@ -51,15 +51,33 @@ class GuardedUsers:
         )
 
     async def delete(self, name: str) -> None:
-        """See `Users.delete`: needs ALTER on the cluster."""
+        """See `Users.delete`: needs ALTER on the cluster. Raises POLICY_VIOLATION for the last super user."""
         self._rights.require(Operation.ALTER, _CLUSTER)
+        self._keep_an_administrator({name})
         await self._rights.noted("DELETE_USER", f"USER:{name}", self._users.delete(name))
 
     async def alter_credentials(self, changes: Sequence[CredentialChange]) -> None:
-        """See `Users.alter_credentials`: needs ALTER on the cluster."""
+        """See `Users.alter_credentials`: needs ALTER on the cluster. Raises POLICY_VIOLATION as `delete` does."""
         self._rights.require(Operation.ALTER, _CLUSTER)
+        left = {(one.name, had.mechanism) for one in self._users.all() for had in one.credentials}
+        for change in changes:
+            if change.salted_password is None:
+                left.discard((change.name, change.mechanism))
+            else:
+                left.add((change.name, change.mechanism))
+        # As in `Users.alter_credentials`, a user without any credential is deleted.
+        self._keep_an_administrator({one.name for one in changes} - {name for name, _ in left})
         names = ", ".join(sorted({one.name for one in changes}))
         await self._rights.noted("ALTER_CREDENTIALS", f"USER:{names}", self._users.alter_credentials(changes))
+
+    def _keep_an_administrator(self, gone: set[str]) -> None:
+        users = {one.name for one in self._users.all()}
+        if gone & users and self._rights.loses_administrators(users, gone):
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{', '.join(sorted(gone & users))} is the last super user that can log in. Create another one, "
+                "or stop the broker and use sluice users --data-dir.",
+            )
 
 
 class GuardedTokens:

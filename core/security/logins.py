@@ -1,7 +1,8 @@
-"""Open logins: connections and requests of a user, which must end with the user or the token.
+"""Open logins: connections and requests of a user, which must end with the user, its password or the token.
 
 A connection of the Kafka listener logs in once, and a stream of HTTP may last for days. Each is noted here while it
-lasts, so that a user that is deleted, a token that is deleted and a token whose time is over end it at once.
+lasts, so that a user that is deleted, a password that is changed, a token that is deleted and a token whose time is
+over end it at once.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class OpenLogins:
         return sum(map(len, self._by_user.values()))
 
     def add(self, identity: Identity, end: Callable[[], object]) -> OpenLogin:
-        """Note a login; `end` is called once if its user or token is deleted, or its time is over."""
+        """Note a login. `end` is called once: when its user or token is deleted, its password is changed, or its time
+        is over.
+        """
         login = OpenLogin(self, identity, end)
         self._by_user.setdefault(identity.principal.name, set()).add(login)
         if identity.expires_ms is not None:
@@ -61,6 +64,10 @@ class OpenLogins:
     def user_deleted(self, name: str) -> None:
         """End all logins of a user."""
         self._end(self._by_user.get(name, ()))
+
+    def password_changed(self, name: str) -> None:
+        """End the logins of a user by the password before; those by tokens and certificates continue."""
+        self._end([login for login in self._by_user.get(name, ()) if login.identity.by_password])
 
     def token_deleted(self, token: TokenInfo) -> None:
         """End the logins with a token."""

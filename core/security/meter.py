@@ -2,6 +2,7 @@
 
 A request is refused before it has an effect, while earlier ones have used up the quota. One that is accepted is
 counted as a whole, so that a request larger than the quota is not refused forever: the requests after it wait.
+A stream is never refused: it waits by `read_wait`, and its client sees records that come later.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from core.clock import Clock
 from core.errors import BrokerError, ErrorCode
 from core.records.record import NewRecord, Record
 from core.security.quotas import Bucket, QuotaTable
-from core.vocabulary.quotas import CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE
+from core.vocabulary.quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 
 # Names of the keys in messages.
 _WORDS = {
-    PRODUCER_BYTE_RATE: "bytes written",
-    CONSUMER_BYTE_RATE: "bytes read",
-    CONTROLLER_MUTATION_RATE: "partitions created and deleted",
+    PRODUCER_BYTE_RATE: "bytes written per second",
+    CONSUMER_BYTE_RATE: "bytes read per second",
+    CONTROLLER_MUTATION_RATE: "partitions created and deleted per second",
+    REQUEST_PERCENTAGE: "percent of the event loop's time",
 }
 
 
@@ -36,18 +43,37 @@ class Meter:
     def produce(self, records: Sequence[NewRecord]) -> None:
         """Count records that are about to be written. Raises THROTTLING_QUOTA_EXCEEDED."""
         if self._table and (bucket := self._open(PRODUCER_BYTE_RATE)) is not None:
-            bucket.record(sum(map(_size_of, records)), self._clock.monotonic())
+            bucket.record(sum(map(payload_size, records)), self._clock.monotonic())
 
     def readable(self, max_bytes: int) -> int:
         """Return how many of `max_bytes` may be read now, at least 1. Raises THROTTLING_QUOTA_EXCEEDED."""
-        if not self._table or (bucket := self._open(CONSUMER_BYTE_RATE)) is None:
+        if self._table:
+            self._open(CONSUMER_BYTE_RATE)
+        return self.readable_now(max_bytes)
+
+    def readable_now(self, max_bytes: int) -> int:
+        """Return how many of `max_bytes` may be read now, at least 1, which means one record."""
+        if not self._table or (bucket := self._bucket(CONSUMER_BYTE_RATE)) is None:
             return max_bytes
         return max(min(max_bytes, int(bucket.left(self._clock.monotonic()))), 1)
 
+    def read_wait(self) -> float:
+        """Return the seconds that a stream must wait before it reads on; 0 within the quotas of bytes and time."""
+        if not self._table:
+            return 0.0
+        now = self._clock.monotonic()
+        buckets = (self._bucket(CONSUMER_BYTE_RATE), self._bucket(REQUEST_PERCENTAGE))
+        return max(0.0 if bucket is None else bucket.wait(now) for bucket in buckets)
+
     def read(self, records: Iterable[Record]) -> None:
         """Count records that were read."""
+        if self._table:
+            self.read_bytes(sum(map(payload_size, records)))
+
+    def read_bytes(self, count: int) -> None:
+        """Count bytes of records that were read: `payload_size` of each."""
         if self._table and (bucket := self._bucket(CONSUMER_BYTE_RATE)) is not None:
-            bucket.record(sum(map(_size_of, records)), self._clock.monotonic())
+            bucket.record(count, self._clock.monotonic())
 
     @contextmanager
     def changing(self, partitions: int) -> Iterator[None]:
@@ -81,14 +107,14 @@ def exceeded(key: str, bound: float, wait: float) -> BrokerError:
     seconds = math.ceil(wait)
     return BrokerError(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        f"The quota {key} is {bound:g} {_WORDS[key]} per second, and earlier requests have used it up. "
+        f"The quota {key} is {bound:g} {_WORDS[key]}, and earlier requests have used it up. "
         f"Try again in {seconds} s.",
         quota=key,
         retry_after=seconds,
     )
 
 
-def _size_of(record: NewRecord | Record) -> int:
+def payload_size(record: NewRecord | Record) -> int:
     """Return the bytes of key, value and headers."""
     size = len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:

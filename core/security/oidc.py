@@ -147,8 +147,8 @@ class OidcLogins:
         found = await self._jwts.verify_id_token(
             token, self._client.issuer, self._client.client_id, pending.nonce
         )
-        # An ID token says that the user has logged in. How long that lasts here is the session's matter.
-        return Identity(found.principal)
+        # An ID token says that the user has logged in; its own end, often after minutes, is not that of the login.
+        return Identity(found.principal, self._clock.wall_ms() + self._client.session_minutes * 60_000)
 
     async def _authorization(self) -> dict[str, str]:
         """The secret of the client by Basic (RFC 6749, 2.3.1), read for each login: it may be replaced."""

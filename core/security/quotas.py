@@ -70,6 +70,13 @@ class Window:
 
     def record(self, amount: float, now: float) -> float:
         """Count an amount. Return the seconds that its client must wait; 0 if it is within the quota."""
+        full = self.add(amount, now)
+        excess = max(self._total - self.bound * self._seconds(now), self._level - full, 0.0)
+        self._until = now + min(excess / self.bound, self._longest)
+        return self._until - now
+
+    def add(self, amount: float, now: float) -> float:
+        """Count an amount, and let the wait be as it is. Return the size of the leaky bucket."""
         self._purge(now)
         if not self._samples or now - self._samples[-1][0] >= SAMPLE_SECONDS:
             self._samples.append([now, 0.0])
@@ -77,9 +84,7 @@ class Window:
         self._total += amount
         full = self.bound * (SAMPLES - 1) * SAMPLE_SECONDS
         self._level = min(self._level + amount, full + self.bound * self._longest)
-        excess = max(self._total - self.bound * self._seconds(now), self._level - full, 0.0)
-        self._until = now + min(excess / self.bound, self._longest)
-        return self._until - now
+        return full
 
     def wait(self, now: float) -> float:
         """Return what is left of the last wait in seconds."""
@@ -174,6 +179,7 @@ class QuotaTable:
         self._buckets: dict[str, dict[tuple[str, ...], Bucket]] = {}
         self._has_client_quotas = False
         self.has_ip_quotas = False
+        self.has_time_quotas = False
 
     def __bool__(self) -> bool:
         return self._has_client_quotas
@@ -228,12 +234,22 @@ class QuotaTable:
             limit = self._limits[question] = self._limit(key, user, client_id)
         return None if limit is None else self._bucket(key, limit, now)
 
-    def connection_bucket(self, host: str, now: float) -> Bucket | None:
-        """Return the bucket that counts the new connections of an IP address; None if no quota applies to it."""
+    def time_window(self, user: str, now: float) -> Window | None:
+        """Return what counts the percentages of the event loop's time of a user without a client id, if any."""
+        found = self.bucket(REQUEST_PERCENTAGE, user, "", now)
+        return found if isinstance(found, Window) else None
+
+    def connection_bucket(self, host: str, now: float, configured: float = math.inf) -> Bucket | None:
+        """Return the bucket that counts the new connections of an IP address; None if no quota applies to it.
+
+        The quota of the address counts, then that of the default address, then `configured`.
+        """
         for entity in (((IP, host),), ((IP, None),)):
             bound = self.get(entity).get(CONNECTION_CREATION_RATE)
             if bound is not None:
                 return self._bucket(CONNECTION_CREATION_RATE, _Limit(bound, (host,)), now)
+        if configured < math.inf:
+            return self._bucket(CONNECTION_CREATION_RATE, _Limit(configured, (host,)), now)
         return None
 
     def _limit(self, key: str, user: str, client_id: str) -> _Limit | None:
@@ -273,6 +289,7 @@ class QuotaTable:
         self._limits.clear()
         self._has_client_quotas = any(entity[0][0] != IP for entity in self._quotas)
         self.has_ip_quotas = any(entity[0][0] == IP for entity in self._quotas)
+        self.has_time_quotas = any(REQUEST_PERCENTAGE in values for values in self._quotas.values())
 
 
 def _new_bucket(key: str, bound: float) -> Bucket:

@@ -173,7 +173,7 @@ class SaslMachine:
             signature = self._scram.final(token)
         except (ScramError, PlainError, OauthBearerError):
             return self._reject()
-        return self._accept(Identity(Principal(name=self._scram.user)), signature, now)
+        return self._accept(Identity(Principal(name=self._scram.user), by_password=True), signature, now)
 
     def checked(self, identity: Identity | None, now: float) -> Challenge | Accepted | Rejected:
         """Take the result of the check of a `Login` or an `AccessToken`."""

@@ -44,32 +44,45 @@ def files_of(data_dir: Path, name: str) -> tuple[Path, Path]:
 
 
 def names_of(config: Config, name: str) -> list[str]:
-    """Return the host names and addresses by which clients reach the listeners of a certificate, sorted."""
+    """Return the host names and addresses that the settings give to the listeners of a certificate, sorted."""
     names = {"localhost", "127.0.0.1", "::1", *config.http_allowed_hosts}
     for endpoint in config.listeners:
         if endpoint.tls == name:
-            names |= _own_names() if endpoint.host in _WILDCARDS else {endpoint.host}
+            names |= set() if endpoint.host in _WILDCARDS else {endpoint.host}
             if endpoint.advertised is not None:
                 names.add(endpoint.advertised.host)
     if config.advertised is not None:
         names.add(config.advertised.host)
-    return sorted(one.lower().partition("%")[0] for one in names)
+    return _sorted(names)
 
 
-def _own_names() -> set[str]:
-    """Return the name of this machine and its addresses, as far as it knows them."""
-    name = socket.gethostname()
+def names_of_machine(config: Config, name: str) -> list[str]:
+    """Return the name and the addresses of this machine, as far as it knows them, if listeners have them all."""
+    if not any(endpoint.tls == name and endpoint.host in _WILDCARDS for endpoint in config.listeners):
+        return []
+    machine = socket.gethostname()
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(machine, None, type=socket.SOCK_STREAM)
     except OSError:
         found = []
-    return {name, *(str(info[4][0]) for info in found)}
+    return _sorted({machine, *(str(info[4][0]) for info in found)})
 
 
-def ensure(certificate: Path, key: Path, names: Sequence[str], clock: Clock) -> None:
-    """Make a certificate for all of `names`, unless there is one that does not expire soon. Raises StartupError."""
+def _sorted(names: set[str]) -> list[str]:
+    return sorted({one.lower().partition("%")[0] for one in names})
+
+
+def ensure(
+    certificate: Path, key: Path, names: Sequence[str], clock: Clock, more: Sequence[str] = ()
+) -> None:
+    """Make a certificate for all of `names`, unless there is one that does not expire soon. Raises StartupError.
+
+    A new one is for `more` as well. That they change does not make a new one: a container has another name and
+    another address at each start, and clients that have a copy of the certificate would no longer trust the broker.
+    """
     if _is_good(certificate, key, names, clock):
         return
+    names = sorted({*names, *more})
     try:
         _make(certificate, key, names, clock)
     except OSError as error:

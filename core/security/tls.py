@@ -24,7 +24,8 @@ from core.errors import StartupError
 from core.security.certificates import CertificateError, Facts, facts_of, first_certificate
 from core.security.mapping_rules import MappingError, MappingRules
 from core.security.principal import ANONYMOUS, Principal
-from core.security.self_signed import ensure, files_of, names_of
+from core.security.private_files import is_private
+from core.security.self_signed import ensure, files_of, names_of, names_of_machine
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,6 @@ _OPTIONS = ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVE
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 # What a browser or an HTTP client asks for; a Kafka listener has no such protocol.
 _HTTP = ("http/1.1",)
-# Others than the owner must not read or write a private key.
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _MAX_NAME_IN_LOG = 500
 
 
@@ -121,6 +120,7 @@ class ServerCertificate:
         # Whether the broker makes the pair itself, and for which names.
         self.own = settings.certificate is None
         self._names = names_of(config, settings.name) if self.own else []
+        self._more = names_of_machine(config, settings.name) if self.own else []
         certificate, key = files_of(config.data_dir, settings.name)
         if settings.certificate is not None:
             certificate, key = settings.certificate, settings.key or settings.certificate
@@ -146,7 +146,7 @@ class ServerCertificate:
                 f"The principal mapping rules of the certificate {self.name!r}: {error}."
             ) from None
         if self.own:
-            ensure(self.file, self._key, self._names, self._clock)
+            ensure(self.file, self._key, self._names, self._clock, self._more)
         pair = self._pair = self._load()
         self._loaded += 1
         if problem := self._validity_problem(pair.facts):
@@ -158,7 +158,7 @@ class ServerCertificate:
         assert former is not None, "load() comes first"
         try:
             if self.own:
-                ensure(self.file, self._key, self._names, self._clock)
+                ensure(self.file, self._key, self._names, self._clock, self._more)
             stamps = self._stamps()
             if not force and stamps in (former.stamps, self._refused_stamps):
                 return
@@ -345,8 +345,9 @@ class Certificates:
 
 
 def _check_private(key: Path) -> None:
-    mode = stat.S_IMODE(key.stat().st_mode)
-    if mode & _OTHERS:
+    status = key.stat()
+    if not is_private(status):
+        mode = stat.S_IMODE(status.st_mode)
         raise StartupError(
             f"Other users can read or write the private key {key} (mode {mode:04o}). Run: chmod 600 {key}"
         )

@@ -58,11 +58,16 @@ class Users:
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
         self._when_deleted: list[Callable[[str], None]] = []
+        self._when_password_changed: list[Callable[[str], None]] = []
         self._when_changed: list[Callable[[], None]] = []
 
     def when_deleted(self, call: Callable[[str], None]) -> None:
         """Have `call` called with the name of each user that is deleted from now on."""
         self._when_deleted.append(call)
+
+    def when_password_changed(self, call: Callable[[str], None]) -> None:
+        """Have `call` called with the name of each user that loses a credential, such as an old password."""
+        self._when_password_changed.append(call)
 
     def when_changed(self, call: Callable[[], None]) -> None:
         """Have `call` called when a user was created or deleted, and when users were loaded."""
@@ -80,7 +85,7 @@ class Users:
         known = self._credentials
         found = {(name, Mechanism(number)): ScramCredential(*rest) for name, number, *rest in credentials}
         # What has not changed stays the same object: by that remembered passwords are known to be valid.
-        self._credentials = {k: known[k] if known.get(k) == new else new for k, new in found.items()}
+        self._replace({k: known[k] if known.get(k) == new else new for k, new in found.items()})
         # A user that was deleted and created again on another broker is not the same.
         for name in [name for name, created in before.items() if self._created.get(name) != created]:
             for call in self._when_deleted:
@@ -193,7 +198,15 @@ class Users:
     async def _put(self, name: str, made: Mapping[Mechanism, ScramCredential], created_ms: int) -> None:
         rows = [_row(name, mechanism, credential) for mechanism, credential in made.items()]
         await self._submit([put_user(name, created_ms), put_credentials(rows)])
-        self._credentials |= {(name, mechanism): one for mechanism, one in made.items()}
+        self._replace(self._credentials | {(name, mechanism): one for mechanism, one in made.items()})
+
+    def _replace(self, credentials: dict[tuple[str, Mechanism], ScramCredential]) -> None:
+        """Have these credentials from now on, and tell whose are no longer valid."""
+        before, self._credentials = self._credentials, credentials
+        # One that a user gets in addition ends nothing: kafka-configs sets one mechanism after the other.
+        for name in {key[0] for key, one in before.items() if credentials.get(key) is not one}:
+            for call in self._when_password_changed:
+                call(name)
 
     async def _delete(self, name: str) -> None:
         self.get(name)
@@ -236,7 +249,7 @@ class Users:
         gone = {change.name for change in changes} - left
         effects += [remove_user(name) for name in gone]
         await self._submit(effects)
-        self._credentials = after
+        self._replace(after)
         for change in changes:
             if change.name in left:
                 self._created.setdefault(change.name, now)

@@ -16,6 +16,7 @@ from core.records.record import Record
 from core.types import TopicPartition
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -43,7 +44,8 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     `start` is where a partition without a committed offset begins: `earliest`, `latest`, `none` (a poll then raises
     OFFSET_OUT_OF_RANGE), or a time in ms. `settings` belong to the surface that created the consumer (its format, for
-    example) and are kept as they are.
+    example) and are kept as they are. With `isolation_level` `read_uncommitted` the consumer also reads records of
+    open and of aborted transactions.
     """
 
     start: str | int = EARLIEST
@@ -59,6 +61,12 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     auto_commit: bool = False
     auto_commit_interval_ms: int = 5_000
     settings: dict[str, str] = {}
+    isolation_level: str = READ_COMMITTED
+
+    @property
+    def committed(self) -> bool:
+        """Whether the consumer reads committed records only."""
+        return self.isolation_level != READ_UNCOMMITTED
 
 
 class PartitionPosition(NamedTuple):

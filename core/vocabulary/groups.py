@@ -185,6 +185,33 @@ class Commit(NamedTuple):
     commit_ms: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """OffsetCommit of any listener, on behalf of a member, or of a simple consumer or admin tool (no generation).
+
+    `retention_ms` (v2–v4) is −1 for the broker's own. With `any_partition` (v0–2) only the topics have to exist. With
+    `register` (v0) the offsets are kept for OffsetFetch v0 too, without metadata.
+    """
+
+    commits: Sequence[Commit]
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+    group_instance_id: str | None = None
+    retention_ms: int = -1
+    register: bool = False
+    any_partition: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalCommit:
+    """TxnOffsetCommit: offsets that are committed when the transaction of the producer is."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: CommitRequest
+
+
 class CommittedOffset(NamedTuple):
     """A committed offset. Times in wall ms; `expire_ms` is −1 unless the commit named a retention."""
 
@@ -219,10 +246,10 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Return the offsets between the position and the high watermark, at least 0."""
+        """Return the offsets between the position and the last stable offset, at least 0."""
         if self.next_offset is None or self.offsets is None:
             return None
-        return max(0, self.offsets.high_watermark - self.next_offset)
+        return max(0, self.offsets.last_stable_offset - self.next_offset)
 
 
 @dataclass(frozen=True, slots=True)

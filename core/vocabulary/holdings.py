@@ -23,6 +23,14 @@ class GroupLag(NamedTuple):
     lag: int
 
 
+class UnstablePartition(NamedTuple):
+    """A partition with an open transaction: the offsets from the last stable offset to the high watermark."""
+
+    topic: str
+    partition: int
+    offsets: int
+
+
 class Holdings(NamedTuple):
     """What the broker holds. `…_left_out` are those beyond the limits."""
 
@@ -33,3 +41,6 @@ class Holdings(NamedTuple):
     groups: int
     lags: list[GroupLag]
     lags_left_out: int
+    unstable: list[UnstablePartition]
+    unstable_left_out: int
+    pending_offsets: int

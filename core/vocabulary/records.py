@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from core.errors import BrokerError
-from core.records.record import Record
-from core.types import LogOffsets, LogRead, TopicPartition
+from core.records.record import NewRecord, Record
+from core.types import AppendResult, LogOffsets, LogRead, TopicPartition
 
 
 class ProduceResult(msgspec.Struct, gc=False):
@@ -24,6 +24,9 @@ class ProduceResult(msgspec.Struct, gc=False):
     timestamp: int
     error: BrokerError | None = None
 
+
+AppendRecords = Callable[[TopicPartition, Sequence[NewRecord], int], AppendResult]
+"""Appends records as one batch. The last argument is the time in ms of records without one."""
 
 UNDONE = ProduceResult(-1, -1, -1)
 """The result of a record that has none yet."""
@@ -61,12 +64,16 @@ class ReadResult(NamedTuple):
 
 
 class FetchRead(NamedTuple):
-    """One partition of a fetch: the offset, the most bytes, and the leader epoch that the client knows (−1: none)."""
+    """One partition of a fetch: the offset, the most bytes, and the leader epoch that the client knows (−1: none).
+
+    `committed` reads as read_committed does: up to the last stable offset.
+    """
 
     tp: TopicPartition
     offset: int
     max_bytes: int
     leader_epoch: int = -1
+    committed: bool = False
 
 
 class Fetched(NamedTuple):

@@ -13,15 +13,16 @@ HEADER = "sluice.written"
 """The name of the header; its value is `query/batch/task/sequence` in ASCII."""
 
 NO_BATCH = "-"
-"""The batch number in records that `df.write` wrote."""
+"""The batch number in records that `df.write` wrote, unless its options name one."""
 
 
 class Writer(NamedTuple):
-    """The writer: the query's id, its batch, and the task's partition number."""
+    """The writer: the query's id, its batch, the task's partition number, and which attempt of the task it is."""
 
     query: str
     batch: str
     task: int
+    attempt: int = 0
 
     def mark(self, sequence: int) -> bytes:
         """The mark of the row with this number in the task, from 0."""

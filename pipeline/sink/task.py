@@ -17,19 +17,26 @@ from pipeline.sink.rows import Row, rows
 from pipeline.source.options import OptionError
 from pipeline.wire.cluster import Cluster, TopicPartition
 from pipeline.wire.producer import Producer
+from pipeline.wire.transactions import Transaction
 
 # What a record takes beside its key, value and headers.
 _RECORD_OVERHEAD = 24
 
 
 class TaskWriter:
-    """Sends the rows of one task. `close` waits until all are acknowledged."""
+    """Sends the rows of one task, if wanted in a transaction. `close` waits until all are acknowledged."""
 
-    def __init__(self, cluster: Cluster, options: WriteOptions, writer: Writer) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: WriteOptions,
+        writer: Writer,
+        transaction: Transaction | None = None,
+    ) -> None:
         self._cluster = cluster
         self._options = options
         self._writer = writer
-        self._producer = Producer(cluster, codec=options.codec)
+        self._producer = Producer(cluster, codec=options.codec, transaction=transaction)
         self._pace = None if options.rate is None else Pace(options.rate)
         self._partitions: dict[str, int] = {}
         # Records without a key go to one partition until its batch is full, then to the next.

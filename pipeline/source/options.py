@@ -190,10 +190,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     columns = _columns(given)
     transport = given.one_of("transport", ("wire", "segments"))
     settings = client_settings(given)
-    if transport == "segments" and settings.read_committed:
-        raise OptionError(
-            "transport=segments contradicts kafka.isolation.level=read_committed: files do not tell"
-        )
     if given.has("dataDir") and transport != "segments":
         raise OptionError("dataDir is for transport=segments alone")
     read = ReadOptions(
@@ -254,7 +250,7 @@ def client_settings(given: Given) -> ClientSettings:
     servers = given.text("kafka.bootstrap.servers")
     if not servers:
         raise OptionError("kafka.bootstrap.servers is missing: host:port, several separated by commas")
-    levels = ("read_uncommitted", "read_committed")
+    levels = ("read_committed", "read_uncommitted")
     answer_ms = given.number("kafka.request.timeout.ms")
     retry_ms = given.number("kafka.default.api.timeout.ms", least=0)
     fetch_bytes = given.number("kafka.max.partition.fetch.bytes", least=1024)

@@ -2,12 +2,15 @@
 
     <log directory>/<topic>-<partition>/<base offset, 20 digits>.log    batches, as a fetch would give them
                                                                .index   last offset of a batch → where it begins
+                                                               .txnindex   aborted transactions
 
 The files belong to a broker that writes, deletes and compacts them meanwhile. It is safe because:
 
 - Never beyond the range's end, which ListOffsets gave: below the high watermark nothing is unfinished.
 - A file that is open stays readable when it is deleted or replaced; whatever it holds below the end was there when
   the range was planned. At each new file the directory is listed again.
+- What aborted transactions wrote is left out by the broker's own index of them, unless the read is read_uncommitted.
+  If the segment was deleted while that index was read, the wire is asked.
 - An index is a hint: the batch must be where it says, else the file is walked from its beginning.
 - Where files do not tell (the first one begins above the offset, or one ends before the next begins: deleted,
   compacted, or just being swapped), the wire is asked for that piece. Gaps and losses are the broker's to explain.
@@ -28,6 +31,7 @@ from core.records.header import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, read_header
 from pipeline import limits
 from pipeline.decode.decoder import decoder
 from pipeline.decode.walk import Place, walk
+from pipeline.source.aborted import INDEX_SUFFIX, Aborted, aborted_between
 from pipeline.source.options import OptionError, ReadOptions
 from pipeline.source.planning import OffsetRange
 from pipeline.source.wire_range import wire_range
@@ -35,6 +39,8 @@ from pipeline.wire.cluster import Cluster
 from pipeline.wire.log_dirs import log_directory
 
 _SUFFIX = ".log"
+# What the broker appends to the names of files that it removes a little later.
+_DELETED = ".deleted"
 _INDEX_ENTRY = Struct(">ii")
 _BATCH_LENGTH = Struct(">8xi")
 
@@ -53,7 +59,8 @@ def segment_range(cluster: Cluster, one: OffsetRange, options: ReadOptions) -> I
     while offset < one.end:
         before, segments = offset, _find(directory, offset)
         if segments.holding is not None:
-            reader = _Reader(directory / f"{segments.holding:020d}{_SUFFIX}", segments.holding, one, options)
+            path = directory / f"{segments.holding:020d}{_SUFFIX}"
+            reader = _Reader(path, segments.holding, one, options)
             yield from reader.read(offset)
             offset = reader.offset
         if offset == before:
@@ -98,6 +105,8 @@ class _Reader:
         self._base = base
         self._range = one
         self._columns = options.columns
+        self._committed = options.settings.read_committed
+        self._aborted: list[Aborted] = []
         self._place = Place(one.topic, one.partition, f"in {path.name}")
         self._buffer = bytearray(limits.SEGMENT_READ_BYTES)
         self.offset = one.start
@@ -110,14 +119,33 @@ class _Reader:
         except FileNotFoundError:
             return
         with _closing(descriptor):
+            if self._committed:
+                self._aborted = aborted_between(self._path.parent, offset, self._range.end)
+                if not self._is_current(descriptor):
+                    return
             yield from self._read(descriptor, self._position(descriptor))
+
+    def _is_current(self, descriptor: int) -> bool:
+        """Whether the segment was still there after its aborted transactions were read: they are deleted together."""
+        if self._path.with_suffix(f"{INDEX_SUFFIX}{_DELETED}").exists():
+            return False
+        try:
+            return self._path.stat().st_ino == os.fstat(descriptor).st_ino
+        except FileNotFoundError:
+            return False
+
+    def _aborted_from(self, offset: int) -> tuple[tuple[int, int], ...]:
+        """The aborted transactions that have not ended before an offset, as `walk` takes them."""
+        return tuple(
+            (one.producer_id, one.first_offset) for one in self._aborted if one.last_offset >= offset
+        )
 
     def _read(self, descriptor: int, position: int) -> Iterator[pa.RecordBatch]:
         decode = decoder()
         end = self._range.end
         while self.offset < end:
             data = self._load(descriptor, position)
-            walked = walk(data, self.offset, end, self._place)
+            walked = walk(data, self.offset, end, self._place, self._aborted_from(self.offset))
             if not walked.consumed:
                 if len(data) < len(self._buffer) or not self._grow(data):
                     return

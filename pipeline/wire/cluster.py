@@ -37,7 +37,7 @@ class ClientSettings(NamedTuple):
     timeouts: Timeouts = Timeouts()
     retry: float = limits.RETRY_TIMEOUT_S
     fetch_bytes: int = limits.FETCH_BYTES
-    read_committed: bool = False
+    read_committed: bool = True
     security: Security = Security()
 
 
@@ -166,6 +166,13 @@ class Cluster:
                     code = partition.error_code or ErrorCode.LEADER_NOT_AVAILABLE
                     raise KafkaError(code, f"partition {partition.partition_index} of {name} has no leader")
         return found
+
+    def cluster_id(self) -> str | None:
+        """The id that Metadata names, patiently; None from a broker that has none."""
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        return self.patiently(
+            lambda: self.any_broker().request(METADATA, request, MetadataResponse).cluster_id
+        )
 
     def topics(self, names: Iterable[str] | None, *, missing_ok: bool = False) -> dict[str, list[int]]:
         """`metadata`, patiently."""

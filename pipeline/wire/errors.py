@@ -55,6 +55,8 @@ RETRIABLE = {
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.UNKNOWN_TOPIC_ID,
+    # Another request of the same transactional id is under way.
+    ErrorCode.CONCURRENT_TRANSACTIONS,
 }
 """Errors after which the same request, perhaps to another broker, may succeed."""
 

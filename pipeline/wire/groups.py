@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -17,10 +16,10 @@ from core.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from pipeline.wire.cluster import Cluster, TopicPartition
-from pipeline.wire.connection import Connection
+from pipeline.wire.coordinator import GROUP, coordinator
 from pipeline.wire.errors import refuse
 
-OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 
 
 def commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -37,7 +36,7 @@ def commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) 
     )
 
     def ask() -> None:
-        answer = _coordinator(cluster, group).request(OFFSET_COMMIT, request, OffsetCommitResponse)
+        answer = coordinator(cluster, group, GROUP).request(OFFSET_COMMIT, request, OffsetCommitResponse)
         for topic in answer.topics:
             for partition in topic.partitions:
                 what = f"commit of group {group}, topic {topic.name}, partition {partition.partition_index}"
@@ -57,7 +56,7 @@ def committed(cluster: Cluster, group: str, topics: Mapping[str, list[int]]) -> 
     )
 
     def ask() -> dict[TopicPartition, int]:
-        answer = _coordinator(cluster, group).request(OFFSET_FETCH, request, OffsetFetchResponse)
+        answer = coordinator(cluster, group, GROUP).request(OFFSET_FETCH, request, OffsetFetchResponse)
         refuse(answer.error_code, f"OffsetFetch of group {group}")
         found = {}
         for topic in answer.topics:
@@ -68,10 +67,3 @@ def committed(cluster: Cluster, group: str, topics: Mapping[str, list[int]]) -> 
         return found
 
     return cluster.patiently(ask)
-
-
-def _coordinator(cluster: Cluster, group: str) -> Connection:
-    request = FindCoordinatorRequest(key=group)
-    answer = cluster.any_broker().request(FIND_COORDINATOR, request, FindCoordinatorResponse)
-    refuse(answer.error_code, f"FindCoordinator of group {group}", answer.error_message)
-    return cluster.connect(answer.host, answer.port)

@@ -3,7 +3,8 @@
 Each batch carries producer id, epoch and sequence. After a lost connection it is not known which of the batches under
 way were stored. So all of them are sent again, in order and unchanged. The broker answers duplicates with their first
 offsets (KIP-98). That holds for the life of one producer. A task that Spark starts again has a new producer, and may
-write again what the first one wrote: see `pipeline.sink.marks`.
+write again what the first one wrote: see `pipeline.sink.marks`. In a transaction that was begun before, the batches
+are a part of it, and Produce says so from the first one on (KIP-890).
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from pipeline import limits
 from pipeline.wire.cluster import Cluster, TopicPartition, UnknownTopicError, may_pass
 from pipeline.wire.connection import Connection
 from pipeline.wire.errors import KafkaError, WireError, error_code
+from pipeline.wire.transactions import INIT_PRODUCER_ID, Transaction
 
-PRODUCE, INIT_PRODUCER_ID = 0, 22
+PRODUCE = 0
 ALL_REPLICAS = -1
 # Sequence numbers begin at 0 again after 2³¹ − 1.
 _SEQUENCES = 2**31
@@ -47,13 +49,17 @@ class _Batch:
 class Producer:
     """Writes batches of records to partitions of a cluster. Not for several threads."""
 
-    def __init__(self, cluster: Cluster, *, codec: int = 0) -> None:
+    def __init__(self, cluster: Cluster, *, codec: int = 0, transaction: Transaction | None = None) -> None:
         self._cluster = cluster
         self._codec = codec
+        self._transaction = transaction
         self._unanswered: deque[_Batch] = deque()
         self._sequences: dict[TopicPartition, int] = {}
-        answer = cluster.patiently(self._ask_id)
-        self._id, self._epoch = answer.producer_id, answer.producer_epoch
+        if transaction is None:
+            answer = cluster.patiently(self._ask_id)
+            self._id, self._epoch = answer.producer_id, answer.producer_epoch
+        else:
+            self._id, self._epoch = transaction.producer_id, transaction.producer_epoch
 
     def _ask_id(self) -> InitProducerIdResponse:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
@@ -76,6 +82,7 @@ class Producer:
                 producer_id=self._id,
                 producer_epoch=self._epoch,
                 base_sequence=sequence,
+                transactional=self._transaction is not None,
             )
         except BrokerError as error:
             raise WireError(f"records for topic {topic}, partition {partition}: {error}") from None
@@ -123,7 +130,10 @@ class Producer:
         data = PartitionProduceData(index=batch.partition, records=memoryview(batch.data))
         topic = TopicProduceData(name=batch.topic, partition_data=[data])
         request = ProduceRequest(
-            acks=ALL_REPLICAS, timeout_ms=int(limits.REQUEST_TIMEOUT_S * 1000), topic_data=[topic]
+            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
+            acks=ALL_REPLICAS,
+            timeout_ms=int(limits.REQUEST_TIMEOUT_S * 1000),
+            topic_data=[topic],
         )
         connection.send(PRODUCE, request)
         batch.connection = connection

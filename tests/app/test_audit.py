@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from app.logs import configured
+from core.clock import ManualClock
 from core.config import Config, Endpoint
 from core.errors import StartupError
 from core.kafka07.listener import Kafka07Listener
@@ -32,10 +33,12 @@ from core.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from core.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from core.records.record import NewRecord
 from core.security.audit import AUDIT
+from core.security.passwords import Identity
 from core.security.principal import Principal
 from tests.app.http.test_authentication import PASSWORD, Served, ask, basic
 from tests.core.kafka07.old_client import fetch
 from tests.core.listeners.kafka.conftest import Client
+from tests.issuer import Issuer
 
 WRONG = "canary-of-a-wrong-password"
 RECORD = b"canary-of-a-record"
@@ -104,6 +107,30 @@ async def test_logins_over_http(served: Served, noted: Any) -> None:
     ]
     assert all(one["listener"] == "http" and one["request_id"] and one["address"] for one in found)
     assert token not in str(found) and token[17:] not in str(found)
+
+
+async def test_the_mechanism_of_bearer_tokens(tmp_path: Path, noted: Any) -> None:
+    """An access token of another issuer is told from a token of the broker, and from a session of the console."""
+    async with Issuer(lambda: ManualClock().wall_ms() / 1000).served() as issuer:
+        served = Served(tmp_path / "data", "basic,token,jwt", (issuer.settings,))
+        async with served.app.lifespan():
+            await served.users.create("alice", PASSWORD)
+            session = served.app.shared.sessions.open(Identity(Principal(name="alice")))
+            page = served.app.shared.sessions.bearer(session)
+            assert page is not None
+            tokens = [issuer.mint(), issuer.mint(aud="another"), await served.token("alice"), page[0]]
+            noted()
+            for token in tokens:
+                await served.get(authorization=f"Bearer {token}")
+            found = noted()
+            await served.http.aclose()
+    assert [(one["decision"], one["mechanism"]) for one in found] == [
+        ("allowed", "JWT"),
+        ("denied", "JWT"),
+        ("allowed", "TOKEN"),
+        ("allowed", "SESSION"),
+    ]
+    assert not any(token in str(found) for token in tokens)
 
 
 async def test_logins_over_kafka(served: Served, noted: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from app import first_user
 from core.clock import ManualClock
-from core.config import Config, Endpoint
+from core.config import Config, Endpoint, TlsSettings
 from core.errors import StartupError
 from core.security.setup import SetupToken
 from core.security.users import Users
@@ -69,13 +69,25 @@ async def test_a_setup_token_is_shown_on_a_terminal_or_written_to_a_file(
     said, setup = announced(tmp_path, world.users, HTTP, terminal=True)
     assert setup.fits(said.split()[-1]) and not file.exists()
     said, setup = announced(tmp_path, world.users, HTTP, terminal=False)
+    assert f"sluice users create admin --url http://127.0.0.1:8083 --token-file {file}\n" in said
     assert setup.fits(file.read_text().strip()) and file.stat().st_mode & 0o777 == 0o600
     assert "slc_" not in said and "slc_" not in caplog.text
     # An old token is deleted, also where none is needed any more.
     await world.users.create("alice", None)
     said, setup = announced(tmp_path, world.users, HTTP, terminal=False)
     assert said == "" and not file.exists()
-    assert "each user may do everything" in caplog.text
+
+
+async def test_the_command_for_the_first_user_names_the_certificate_of_the_broker(
+    world: World, tmp_path: Path
+) -> None:
+    own, given = TlsSettings("own"), TlsSettings("given", tmp_path / "a.pem", tmp_path / "a.key")
+    for name, ca in (("own", f" --ca {tmp_path}/tls-own.pem"), ("given", "")):
+        setup, said = SetupToken(ManualClock(), world.users), list[str]()
+        https = Endpoint("http", "0.0.0.0", 8443, (("auth", "token"), ("tls", name)))
+        config = Config(data_dir=tmp_path, tls=(own, given))
+        first_user.announce(config, [https], world.users, setup, terminal=True, say=said.append)
+        assert f"sluice users create admin --url https://127.0.0.1:8443{ca}\n" in said[0]
 
 
 async def test_without_a_listener_for_tokens_there_is_no_setup_token(world: World, tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from app.main import Application
+from core.types import TopicPartition
 from core.vocabulary.groups import Target
 from tests.broker_process import ROOT
+from tests.core.transactions.test_transactions import Client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -147,6 +149,35 @@ async def test_the_lag_of_a_group_is_shown_by_topic(
     await http.post(f"/api/v1/topics/{topic}/records", json={"records": [{"value": n} for n in range(10)]})
     await app.server.broker.groups.positions.reset("billing", Target(earliest=True), [topic])
     assert value(await read(http), "sluice_group_lag", group="billing", topic=topic) == 10
+
+
+async def test_transactions_move_their_numbers(app: Application, http: httpx.AsyncClient, topic: str) -> None:
+    await http.put(f"/api/v1/topics/{topic}", json={"partitions": 1})
+    before = await read(http)
+    client = Client(app.server.broker, topic)
+    await client.init()
+    await client.write(TopicPartition(topic, 0), "1", "2")
+    after = await read(http)
+    held = {"topic": topic, "partition": "0"}
+    assert value(after, "sluice_unstable_offsets", **held) == 2
+    for name in ("sluice_open_transactions", "sluice_transactional_ids"):
+        assert value(after, name) == value(before, name) + 1
+    await client.end(commit=True)
+    after = await read(http)
+    for outcome, ended in (
+        ("committed", 1),
+        ("aborted", 0),
+        ("timed_out", 0),
+        ("fenced", 0),
+        ("terminated", 0),
+    ):
+        key = ("sluice_ended_transactions_total", frozenset({"outcome": outcome}.items()))
+        assert after[key] == before[key] + ended
+    assert value(after, "sluice_open_transactions") == value(before, "sluice_open_transactions")
+    assert ("sluice_unstable_offsets", frozenset(held.items())) not in after
+    for name in ("oldest_transaction_seconds", "late_transactions", "pending_offsets"):
+        assert after[f"sluice_{name}", frozenset()] == 0
+    assert ("sluice_hanging_transactions_aborted_total", frozenset()) in after
 
 
 async def test_a_waiting_poll_is_counted_while_it_waits(http: httpx.AsyncClient, topic: str) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.oidc_settings import parse_oidc
-from core.config import JwtIssuer, OidcClient
+from core.config import MAX_OIDC_SESSION_MINUTES, JwtIssuer, OidcClient
 from core.errors import StartupError
+from core.security.sessions import MAX_SECONDS
 
 ISSUER = "https://issuer.example.org"
 ISSUERS = [JwtIssuer(ISSUER, ("sluice",), ("RS256",))]
@@ -20,8 +21,11 @@ def test_a_client_is_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.touch(0o600)
     found = parse_oidc(f"{GOOD}; client_secret_file={secret}; scope=openid email;", ISSUERS)
-    assert found == OidcClient(ISSUER, "sluice", BACK, secret, "openid email")
+    assert found is not None and found == OidcClient(ISSUER, "sluice", BACK, secret, "openid email")
     assert parse_oidc("", ISSUERS) is None
+    shorter = parse_oidc(f"{GOOD}; session_minutes=15", ISSUERS)
+    assert MAX_OIDC_SESSION_MINUTES * 60 == MAX_SECONDS
+    assert (found.session_minutes, shorter) == (60, OidcClient(ISSUER, "sluice", BACK, session_minutes=15))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +41,9 @@ def test_a_client_is_read(tmp_path: Path) -> None:
         (GOOD.replace("/callback", "/callback?next=x"), "must end with"),
         (GOOD.replace("issuer.example", "other.example"), "not one of SLUICE_OAUTH"),
         (f"{GOOD}; scope=email", "scope must have openid"),
+        (f"{GOOD}; session_minutes=0", "from 1 to 720"),
+        (f"{GOOD}; session_minutes=721", "from 1 to 720"),
+        (f"{GOOD}; session_minutes=1h", "from 1 to 720"),
         (f"{GOOD}; token_endpoint=http://10.0.0.1/token", "is not https"),
         (f"{GOOD}; client_secret_file=/nowhere/at/all", "Cannot read"),
     ],

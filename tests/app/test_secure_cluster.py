@@ -88,6 +88,7 @@ def as_alice(process: BrokerProcess, **more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_the_same_user_logs_in_to_the_promoted_broker(brokers: dict[int, BrokerProcess]) -> None:
     first, second = brokers[1], brokers[2]
     until_done(first, "PUT", "/topics/orders", {"replication_factor": 2})

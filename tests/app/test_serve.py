@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from app.serve import announcement, reachable, run, write_listeners
+from app.serve import announcement, run, write_listeners
 from app.settings import load
 from app.version import VERSION
 from core.config import Config, Endpoint
@@ -221,7 +221,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         time.sleep(0.5)
         assert process.running
         process.process.send_signal(signal.SIGINT)
-        assert process.process.wait(5) == 128 + signal.SIGINT
+        assert process.process.wait(20) == 128 + signal.SIGINT
         process.process = None
 
 
@@ -274,11 +274,13 @@ def test_a_broker_under_nohup_stays_when_its_terminal_closes(tmp_path: Path) -> 
 
 def test_a_wildcard_is_reached_by_loopback() -> None:
     endpoints = [Endpoint("http", "0.0.0.0", 80), Endpoint("http", "::", 81)]
-    assert [str(reachable(e)) for e in endpoints] == ["http://127.0.0.1:80", "http://[::1]:81"]
+    assert [str(e.reachable) for e in endpoints] == ["http://127.0.0.1:80", "http://[::1]:81"]
     assert "curl -d 'Hello' http://127.0.0.1:80/" in announcement(Config(), endpoints)
     assert "http://127.0.0.1:80/console" in announcement(Config(), endpoints)
     assert "http://127.0.0.1:80/docs" in announcement(Config(), endpoints)
     assert "curl" not in announcement(Config(), [Endpoint("kafka", "::1", 1)])
+    asking = Endpoint("http", "127.0.0.1", 80, (("auth", "basic,token"),))
+    assert "curl -u NAME -d 'Hello' http://127.0.0.1:80/" in announcement(Config(), [asking])
 
 
 def test_the_listeners_file_is_replaced_whole(tmp_path: Path) -> None:

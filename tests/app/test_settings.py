@@ -12,6 +12,7 @@ from app.settings import (
     is_loopback,
     load,
     load_with_file,
+    open_listeners,
     parse_listener,
     plain_fields,
     unknown_variables,
@@ -155,6 +156,11 @@ def test_an_open_listener_is_allowed_with_insecure() -> None:
     listeners = ("http://0.0.0.0:8082",)
     assert load({}, listeners=listeners, insecure=True).listeners[0].host == "0.0.0.0"
     assert load({"SLUICE_INSECURE": "1"}, listeners=listeners).listeners[0].host == "0.0.0.0"
+
+
+def test_open_listeners_are_those_that_only_insecure_allows() -> None:
+    texts = ("http://0.0.0.0:1", "kafka://0.0.0.0:2?auth=plain", "kafka://127.0.0.1:3", "text://0.0.0.0:4")
+    assert [str(one) for one in open_listeners(map(parse_listener, texts))] == [texts[0], texts[3]]
 
 
 @pytest.mark.parametrize(

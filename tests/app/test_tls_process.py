@@ -25,6 +25,8 @@ import trustme
 
 from tests.broker_process import ROOT, BrokerProcess
 
+# Brokers of its own, in processes of their own.
+pytestmark = pytest.mark.slow
 SECONDS = 60.0
 
 

@@ -50,6 +50,9 @@ def test_on_a_desk_in_the_light(page: Page, topic: str, group: str, objections: 
     page.open("#/groups")
     page.until(lambda: group in page.text("rows"))
     assert objections() == []
+    page.open("#/transactions")
+    page.until(lambda: page.text("none-open") or page.text("rows"))
+    assert objections() == []
     page.tail(topic)
     page.until(lambda: len(page.rows()) == 2)
     assert objections() == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -22,22 +20,8 @@ KAFKA = "kafka?auth=oauthbearer"
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[Issuer]:
     """An issuer that serves in a thread, because the clients here block."""
-    made = Issuer(time.time)
-    loop = asyncio.new_event_loop()
-    ready, done = threading.Event(), asyncio.Event()
-
-    async def serve() -> None:
-        async with made.served():
-            ready.set()
-            await done.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    assert ready.wait(CALL_SECONDS)
-    yield made
-    loop.call_soon_threadsafe(done.set)
-    thread.join()
-    loop.close()
+    with Issuer(time.time).served_in_a_thread() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as PythonTopicPartition
 
 from core.protocol.codec import encode_request
 from core.protocol.header import encode_request_header
@@ -25,20 +17,16 @@ from core.protocol.messages.metadata import MetadataRequest
 from core.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from core.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker_process import BrokerProcess
+from tests.clients import logins
 from tests.clients.driver import CALL_SECONDS
 from tests.clients.wire import Wire
-from tests.conftest import NODE_MODULES, node_path, old_kafka_python_path
 from tests.frames import connect, receive_frame
+from tests.secured import PASSWORD, USER
 
-DRIVERS = Path(__file__).parent / "drivers"
-USER, PASSWORD = "alice", "canary, a=password"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SCHEME = "kafka?auth=scram-sha-256,scram-sha-512,plain"
 BROKER_SCHEMES = (SCHEME,)
 # The user may do everything, and so may clients of the listener without authentication.
 BROKER_OPTIONS = ("--super-user", f"User:{USER}", "--super-user", "User:ANONYMOUS")
-
-each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 
 @pytest.fixture(scope="module")
@@ -56,89 +44,44 @@ def bootstrap(broker: BrokerProcess) -> str:
 @pytest.fixture
 def topic(broker: BrokerProcess, mechanism: str, request: pytest.FixtureRequest) -> str:
     """A topic of this test, made over the listener without authentication."""
-    name = request.node.name.replace("[", "-").replace("]", "").replace("test_", "")
+    name = logins.topic_name(request)
     with Wire(broker.kafka_address) as wire:
         made = wire.call(19, CreateTopicsRequest([CreatableTopic(name, 1, 1)]))
     assert made.topics[0].error_code == 0
     return name
 
 
-def rdkafka(bootstrap: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": bootstrap,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.username": USER,
-        "sasl.password": password,
-    }
-
-
-@each_mechanism
+@logins.each_mechanism
 def test_librdkafka(bootstrap: str, mechanism: str, topic: str) -> None:
-    producer = Producer(rdkafka(bootstrap, mechanism))
-    producer.produce(topic, f"from {mechanism}")
-    assert producer.flush(CALL_SECONDS) == 0
-    consumer = Consumer({**rdkafka(bootstrap, mechanism), "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(CALL_SECONDS)
-    assert message is not None and message.value() == f"from {mechanism}".encode()
-    consumer.close()
+    logins.by_librdkafka(logins.rdkafka(bootstrap, mechanism), topic, f"from {mechanism}")
 
 
-@each_mechanism
+@logins.each_mechanism
 def test_librdkafka_with_a_wrong_password(bootstrap: str, mechanism: str) -> None:
     errors: list[Any] = []
-    admin = AdminClient({**rdkafka(bootstrap, mechanism, "wrong"), "error_cb": errors.append, "log_level": 0})
+    admin = AdminClient(
+        {**logins.rdkafka(bootstrap, mechanism, "wrong"), "error_cb": errors.append, "log_level": 0}
+    )
     deadline = time.monotonic() + CALL_SECONDS
     while not errors and time.monotonic() < deadline:
         admin.poll(0.1)
     assert "uthentication" in str(errors[0])
 
 
-@each_mechanism
+@logins.each_mechanism
 @pytest.mark.client("kcat")
 def test_kcat(bootstrap: str, mechanism: str, topic: str) -> None:
-    settings = [part for name, value in rdkafka(bootstrap, mechanism).items() if name != "bootstrap.servers"
-                for part in ("-X", f"{name}={value}")]  # fmt: skip
-    written = ["kcat", "-b", bootstrap, *settings, "-P", "-t", topic, "-p", "0"]
-    subprocess.run(written, input=mechanism.encode(), check=True, timeout=CALL_SECONDS, capture_output=True)
-    read = ["kcat", "-b", bootstrap, *settings, "-C", "-t", topic, "-p", "0", "-e", "-q", "-o", "beginning"]
-    done = subprocess.run(read, check=True, timeout=CALL_SECONDS, capture_output=True)
-    assert done.stdout.decode().strip() == mechanism
+    logins.by_kcat(logins.rdkafka(bootstrap, mechanism), topic, mechanism)
 
 
-@each_mechanism
+@logins.each_mechanism
 def test_kafka_python(bootstrap: str, mechanism: str, topic: str) -> None:
-    login: dict[str, Any] = {
-        "bootstrap_servers": bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": PASSWORD,
-    }
-    producer = KafkaProducer(**login)
-    producer.send(topic, mechanism.encode()).get(CALL_SECONDS)
-    producer.close()
-    consumer = KafkaConsumer(auto_offset_reset="earliest", consumer_timeout_ms=30_000, **login)
-    consumer.assign([PythonTopicPartition(topic, 0)])
-    assert next(consumer).value == mechanism.encode()
-    consumer.close()
+    logins.by_kafka_python(logins.python_settings(bootstrap, mechanism), topic, mechanism)
 
 
-@each_mechanism
+@logins.each_mechanism
 async def test_aiokafka(bootstrap: str, mechanism: str, topic: str) -> None:
-    login: dict[str, Any] = {
-        "bootstrap_servers": bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": PASSWORD,
-    }
-    async with AIOKafkaProducer(**login) as producer:
-        await producer.send_and_wait(topic, mechanism.encode())
-    async with AIOKafkaConsumer(topic, auto_offset_reset="earliest", **login) as consumer:
-        record = await asyncio.wait_for(consumer.getone(), CALL_SECONDS)
-    assert record.value == mechanism.encode()
+    await logins.by_aiokafka(logins.python_settings(bootstrap, mechanism), topic, mechanism)
 
 
 # With 0.10 they send SaslHandshake 0 and raw frames, as do all versions of 1.4.7, which has no SCRAM.
@@ -148,36 +91,17 @@ async def test_aiokafka(bootstrap: str, mechanism: str, topic: str) -> None:
     [
         ("1.4.7", "0.10", "PLAIN"),
         ("1.4.7", "1.0", "PLAIN"),
-        *[("2.0.2", version, mechanism) for version in ("0.10", "2.5") for mechanism in MECHANISMS],
+        *[("2.0.2", version, mechanism) for version in ("0.10", "2.5") for mechanism in logins.MECHANISMS],
     ],
 )
 def test_old_kafka_python(bootstrap: str, mechanism: str, topic: str, release: str, version: str) -> None:
-    path = old_kafka_python_path(release)
-    assert path is not None
-    script = DRIVERS / "sasl_kafka_python.py"
-    done = subprocess.run(
-        [sys.executable, str(script), bootstrap, version, mechanism, USER, PASSWORD, topic],
-        env={"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=2 * CALL_SECONDS,
-    )
-    assert done.stdout.strip() == f"from {mechanism}", done.stderr
+    logins.by_old_kafka_python(release, version, bootstrap, mechanism, topic)
 
 
-@each_mechanism
+@logins.each_mechanism
 @pytest.mark.client("kafkajs")
 def test_kafkajs(bootstrap: str, mechanism: str, topic: str) -> None:
-    node = node_path()
-    assert node is not None
-    done = subprocess.run(
-        [node, str(DRIVERS / "sasl_kafka_js.js"), bootstrap, mechanism, USER, PASSWORD, topic],
-        env={"NODE_PATH": str(NODE_MODULES), "KAFKAJS_NO_PARTITIONER_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=2 * CALL_SECONDS,
-    )
-    assert done.stdout.strip() == "1", done.stderr
+    logins.by_kafkajs(bootstrap, mechanism, topic)
 
 
 # --- what no client sends -------------------------------------------------------------------------------------

@@ -5,33 +5,22 @@ Java's client and Kafka's tools are in tests/peers/test_sasl_ssl.py, Spark in te
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, Producer, TopicPartition
-from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as PythonTopicPartition
 
 from tests.app.commands.running import run
+from tests.clients import logins
 from tests.clients.driver import CALL_SECONDS
 from tests.clients.wire import Wire
-from tests.conftest import GO_CLIENTS, NODE_MODULES, node_path, old_kafka_python_path
+from tests.conftest import GO_CLIENTS
 from tests.secured import CERTIFIED, HTTPS, HTTPS_CERTIFICATE, PASSWORD, SASL_SSL, SSL, USER, Secured
-
-DRIVERS = Path(__file__).parent / "drivers"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-
-each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +37,15 @@ def bootstrap(secured: Secured) -> str:
 @pytest.fixture
 def topic(secured: Secured, request: pytest.FixtureRequest) -> str:
     """A topic of this test, made over the listener without authentication."""
-    name = request.node.name.replace("[", "-").replace("]", "").replace("test_", "")
+    name = logins.topic_name(request)
     with Wire(secured.broker.kafka_address) as wire:
         wire.create_topic(name)
     return name
 
 
-def rdkafka(secured: Secured, mechanism: str) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": secured.bootstrap(SASL_SSL),
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": mechanism,
-        "sasl.username": USER,
-        "sasl.password": PASSWORD,
-        "ssl.ca.location": str(secured.ca),
-    }
+def rdkafka_tls(secured: Secured, mechanism: str) -> dict[str, Any]:
+    over_tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(secured.ca)}
+    return logins.rdkafka(secured.bootstrap(SASL_SSL), mechanism) | over_tls
 
 
 def rdkafka_certificate(secured: Secured) -> dict[str, Any]:
@@ -75,67 +58,30 @@ def rdkafka_certificate(secured: Secured) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, "certificate"])
+@pytest.mark.parametrize("mechanism", [*logins.MECHANISMS, "certificate"])
 def test_librdkafka(secured: Secured, mechanism: str, topic: str) -> None:
     certificate = mechanism == "certificate"
-    settings = rdkafka_certificate(secured) if certificate else rdkafka(secured, mechanism)
-    producer = Producer(settings)
-    producer.produce(topic, mechanism)
-    assert producer.flush(CALL_SECONDS) == 0
-    consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(CALL_SECONDS)
-    assert message is not None and message.value() == mechanism.encode()
-    consumer.close()
+    settings = rdkafka_certificate(secured) if certificate else rdkafka_tls(secured, mechanism)
+    logins.by_librdkafka(settings, topic, mechanism)
 
 
-@each_mechanism
+@logins.each_mechanism
 @pytest.mark.client("kcat")
 def test_kcat(secured: Secured, mechanism: str, topic: str) -> None:
-    settings = [part for name, value in rdkafka(secured, mechanism).items() if name != "bootstrap.servers"
-                for part in ("-X", f"{name}={value}")]  # fmt: skip
-    kcat = ["kcat", "-b", secured.bootstrap(SASL_SSL), *settings, "-t", topic, "-p", "0"]
-    written = [*kcat, "-P"]
-    subprocess.run(written, input=mechanism.encode(), check=True, timeout=CALL_SECONDS, capture_output=True)
-    read = [*kcat, "-C", "-e", "-q", "-o", "beginning"]
-    done = subprocess.run(read, check=True, timeout=CALL_SECONDS, capture_output=True)
-    assert done.stdout.decode().strip() == mechanism
+    logins.by_kcat(rdkafka_tls(secured, mechanism), topic, mechanism)
 
 
-@each_mechanism
+@logins.each_mechanism
 def test_kafka_python(secured: Secured, bootstrap: str, mechanism: str, topic: str) -> None:
-    login: dict[str, Any] = {
-        "bootstrap_servers": bootstrap,
-        "security_protocol": "SASL_SSL",
-        "ssl_cafile": str(secured.ca),
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": PASSWORD,
-    }
-    producer = KafkaProducer(**login)
-    producer.send(topic, mechanism.encode()).get(CALL_SECONDS)
-    producer.close()
-    consumer = KafkaConsumer(auto_offset_reset="earliest", consumer_timeout_ms=30_000, **login)
-    consumer.assign([PythonTopicPartition(topic, 0)])
-    assert next(consumer).value == mechanism.encode()
-    consumer.close()
+    over_tls = {"security_protocol": "SASL_SSL", "ssl_cafile": str(secured.ca)}
+    logins.by_kafka_python(logins.python_settings(bootstrap, mechanism) | over_tls, topic, mechanism)
 
 
-@each_mechanism
+@logins.each_mechanism
 async def test_aiokafka(secured: Secured, bootstrap: str, mechanism: str, topic: str) -> None:
-    login: dict[str, Any] = {
-        "bootstrap_servers": bootstrap,
-        "security_protocol": "SASL_SSL",
-        "ssl_context": ssl.create_default_context(cafile=str(secured.ca)),
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": PASSWORD,
-    }
-    async with AIOKafkaProducer(**login) as producer:
-        await producer.send_and_wait(topic, mechanism.encode())
-    async with AIOKafkaConsumer(topic, auto_offset_reset="earliest", **login) as consumer:
-        record = await asyncio.wait_for(consumer.getone(), CALL_SECONDS)
-    assert record.value == mechanism.encode()
+    context = ssl.create_default_context(cafile=str(secured.ca))
+    over_tls = {"security_protocol": "SASL_SSL", "ssl_context": context}
+    await logins.by_aiokafka(logins.python_settings(bootstrap, mechanism) | over_tls, topic, mechanism)
 
 
 @pytest.mark.client("old kafka-python")
@@ -145,38 +91,15 @@ async def test_aiokafka(secured: Secured, bootstrap: str, mechanism: str, topic:
 def test_old_kafka_python(
     secured: Secured, bootstrap: str, topic: str, release: str, version: str, mechanism: str
 ) -> None:
-    path = old_kafka_python_path(release)
-    assert path is not None
-    done = subprocess.run(
-        [sys.executable, str(DRIVERS / "sasl_kafka_python.py"), bootstrap, version, mechanism, USER,
-         PASSWORD, topic],
-        env={"PYTHONPATH": path, "SSL_CAFILE": str(secured.ca)},
-        capture_output=True,
-        text=True,
-        timeout=2 * CALL_SECONDS,
-    )  # fmt: skip
-    assert done.stdout.strip() == f"from {mechanism}", done.stderr
+    logins.by_old_kafka_python(release, version, bootstrap, mechanism, topic, SSL_CAFILE=str(secured.ca))
 
 
 @pytest.mark.client("kafkajs")
 def test_kafkajs(secured: Secured, bootstrap: str, topic: str) -> None:
-    node = node_path()
-    assert node is not None
-    done = subprocess.run(
-        [node, str(DRIVERS / "sasl_kafka_js.js"), bootstrap, "SCRAM-SHA-256", USER, PASSWORD, topic],
-        env={
-            "NODE_PATH": str(NODE_MODULES),
-            "KAFKAJS_NO_PARTITIONER_WARNING": "1",
-            "SSL_CAFILE": str(secured.ca),
-        },
-        capture_output=True,
-        text=True,
-        timeout=2 * CALL_SECONDS,
-    )
-    assert done.stdout.strip() == "1", done.stderr
+    logins.by_kafkajs(bootstrap, "SCRAM-SHA-256", topic, SSL_CAFILE=str(secured.ca))
 
 
-@each_mechanism
+@logins.each_mechanism
 @pytest.mark.client("go clients")
 @pytest.mark.parametrize("library", ["sarama", "franz-go"])
 def test_go(secured: Secured, bootstrap: str, topic: str, library: str, mechanism: str) -> None:

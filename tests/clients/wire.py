@@ -174,11 +174,12 @@ class Wire:
         return self.read_from(topic, 0, partition=partition)
 
     def read_from(self, topic: str, offset: int, *, partition: int = 0) -> list[Message]:
-        """Every record of a partition from an offset on, by our own decoder."""
+        """Every record of a partition from an offset on, by our own decoder; transactions are not looked at."""
         data = self.fetch(topic, offset, partition=partition)
         return [
             Message(record.key, record.value, record.headers, record.timestamp, record.offset)
             for position, header in batches(data)
+            if not header.is_control
             for record in read_records(data, position, header, max_bytes=64 << 20)
             if record.offset >= offset
         ]

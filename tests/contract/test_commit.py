@@ -17,6 +17,7 @@ BROKER_SCHEMES = ("text",)
 BROKER_ENVIRONMENT = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "50"}
 
 
+@pytest.mark.slow
 @committers
 def test_what_one_client_commits_every_client_fetches_also_after_kill_9(
     client: Any, broker: BrokerProcess, kafka: KafkaClient, name: Names

@@ -47,6 +47,7 @@ def test_generations_and_members_are_fenced(client: Any, kafka: KafkaClient, nam
     client.leave(member)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [KafkaClient, NativeClient, LineClient], ids=lambda d: d.name)
 @pytest.mark.parametrize("second", [KafkaClient, NativeClient, LineClient], ids=lambda d: d.name)
 def test_members_of_two_protocols_share_a_topic_and_survive_kill_9(

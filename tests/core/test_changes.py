@@ -40,7 +40,7 @@ async def outcome(wait: Awaitable[bool], event: Awaitable[object]) -> bool | Non
 
 async def test_bounds_come_in_the_order_asked_for(broker: Broker) -> None:
     await append(broker, 2)
-    assert broker.partitions.bounds("t", (2, 0)) == [LogOffsets(0, 1, 1), LogOffsets(0, 0, 0)]
+    assert broker.partitions.bounds("t", (2, 0)) == [LogOffsets(0, 1, 1, 1), LogOffsets(0, 0, 0, 0)]
     with pytest.raises(BrokerError) as missing:
         broker.partitions.bounds("t", (3,))
     assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -64,7 +64,7 @@ async def test_another_topic_ends_no_wait(broker: Broker) -> None:
 
 async def test_growth_and_deletion_end_the_wait(broker: Broker) -> None:
     assert (
-        await outcome(broker.changes.wait_for("t", None, 60, "me"), broker.topics.create_partitions("t", 5))
+        await outcome(broker.changes.wait_for("t", None, 60, "me"), broker.topics.create_partitions("t", 60))
         is True
     )
     assert await outcome(broker.changes.wait_for("t", None, 60, "me"), append(broker, 4)) is True

@@ -1,12 +1,12 @@
 """The kill loop: a broker under the load of clients of all protocols is killed with SIGKILL, again and again.
 
 Writers of every protocol write numbered values all the time (`writers`), groups of three kinds read and commit
-(`readers`), and all of it is recorded in one history (`history`). After every restart the newest part of the log is
-compared with what was acknowledged and read before; in the end everything is, and the history is checked for
-every anomaly that the Kafka model knows. Between the last fault and the end everything has to be read within a
-minute. The second form (R10) has other faults as well: the process is stopped (SIGSTOP) for up to 8 s, longer than
-the sessions of the groups' members, or is stopped in order. Topics and settings stay as they were; a start is soon
-over.
+(`readers`), and all of it is recorded in one history (`history`). Transactions have their own producers, reader and
+ledger (`transactors`). After every restart the newest part of the log is compared with what was acknowledged and
+read before; in the end everything is, and the history is checked for every anomaly that the Kafka model knows.
+Between the last fault and the end everything has to be read within a minute. The second form (R10) has other faults
+as well: the process is stopped (SIGSTOP) for up to 8 s, longer than the sessions of the groups' members, or is
+stopped in order. Topics and settings stay as they were; a start is soon over.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ import httpx
 
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire
+from tests.crash import transactors
 from tests.crash.history import History, Place, check, unseen
 from tests.crash.readers import READ_BY, READERS
+from tests.crash.transactors import Transactors
 from tests.crash.writers import PARTITIONS, WRITERS
 
 # Small segments, so that kills meet rolls and old segments as well.
@@ -108,10 +110,16 @@ class KillLoop:
             threading.Thread(target=write, args=(self.broker, self.history), name=name)
             for name, write in WRITERS.items()
         ]
-        self.threads = self.writers + [
-            threading.Thread(target=read, args=(self.broker, self.history, name), name=name)
-            for name, read in READERS
-        ]
+        self.transactors = Transactors(self.broker, self.history, seed)
+        self.writers += self.transactors.writers
+        self.threads = (
+            self.writers
+            + self.transactors.readers
+            + [
+                threading.Thread(target=read, args=(self.broker, self.history, name), name=name)
+                for name, read in READERS
+            ]
+        )
 
     def run(self, rounds: int) -> str:
         """Kill that number of times. Raises AssertionError at the first broken promise."""
@@ -120,6 +128,7 @@ class KillLoop:
             with Wire(self.broker.kafka_address) as wire:
                 for topic in WRITERS:
                     wire.create_topic(topic, partitions=PARTITIONS, **CONFIGS)
+                wire.create_topic(transactors.TOPIC, partitions=transactors.PARTITIONS, **CONFIGS)
             settings = shown_settings(self.broker)
             for thread in self.threads:
                 thread.start()
@@ -169,6 +178,7 @@ class KillLoop:
         assert not hanging, f"{hanging} do not end"
         log = read_from(self.broker, {})
         compare(self.seen, log, {})
+        transactions = self.transactors.check()
         anomalies = check(self.history, log, once=ONCE, ordered=ONCE)
         assert not anomalies, (len(anomalies), anomalies[:10], self.broker.read_log()[-3000:])
         assert "Traceback" not in self.broker.read_log(), self.broker.read_log()[-5000:]
@@ -180,5 +190,5 @@ class KillLoop:
             f"{rounds} faults ({', '.join(self.faults)}), {len(log)} records, "
             f"{len(self.history.acknowledged)} acknowledged, none unseen, {polled} polled in "
             f"{len(self.history.sessions)} assignments, {len(self.history.confirmed)} committed positions, "
-            f"slowest start {self.slowest:.2f} s of work; no anomaly"
+            f"{transactions}, slowest start {self.slowest:.2f} s of work; no anomaly"
         )

@@ -8,7 +8,8 @@ one is told to lead. Then the broker that is left is told to lead everything, an
 - both logs are equal, byte for byte, up to the high watermark;
 - what was acknowledged lies at the offset that was answered, once, and in order;
 - a committed offset that was answered is there, and never decreases;
-- what a consumer has read at an offset is read there again.
+- what a consumer has read at an offset is read there again;
+- of a transaction, a read_committed consumer gets all or nothing, and what was answered (`promoted_transactions`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from confluent_kafka.admin import AdminClient
 from core.records.batch import batches
 from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire
+from tests.crash import promoted_transactions as ended
 from tests.ports import free_ports
 
 TOPIC, PARTITIONS = "promised", 2
@@ -156,10 +158,27 @@ class Pair:
             assert time.monotonic() < deadline, answer.text
             time.sleep(0.1)
 
+    def start(self) -> None:
+        """Start both, and create the topics of the writers."""
+        for broker in self.brokers:
+            broker.spawn()
+        for broker in self.brokers:
+            broker.wait_ready()
+        deadline = time.monotonic() + IN_SYNC_SECONDS
+        body = {"partitions": PARTITIONS, "replication_factor": 2, "configs": {"segment.bytes": 200_000}}
+        for topic in (TOPIC, ended.TOPIC):
+            while self.call(0, "PUT", f"/topics/{topic}", **body).status_code not in (200, 201):
+                assert time.monotonic() < deadline, "the topic could not be created"
+                time.sleep(0.1)
+        self.wait_in_sync()
+
     def wait_in_sync(self) -> None:
         """Wait until both brokers are in sync in every partition."""
         deadline = time.monotonic() + IN_SYNC_SECONDS
-        wanted = [("__cluster_metadata", 0), *((TOPIC, p) for p in range(PARTITIONS))]
+        wanted = [
+            ("__cluster_metadata", 0),
+            *((t, p) for t in (TOPIC, ended.TOPIC) for p in range(PARTITIONS)),
+        ]
         while True:
             shown = [self.role(n, *where) for where in wanted for n in (0, 1)]
             in_sync = [one for one in shown if one.get("role") == "leader" and len(one["in_sync"]) == 2]
@@ -175,7 +194,8 @@ class Pair:
 
     def compare_logs(self) -> None:
         """Both logs are equal up to the high watermark of the leader, and up to the shorter one's end."""
-        for topic, partition in [(TOPIC, p) for p in range(PARTITIONS)] + [("__cluster_metadata", 0)]:
+        compared = [(topic, p) for topic in (TOPIC, ended.TOPIC) for p in range(PARTITIONS)]
+        for topic, partition in [*compared, ("__cluster_metadata", 0)]:
             known = [self.role(n, topic, partition) for n in (0, 1)]
             committed = max(one.get("high_watermark", 0) for one in known)
             one, other = (_up_to(self.log(n, topic, partition), committed) for n in (0, 1))
@@ -260,18 +280,11 @@ def promote_loop(directory: Path, rounds: int, seed: int) -> str:
     ledger = Ledger()
     threads = [threading.Thread(target=produce, args=(pair.bootstrap, ledger, name)) for name in "ab"]
     threads.append(threading.Thread(target=commit, args=(pair.bootstrap, ledger)))
+    outcomes = ended.Outcomes(stop=ledger.stop)
+    threads.append(threading.Thread(target=ended.write, args=(pair.bootstrap, outcomes)))
     kills = promotions = 0
     try:
-        for broker in pair.brokers:
-            broker.spawn()
-        for broker in pair.brokers:
-            broker.wait_ready()
-        deadline = time.monotonic() + IN_SYNC_SECONDS
-        body = {"partitions": PARTITIONS, "replication_factor": 2, "configs": {"segment.bytes": 200_000}}
-        while pair.call(0, "PUT", f"/topics/{TOPIC}", **body).status_code not in (200, 201):
-            assert time.monotonic() < deadline, "the topic could not be created"
-            time.sleep(0.1)
-        pair.wait_in_sync()
+        pair.start()
         for thread in threads:
             thread.start()
         for number in range(1, rounds + 1):
@@ -287,20 +300,24 @@ def promote_loop(directory: Path, rounds: int, seed: int) -> str:
             if victim is not None:
                 pair.brokers[victim].start()
             pair.wait_in_sync()
-            assert not ledger.failures, (ledger.failures, [b.read_log()[-3000:] for b in pair.brokers])
+            failures = ledger.failures + outcomes.failures
+            assert not failures, (failures, [b.read_log()[-3000:] for b in pair.brokers])
             acknowledged, committed = dict(ledger.acknowledged), ledger.committed
+            told = set(outcomes.committed), set(outcomes.aborted)
             found = read(pair, ledger, survivor)
             check(ledger, acknowledged, found)
+            ended.check(ended.read(pair.bootstrap), *told, whole=False)
             check_commits(pair, ledger, committed)
             pair.compare_logs()
             print(f"round {number}: {len(acknowledged)} acknowledged, {committed} commits", flush=True)
         ledger.stop.set()
         for thread in threads:
             thread.join()
-        assert not ledger.failures, ledger.failures
+        assert not ledger.failures + outcomes.failures, (ledger.failures, outcomes.failures)
         leader = next(n for n in (0, 1) if pair.role(n, TOPIC, 0).get("role") == "leader")
         check(ledger, ledger.acknowledged, read(pair, ledger, leader))
         check_commits(pair, ledger, ledger.committed)
+        ended.check(ended.read(pair.bootstrap), outcomes.committed, outcomes.aborted, whole=True)
         for broker in pair.brokers:
             assert "Traceback" not in broker.read_log(), broker.read_log()[-5000:]
     finally:
@@ -310,5 +327,6 @@ def promote_loop(directory: Path, rounds: int, seed: int) -> str:
     assert len(ledger.acknowledged) > 100 * rounds, "hardly anything was written"
     return (
         f"{rounds} rounds, {kills} kills, {promotions} promotions, {len(ledger.acknowledged)} acknowledged, "
-        f"{ledger.committed} commits"
+        f"{ledger.committed} commits, {len(outcomes.committed)} transactions committed, "
+        f"{len(outcomes.aborted)} aborted"
     )

@@ -176,7 +176,7 @@ class Life:
         promise, log = self.promises[tp], self.manager.get(tp)
         assert log.damage is None
         found = {record.offset: record.value for record in read_all(log)}
-        start, _, end = log.offsets
+        start, _, end, _ = log.offsets
         assert list(found) == sorted(found)
         if tp is PLAIN:
             assert list(found) == list(range(start, end))

@@ -23,7 +23,7 @@ from core.log.checkpoint import CLEAN_SHUTDOWN, CLEANER_OFFSETS, LEADER_EPOCHS, 
 from core.records.batch import build_batch, read_header
 from core.records.record import NewRecord
 from core.types import TopicPartition
-from core.vocabulary.groups import Commit
+from core.vocabulary.groups import Commit, CommitRequest
 from tests.core.log.shelf import read_all
 
 BIG = os.environ.get("SLUICE_LONG_TESTS") == "1"
@@ -59,7 +59,7 @@ async def live(broker: Broker) -> None:
     for tp, i in itertools.product(CONFIGS, range(12)):
         append(broker, tp, i)
     await broker.topics.delete("gone")
-    await broker.groups.commit(GROUP, [Commit("plain", 0, 4)])
+    await broker.groups.commit(GROUP, CommitRequest([Commit("plain", 0, 4)]))
     await broker.checkpoint()
     for i in range(12, 15):
         append(broker, PLAIN, i)
@@ -132,9 +132,9 @@ async def test_what_was_committed_since_the_checkpoint_is_lost_with_the_write_ah
     """A lost -wal is no crash, but the loss of a file with the only copy; it must not be more than that."""
     broker = broker_over(tmp_path / "origin")
     await live(broker)
-    await broker.groups.commit(GROUP, [Commit("plain", 0, 9)])
+    await broker.groups.commit(GROUP, CommitRequest([Commit("plain", 0, 9)]))
     await broker.topics.create("new")
-    await broker.groups.commit(GROUP, [Commit("plain", 0, 11)])
+    await broker.groups.commit(GROUP, CommitRequest([Commit("plain", 0, 11)]))
     image = Path(shutil.copytree(tmp_path / "origin", tmp_path / "image"))
     await broker.close()
     (image / WAL).unlink()

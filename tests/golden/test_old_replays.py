@@ -102,7 +102,7 @@ async def test_every_row_is_answered_as_kafka_answered_it(tmp_path: Path, name: 
             if name == "kafka-0.8.2.1.json" and _place(row) == STORED_WITH_ACKS_2:
                 await _store_what_was_refused(replay, row)
         for row, task in waiting:
-            look(row, await asyncio.wait_for(task, 5))
+            look(row, await asyncio.wait_for(task, 60))
     finally:
         await listener.broker.close()
     assert wrong == []

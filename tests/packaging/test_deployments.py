@@ -3,8 +3,8 @@ each with a command line, probes and a time to stop that fit the program."""
 
 from __future__ import annotations
 
-import configparser
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -19,7 +19,8 @@ from compose_spec import PyCompose
 from app import __main__ as command
 from core.config import Config
 from tests.broker_process import ROOT
-from tests.docs.examples import BLOCKS, commands_of
+from tests.docs.examples import blocks_of
+from tests.packaging.docker_lines import shown
 from tests.packaging.dockerfile import stages
 
 OPERATIONS = ROOT / "docs" / "operations"
@@ -27,7 +28,6 @@ UNIT = OPERATIONS / "sluice.service"
 COMPOSE = OPERATIONS / "compose.yaml"
 MANIFEST = OPERATIONS / "kubernetes.yaml"
 BIN = Path(sys.executable).parent
-HERE = "tests/packaging/test_deployments.py"
 # The drain is limited; the logs and SQLite are closed after it.
 STOP_SECONDS = Config().drain_timeout_ms / 1000 + 10
 # systemd-analyze rates what a service may do, from 0 (nothing) to 10 (everything), here in tenths.
@@ -68,36 +68,85 @@ def ports_of(config: Config) -> list[int]:
     return [endpoint.port for endpoint in config.listeners]
 
 
+def asks_for_a_login_over_tls(config: Config) -> bool:
+    """Whether no listener is open, and none takes passwords in the clear."""
+    return all(endpoint.authentication and endpoint.tls for endpoint in config.listeners)
+
+
 # --- systemd ----------------------------------------------------------------------------------------------------
 
 
-def unit() -> configparser.SectionProxy:
-    """The service section of the unit; of a name that is there several times, the last one."""
-    parser = configparser.ConfigParser(strict=False, interpolation=None, comment_prefixes="#")
-    parser.optionxform = str  # type: ignore[assignment, method-assign]
-    parser.read_string(UNIT.read_text())
-    return parser["Service"]
+def unit(*texts: str) -> dict[str, list[str]]:
+    """The values of each name in the service sections of a unit and of the files that change it."""
+    found: dict[str, list[str]] = {}
+    for text in texts or (UNIT.read_text(),):
+        for line in text.partition("[Service]\n")[2].partition("\n[")[0].splitlines():
+            name, separator, value = line.partition("=")
+            if separator and not name.startswith("#"):
+                found.setdefault(name, []).append(value)
+    return found
+
+
+def environment_of(*texts: str) -> dict[str, str]:
+    """The environment that a unit gives; of a variable that it sets several times, the last value."""
+    return dict(one.split("=", 1) for one in unit(*texts)["Environment"])
+
+
+def change_of_the_unit() -> str:
+    """What the documentation puts beside the unit, for other machines."""
+    (block,) = (block for block in blocks_of(OPERATIONS / "systemd.md") if block.language == "ini")
+    return block.text
 
 
 def test_the_unit_runs_the_program_that_its_comment_installs(settings: Any) -> None:
-    program, serve, *arguments = shlex.split(unit()["ExecStart"])
+    (command_line,) = unit()["ExecStart"]
+    program, serve, *arguments = shlex.split(command_line)
     assert (program, serve) == ("/opt/sluice/bin/sluice", "serve")
     assert f"Install the program as {program}" in UNIT.read_text()
-    config = settings(arguments)
-    assert config.data_dir == Path("/var/lib") / unit()["StateDirectory"]
+    config = settings(arguments, environment_of())
+    assert [str(config.data_dir)] == [f"/var/lib/{name}" for name in unit()["StateDirectory"]]
     assert {endpoint.host for endpoint in config.listeners} == {"127.0.0.1"}
     assert ports_of(config) == ports_of(Config())
+    assert asks_for_a_login_over_tls(config)
+
+
+def test_the_unit_can_be_opened_with_files_that_systemd_hands_over(settings: Any) -> None:
+    texts = (UNIT.read_text(), change_of_the_unit())
+    environment = {name: value.replace("%d", "/cred") for name, value in environment_of(*texts).items()}
+    config = settings(shlex.split(unit()["ExecStart"][0])[2:], environment)
+    assert {endpoint.host for endpoint in config.listeners} == {"0.0.0.0"}
+    assert asks_for_a_login_over_tls(config)
+    (certificate,) = config.tls
+    handed = {f"/cred/{one.partition(':')[0]}" for one in unit(*texts)["LoadCredential"]}
+    assert {str(certificate.certificate), str(certificate.key), str(config.admin_password_file)} == handed
+
+
+def test_the_first_user_of_the_unit_is_made_with_what_is_in_its_directory(settings: Any) -> None:
+    (line,) = shown("/opt/sluice/bin/sluice")
+    config = settings(shlex.split(unit()["ExecStart"][0])[2:], environment_of())
+    http = next(endpoint for endpoint in config.listeners if endpoint.scheme == "http")
+    given = dict(zip(line[4::2], line[5::2], strict=True))
+    assert line[1:4] == ["users", "create", "admin"]
+    assert given == {
+        "--url": http.url,
+        "--ca": f"{config.data_dir}/tls-default.pem",
+        "--token-file": f"{config.data_dir}/admin-token",
+    }
 
 
 def test_systemd_gives_the_broker_time_to_stop() -> None:
-    assert float(unit()["TimeoutStopSec"]) >= STOP_SECONDS
+    assert [float(one) >= STOP_SECONDS for one in unit()["TimeoutStopSec"]] == [True]
 
 
 @pytest.mark.client("systemd")
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed", [False, True])
+def test_systemd_accepts_the_unit(tmp_path: Path, changed: bool) -> None:
     # systemd wants the program to be there.
     text = UNIT.read_text().replace("/opt/sluice/bin/sluice", str(BIN / "sluice"))
     (tmp_path / "sluice.service").write_text(text)
+    if changed:
+        (tmp_path / "sluice.service.d").mkdir()
+        (tmp_path / "sluice.service.d" / "override.conf").write_text(change_of_the_unit())
     said = passes(
         "systemd-analyze", "verify", "--man=no", "--recursive-errors=one", tmp_path / "sluice.service"
     )
@@ -121,18 +170,35 @@ def test_the_compose_file_is_one() -> None:
         PyCompose.from_yaml(text.replace("read_only", "read_olny"))
 
 
+def interpolated(text: str) -> str:
+    """Compose's `${NAME:-default}`, of a name that is not set."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
 def test_the_compose_file_serves_on_what_it_publishes(settings: Any) -> None:
-    file = yaml.safe_load(COMPOSE.read_text())
+    file = yaml.safe_load(interpolated(COMPOSE.read_text()))
     service = file["services"]["sluice"]
     assert {one.split(":")[0] for one in service["volumes"]} == set(file["volumes"])
-    config = settings(service["command"], ENVIRONMENT)
+    assert "command" not in service, "that of the image"
+    config = settings(json.loads(IMAGE["CMD"]), ENVIRONMENT | service["environment"])
     published = [one.split(":") for one in service["ports"]]
     assert [int(inside) for _, _, inside in published] == ports_of(config) == PORTS
-    assert {host for host, _, _ in published} == {"127.0.0.1"}, "there is no authentication"
+    assert {host for host, _, _ in published} == {"127.0.0.1"}
+    assert asks_for_a_login_over_tls(config)
     assert config.advertised is not None and str(config.advertised.port) in {one for _, one, _ in published}
     assert [one.split(":")[1] for one in service["volumes"]] == [IMAGE["VOLUME"]] == [str(config.data_dir)]
     assert int(service["stop_grace_period"].removesuffix("s")) >= STOP_SECONDS
     assert (COMPOSE.parent / service["build"]).resolve() == ROOT
+
+
+def test_the_password_of_compose_is_a_secret_in_a_file_that_git_leaves_out() -> None:
+    file = yaml.safe_load(COMPOSE.read_text())
+    service = file["services"]["sluice"]
+    (name,) = service["secrets"]
+    assert service["environment"]["SLUICE_ADMIN_PASSWORD_FILE"] == f"/run/secrets/{name}"
+    path = (COMPOSE.parent / file["secrets"][name]["file"]).relative_to(ROOT)
+    assert str(path) in (ROOT / ".gitignore").read_text().splitlines()
+    assert f"> {path}" in (OPERATIONS / "docker.md").read_text()
 
 
 # --- Kubernetes -------------------------------------------------------------------------------------------------
@@ -157,17 +223,39 @@ def test_kubernetes_accepts_the_manifest() -> None:
 def test_the_pod_serves_on_the_ports_of_its_service(settings: Any) -> None:
     (container,) = pod()["containers"]
     arguments = [one.replace("$(NAMESPACE)", "shop") for one in container["args"]]
-    config = settings(arguments, ENVIRONMENT)
+    config = settings(
+        arguments, ENVIRONMENT | {env["name"]: env.get("value", "shop") for env in container["env"]}
+    )
     named = {one["name"]: one["containerPort"] for one in container["ports"]}
     assert {endpoint.scheme: endpoint.port for endpoint in config.listeners} == named
     service = manifest()["Service"]["spec"]
     assert [(one["port"], named[one["targetPort"]]) for one in service["ports"]] == [(p, p) for p in PORTS]
-    assert [env["name"] for env in container["env"]] == ["NAMESPACE"]
+    assert asks_for_a_login_over_tls(config)
     # Clients are told a name that the service has, and HTTP answers under each of its names.
     names = ["sluice", "sluice.shop", "sluice.shop.svc", "sluice.shop.svc.cluster.local"]
     assert config.advertised is not None
     assert sorted([*config.http_allowed_hosts, config.advertised.host]) == sorted(names)
     assert (config.advertised.port, manifest()["Service"]["metadata"]["name"]) == (9092, names[0])
+
+
+def test_the_secrets_of_the_pod_are_files_that_the_program_reads(settings: Any) -> None:
+    """`kubectl create secret` gives them the keys that the manifest mounts."""
+    (container,) = pod()["containers"]
+    environment = {env["name"]: env.get("value", "shop") for env in container["env"]}
+    config = settings([one.replace("$(NAMESPACE)", "shop") for one in container["args"]], environment)
+    secrets = {one["name"]: one["secret"] for one in pod()["volumes"] if "secret" in one}
+    mounts = {one["mountPath"]: one for one in container["volumeMounts"] if one["name"] in secrets}
+    assert all(one["readOnly"] for one in mounts.values())
+    # The kubelet adds the right to read of the group that fsGroup names.
+    assert {one["defaultMode"] for one in secrets.values()} == {0o400}
+    (certificate,) = config.tls
+    read = [certificate.certificate, certificate.key, config.admin_password_file]
+    wanted = {(secrets[mounts[str(one.parent)]["name"]]["secretName"], one.name) for one in read if one}
+    text = (OPERATIONS / "kubernetes.md").read_text()
+    tls, admin = (re.search(rf"create secret {kind} (\S+) (.*)", text) for kind in ("tls", "generic"))
+    assert tls is not None and admin is not None
+    (key,) = re.findall(r"--from-file=(\w+)=", admin[2])
+    assert wanted == {(tls[1], "tls.crt"), (tls[1], "tls.key"), (admin[1], key)}
 
 
 def test_the_labels_lead_from_the_service_to_the_pod() -> None:
@@ -188,9 +276,8 @@ def test_the_probes_ask_routes_that_exist() -> None:
         ("livenessProbe", "/livez"),
     ):
         asked = container[name]["httpGet"]
-        assert (asked["path"], asked["port"]) == (path, "http")
+        assert (asked["path"], asked["port"], asked["scheme"]) == (path, "http", "HTTPS")
         assert "get" in served[path]
-    assert "http://127.0.0.1:8082/readyz" in IMAGE["HEALTHCHECK"]
 
 
 def test_the_pod_has_time_to_stop_and_no_rights() -> None:
@@ -201,7 +288,7 @@ def test_the_pod_has_time_to_stop_and_no_rights() -> None:
     assert user == IMAGE["USER"] and pod()["securityContext"]["fsGroup"] == int(user.partition(":")[2])
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
-    mounts = {one["mountPath"] for one in container["volumeMounts"]}
+    mounts = {one["mountPath"] for one in container["volumeMounts"] if not one.get("readOnly")}
     claims = manifest()["StatefulSet"]["spec"]["volumeClaimTemplates"]
     assert mounts == {IMAGE["VOLUME"], "/tmp"} and [one["metadata"]["name"] for one in claims] == ["data"]
 
@@ -213,26 +300,73 @@ def test_the_linter_finds_nothing_in_the_dockerfile() -> None:
     assert passes(BIN / "hadolint", "--failure-threshold", "style", "Dockerfile") == ""
 
 
-def docker_lines() -> list[list[str]]:
-    """The words of the docker commands that the documentation shows."""
-    blocks = [block for block in BLOCKS if block.options.get("by") == HERE]
-    return [shlex.split(one.text) for block in blocks for one in commands_of(block)]
+def docker_run(line: list[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the options of a `docker run`, each with its values, and the arguments after the image."""
+    words = iter(line[2:])
+    options: dict[str, list[str]] = {}
+    for word in words:
+        if not word.startswith("-"):
+            assert word == "sluice", line
+            break
+        if word != "-d":
+            options.setdefault(word, []).append(next(words))
+    return options, list(words)
+
+
+def docker_runs() -> list[tuple[dict[str, list[str]], list[str]]]:
+    """Return all of them that the documentation shows."""
+    return [docker_run(line) for line in shown("docker", "run")]
 
 
 def test_the_docker_lines_fit_the_image(settings: Any) -> None:
     """There is no Docker where tests run: what the lines say is compared with the image."""
-    builds = [line for line in docker_lines() if line[:2] == ["docker", "build"]]
-    runs = [line for line in docker_lines() if line[:2] == ["docker", "run"]]
-    assert len(builds) + len(runs) == len(docker_lines()) and builds and runs
-    assert {tuple(line[2:]) for line in builds} == {("-t", "sluice", ".")}
-    for line in runs:
-        at = line.index("sluice")
-        options: dict[str, list[str]] = {}
-        for name, value in zip(line[2:at:2], line[3:at:2], strict=True):
-            options.setdefault(name, []).append(value)
-        assert [int(one.rpartition(":")[2]) for one in options["-p"]] == PORTS
-        assert [one.partition(":")[2] for one in options["-v"]] == [IMAGE["VOLUME"]]
+    assert {tuple(line[2:]) for line in shown("docker", "build")} == {("-t", "sluice", ".")}
+    published = [(options, arguments) for options, arguments in docker_runs() if options]
+    assert len(published) == 4
+    for options, arguments in published:
+        environment = dict(one.split("=", 1) for one in options["-e"])
+        config = settings(arguments or json.loads(IMAGE["CMD"]), ENVIRONMENT | environment)
+        inside = [int(one.rpartition(":")[2]) for one in options["-p"]]
+        assert inside == ports_of(config) and inside[:2] == PORTS
+        assert IMAGE["VOLUME"] in [one.split(":")[1] for one in options["-v"]]
         assert [float(one) >= STOP_SECONDS for one in options["--stop-timeout"]] == [True]
-        environment = dict(one.split("=", 1) for one in options.get("-e", []))
-        config = settings(line[at + 1 :] or json.loads(IMAGE["CMD"]), ENVIRONMENT | environment)
-        assert ports_of(config) == PORTS
+        told = [one.advertised or config.advertised for one in config.listeners if one.scheme == "kafka"]
+        hosts = {
+            "127.0.0.1" if one.startswith("127.0.0.1:") else "broker.example.org" for one in options["-p"]
+        }
+        assert {one.host for one in told if one} == hosts and None not in told
+        if "--insecure" in arguments:
+            assert "User:ANONYMOUS" in config.super_users and "User:admin" in config.super_users
+            # Commands in the container use the port with a login.
+            assert any(
+                one.tls and environment["SLUICE_URL"].endswith(f":{one.port}") for one in config.listeners
+            )
+        else:
+            assert asks_for_a_login_over_tls(config)
+
+
+def test_the_command_of_the_image_is_shown_as_it_is() -> None:
+    assert [arguments for options, arguments in docker_runs() if not options] == [json.loads(IMAGE["CMD"])]
+
+
+def test_files_that_a_container_gets_are_where_it_looks_for_them(settings: Any) -> None:
+    ((options, arguments),) = [one for one in docker_runs() if "SLUICE_ADMIN_PASSWORD_FILE" in str(one[0])]
+    config = settings(arguments, ENVIRONMENT | dict(one.split("=", 1) for one in options["-e"]))
+    (certificate,) = config.tls
+    mounted = {one.split(":")[1] for one in options["-v"] if one.endswith(":ro")}
+    read = [certificate.certificate, certificate.key, config.admin_password_file]
+    assert {str(one.parent) for one in read if one} == mounted
+
+
+def test_lines_that_go_into_the_container_find_what_the_broker_writes() -> None:
+    data = IMAGE["VOLUME"]
+    assert {tuple(line[3:]) for line in shown("docker", "exec")} == {
+        ("sluice", "sluice", "users", "create", "admin", "--token-file", f"{data}/admin-token")
+    }
+    assert {tuple(line[2:]) for line in shown("docker", "cp")} == {
+        (f"sluice:{ENVIRONMENT['SLUICE_CA']}", ".")
+    }
+    assert ENVIRONMENT["SLUICE_URL"] == f"https://127.0.0.1:{PORTS[0]}"
+    assert {line[line.index("--cacert") + 1] for line in shown("curl")} == {
+        Path(ENVIRONMENT["SLUICE_CA"]).name
+    }

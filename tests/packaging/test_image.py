@@ -20,12 +20,17 @@ from tests.packaging.tree import copy_tree
 # Packages are downloaded, by a machine that may be busy.
 pytestmark = [pytest.mark.client("unshare"), pytest.mark.timeout(600)]
 IMAGE = stages()[-1]
-# Reads a record that it wrote; typed by a user of the same network namespace.
-TRY = """
-import json, urllib.request
-url = "http://127.0.0.1:8082/api/v1/topics/hello/records"
-urllib.request.urlopen(urllib.request.Request(url, b"Hello")).close()
-print([one["value"] for one in json.load(urllib.request.urlopen(url))["records"]])
+CREATE = ["sluice", "users", "create", "admin", "--token-file", "/data/admin-token", "--password-file", "-"]
+PASSWORD = "canary of a password"
+# Reads a record that it wrote, with the certificate of the image; typed by a user of the same network namespace.
+TRY = f"""
+import base64, json, ssl, urllib.request
+url = "https://127.0.0.1:8082/api/v1/topics/hello/records"
+headers = {{"authorization": "Basic " + base64.b64encode(b"admin:{PASSWORD}").decode()}}
+context = ssl.create_default_context(cafile="/data/tls-default.pem")
+urllib.request.urlopen(urllib.request.Request(url, b"Hello", headers), context=context).close()
+read = urllib.request.urlopen(urllib.request.Request(url, headers=headers), context=context)
+print([one["value"] for one in json.load(read)["records"]])
 """
 
 
@@ -58,13 +63,14 @@ def first(process: subprocess.Popen[str]) -> int | None:
     return int(children[0]) if children else None
 
 
-def enter(pid: int, *words: str) -> subprocess.CompletedProcess[str]:
+def enter(pid: int, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command beside a process, in its root and as its user, as a health check is run."""
     uid = str(os.stat(f"/proc/{pid}").st_uid)
     spaces = ("--mount", "--net", "--pid", "--root", "--setuid", uid, "--setgid", uid)
     return subprocess.run(
         ["nsenter", "--target", str(pid), *spaces, *words],
         env=dict(one.split("=", 1) for one in Path(f"/proc/{pid}/environ").read_text().split("\0") if one),
+        input=given,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -95,6 +101,8 @@ def test_a_container_is_healthy_serves_and_stops(container: subprocess.Popen[str
     uid = os.stat(f"/proc/{pid}").st_uid
     assert uid == int(IMAGE.last["USER"].partition(":")[0]) != 0
     assert "Read-only file system" in enter(pid, "touch", "/opt/new").stderr
+    created = enter(pid, *CREATE, given=PASSWORD)
+    assert created.stdout == "User admin created.\n", created.stderr
     tried = enter(pid, "python", "-c", TRY)
     assert tried.stdout == "['Hello']\n", tried.stderr
     data = image.directory / IMAGE.last["VOLUME"].lstrip("/")
@@ -102,4 +110,5 @@ def test_a_container_is_healthy_serves_and_stops(container: subprocess.Popen[str
     os.kill(pid, getattr(signal, IMAGE.last["STOPSIGNAL"]))
     assert container.wait(PATIENCE) == 0
     assert container.stdout is not None
-    assert "Traceback" not in container.stdout.read()
+    printed = container.stdout.read()
+    assert "Traceback" not in printed and "slc_" not in printed and PASSWORD not in printed

@@ -68,7 +68,9 @@ SETS: dict[str, tuple[str, ...]] = {
 ALONE = ("spark-kafka",)
 CLIENTS = ROOT / "tests" / "clients"
 _CLIENT = (CLIENTS / "drivers" / "JavaClient.java", CLIENTS / "members" / "JavaMember.java")
-_SERVER = (*_CLIENT, JAVA / "Child.java", JAVA / "Mains.java", JAVA / "OneNode.java")
+_TRANSACTIONS = CLIENTS / "transactional" / "JavaTransactions.java"
+_COPIER = CLIENTS / "members" / "JavaCopier.java"
+_SERVER = (*_CLIENT, _TRANSACTIONS, _COPIER, JAVA / "Child.java", JAVA / "Mains.java", JAVA / "OneNode.java")
 #: Name of a set → our own sources that are compiled against it.
 SOURCES: dict[str, tuple[Path, ...]] = {
     "kafka-4.1": (*_SERVER, JAVA / "WordCount.java"),

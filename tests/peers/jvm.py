@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -57,6 +58,16 @@ class JavaProcess:
             assert self._process.stdin is not None
             self._process.stdin.close()
             self._process = None
+
+    def pause(self) -> None:
+        """SIGSTOP: it stands still, as on a machine that is suspended; a kill ends it all the same."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it continues."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def wait(self, what: str, condition: Callable[[], object]) -> None:
         """Wait until `condition` is true; fails with the log if the program ends or takes over two minutes."""

@@ -185,12 +185,12 @@ class Tools:
     """Kafka's command-line tools, run by main class, one after another in one JVM.
 
     A tool starts in milliseconds where a JVM of its own takes seconds. It sees its own standard input and outputs;
-    the clients of a tool that does not close them live on until `close`.
+    the clients of a tool that does not close them live on until `close`. `options` are those of the JVM.
     """
 
-    def __init__(self, release: str = "kafka-4.1") -> None:
+    def __init__(self, release: str = "kafka-4.1", *, options: Sequence[str] = ()) -> None:
         self._process = subprocess.Popen(
-            java(release, *OPEN, "Mains"), cwd=PEERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            java(release, *OPEN, *options, "Mains"), cwd=PEERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._lines: queue.Queue[bytes] = queue.Queue()
         self._reader = threading.Thread(target=self._read_lines, daemon=True)

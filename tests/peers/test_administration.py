@@ -105,7 +105,7 @@ def directory(path: str) -> dict[str, Any]:
 
 ACL = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
 ANY = {"resource_name_filter": None, "principal_filter": None, "host_filter": None, "operation": 1}
-DESCRIBE_CREDENTIALS = 50
+DESCRIBE_QUOTAS, DESCRIBE_CREDENTIALS = 48, 50
 READS = 100
 CASES = (
     *(Case(f"time {one}", 2, tuple(range(1, 11)), times(one)) for one in (-1, -2, -3, -4, -5, -6, -7)),
@@ -307,7 +307,7 @@ def test_both_answer_the_same(clients: dict[str, tuple[Wire, str]], case: Case) 
     same = case.name not in DIFFERENCES
     for version in case.versions:
         # Kafka answers a change before its broker has applied it, so that a read may still show what was before.
-        for _ in range(READS if case.key == DESCRIBE_CREDENTIALS else 1):
+        for _ in range(READS if case.key in (DESCRIBE_QUOTAS, DESCRIBE_CREDENTIALS) else 1):
             kafka, sluice = (told(*client, case.key, version, case.fields) for client in clients.values())
             if (kafka == sluice) is same:
                 break

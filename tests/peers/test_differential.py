@@ -79,10 +79,11 @@ def test_each_known_difference_is_still_there(covered: set[Known], request: pyte
 def test_every_api_that_both_serve_is_asked(versions: Versions) -> None:
     """An API that is served from now on needs a script, or cases in `test_administration`.
 
-    Logins have other tests: `test_scram`, and tests/clients/test_sasl.py with real clients.
+    Logins have other tests: `test_scram`, and tests/clients/test_sasl.py with real clients. Transactions are compared
+    with a recording: tests/golden/test_kafka_4_1_transactions.py.
     """
     text = "".join(map(inspect.getsource, (scripts, group_scripts)))
-    asked = {case.key for case in test_administration.CASES} | {17, 36}
+    asked = {case.key for case in test_administration.CASES} | {17, 36, 24, 25, 26, 27, 28, 65, 66}
     assert [APIS[key].name for key in versions.keys() - asked if f'"{APIS[key].name}"' not in text] == []
 
 

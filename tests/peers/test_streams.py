@@ -72,7 +72,7 @@ def test_words_are_counted_through_kills(broker: BrokerProcess, tmp_path: Path) 
         return [" ".join(chance.choices(WORDS, k=5)) for _ in range(count)]
 
     truth = write(cluster, some(200))
-    arguments = (broker.kafka, APPLICATION, str(tmp_path / "state"))
+    arguments = (broker.kafka, APPLICATION, str(tmp_path / "state"), "at_least_once")
     with JavaProcess(tmp_path / "streams.log", "WordCount", *arguments) as running:
         running.wait("the first lines are counted", lambda: counts(cluster) == truth)
         running.wait("all is committed", lambda: is_caught_up(cluster))

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.broker_process import BrokerProcess
+from tests.clients.driver import CALL_SECONDS
 from tests.clients.members.member import Member
 from tests.peers.kafka import KafkaProcess, Said, Tools
 from tests.peers.tool_rows import CHAPTERS, FILES, MAINS, OPTION_FIRST, Row
@@ -20,6 +22,10 @@ from tests.peers.tool_table import README, table
 _NOISE = (
     (r"^\[\d{4}-\d\d-\d\d [\d:,]+\] ", ""),
     (r"\n\t(at |\.\.\. ).*", ""),
+    # A broker of Kafka learns of a new topic a moment after the tool that created it was answered.
+    (r"^WARN \[[^]]*\] The metadata response from the cluster reported a recoverable issue .*$", ""),
+    # The tools share a JVM: a client of another file looks for its broker, which has been stopped. The peer is HOST.
+    (r"^WARN \[[^]]*\] Connection to node -?\d+ \(/127\.0\.0\.1:\d+\) could not be established\..*$", ""),
     (r"(TopicId|Cluster ID): [\w-]{22}", r"\1: ID"),
     (r"\b(console-consumer|perf-consumer|adminclient)-\d+", r"\1-N"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
@@ -31,6 +37,10 @@ _NOISE = (
     (r"DYNAMIC_DEFAULT_BROKER_CONFIG:min\.insync\.replicas=1, ", ""),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d+", "TIME"),
     (r"[ \t]+", " "),
+    # The producer ids of transactions, and for how long one has been open.
+    (r"(tools-tx-\w+ 1) \d+ ", r"\1 N "),
+    (r"^(1 tools-tx-\w+) \d+ ", r"\1 N "),
+    (r"( 900000 TIME) \d+ ", r"\1 N "),
 )
 # Of what tools have measured only the number of records and their size remain.
 _MEASURED = {
@@ -101,6 +111,7 @@ def answers(
     peers = (Peer(kafka.bootstrap, kafka.logs), Peer(sluice.kafka, sluice.data_dir))
     known: dict[str, list[Answers]] = {}
     members: list[Member] = []
+    producers: list[Producer] = []
 
     def run(row: Row, peer: Peer) -> tuple[int, str]:
         main, *arguments = _command(row, peer, files)
@@ -110,6 +121,8 @@ def answers(
         if chapter not in known:
             if chapter == "live group":
                 members.extend(_join(broker, tools) for broker in (kafka, sluice))
+            if chapter == "live transactions":
+                producers.extend(one for broker in (kafka, sluice) for one in _transact(broker, tools))
             known[chapter] = [Answers(*(run(row, peer) for peer in peers)) for row in CHAPTERS[chapter]]
         return known[chapter]
 
@@ -124,6 +137,29 @@ def _join(broker: KafkaProcess | BrokerProcess, tools: Tools) -> Member:
     member = Member("java-4.1", broker, "tools-live", "tools-live")
     member.wait_for(lambda member: len(member.assigned or []) == 2)
     return member
+
+
+def _transact(broker: KafkaProcess | BrokerProcess, tools: Tools) -> Iterator[Producer]:
+    options = ("--bootstrap-server", broker.kafka, "--create", "--topic", "tools-tx-live")
+    assert tools.run(MAINS["topics"], *options).exit == 0
+    for name in ("committed", "aborted", "open"):
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.kafka,
+                "transactional.id": f"tools-tx-{name}",
+                # The longest that there is: the tools have time enough.
+                "transaction.timeout.ms": 900_000,
+            }
+        )
+        producer.init_transactions(CALL_SECONDS)
+        producer.begin_transaction()
+        producer.produce("tools-tx-live", name, partition=0)
+        assert producer.flush(CALL_SECONDS) == 0
+        if name == "committed":
+            producer.commit_transaction(CALL_SECONDS)
+        elif name == "aborted":
+            producer.abort_transaction(CALL_SECONDS)
+        yield producer
 
 
 def _parameters() -> Iterator[object]:

@@ -1,9 +1,9 @@
 """Spark programs that tests start as processes of their own, to kill them or parts of them.
 
-`python -m tests.pipeline.children copy SERVERS SOURCE TARGET CHECKPOINT BATCH`: a stream from topic to topic, in
-batches of BATCH offsets, until it has read all records. `python -m tests.pipeline.children spark-parquet SERVERS
-SOURCE DIRECTORY CHECKPOINT BATCH`: the same into Spark's own Parquet sink. `python -m tests.pipeline.children
-lose-executor SERVERS TOPIC`: a query over a local cluster of two executors, one of which is killed in the middle;
+`python -m tests.pipeline.children copy SERVERS SOURCE TARGET CHECKPOINT BATCH [HTTP]`: a stream from topic to topic,
+in batches of BATCH offsets, until it has read all records; exactly once if it is given the URL of the HTTP API.
+`… spark-parquet SERVERS SOURCE DIRECTORY CHECKPOINT BATCH`: the same into Spark's own Parquet sink.
+`… lose-executor SERVERS TOPIC`: a query over a local cluster of two executors, one of which is killed in the middle;
 prints how many rows it saw, how many of them different, and whether one was killed.
 """
 
@@ -22,10 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.broker_process import ROOT
+from tests.pipeline.class_archive import java_options
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
-# A JVM that lives for seconds never earns back what its optimizing compiler costs.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def session(master: str, work: str) -> SparkSession:
@@ -41,8 +40,8 @@ def session(master: str, work: str) -> SparkSession:
         .config("spark.executorEnv.PYTHONPATH", str(ROOT))
         .config("spark.executor.memory", "512m")
         .config("spark.log.level", "ERROR")
-        .config("spark.driver.defaultJavaOptions", JAVA)
-        .config("spark.executor.defaultJavaOptions", JAVA)
+        .config("spark.driver.defaultJavaOptions", java_options())
+        .config("spark.executor.defaultJavaOptions", java_options())
         .getOrCreate()
     )
 
@@ -59,11 +58,12 @@ def write(writer: DataStreamWriter, checkpoint: str) -> None:
     query.awaitTermination()
 
 
-def copy(servers: str, source: str, target: str, checkpoint: str, batch: str) -> None:
-    """Copy a topic."""
+def copy(servers: str, source: str, target: str, checkpoint: str, batch: str, http: str = "") -> None:
+    """Copy a topic; with the URL of the HTTP API exactly once."""
+    once = {"delivery": "exactly-once", "httpUrl": http} if http else {}
     spark = session("local[2]", str(Path(checkpoint).parents[2]))
     writer = read(spark, servers, source, batch).writeStream.format("sluice")
-    write(writer.options(**{"kafka.bootstrap.servers": servers}, topic=target), checkpoint)
+    write(writer.options(**{"kafka.bootstrap.servers": servers}, topic=target, **once), checkpoint)
     spark.stop()
 
 

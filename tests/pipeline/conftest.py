@@ -57,6 +57,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(work / "local"))
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         .config("spark.log.level", "ERROR")
+        # A worker in Python has 15 seconds to start otherwise; on a machine that others use it may need more.
+        .config("spark.python.authenticate.socketTimeout", "60s")
         # Spark's own Kafka connector, for its own test; beside Spark's jars, so that no session copies it.
         .config("spark.driver.extraClassPath", str(PEERS / "spark-kafka" / "*"))
         # The quick compiler and the plain collector: a JVM that lives for minutes never earns back the others.

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyspark
 
+from tests.pipeline.class_archive import java_options
+
 SPARK_HOME = Path(pyspark.__path__[0])
 START_SECONDS = 120.0
-# A JVM that lives for seconds never earns back what its optimizing compiler costs.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Standalone:
@@ -53,7 +53,7 @@ class Standalone:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": JAVA,
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
         }
         log = self._home / f"{name}.log"
         with log.open("wb") as out:

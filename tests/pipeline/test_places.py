@@ -24,14 +24,15 @@ import pytest
 from tests.broker_process import ROOT, BrokerProcess
 from tests.conftest import java_path
 from tests.docs.examples import SCENARIOS, commands_of
-from tests.pipeline.standalone import JAVA, SPARK_HOME, Standalone
+from tests.pipeline.class_archive import java_options
+from tests.pipeline.standalone import SPARK_HOME, Standalone
 from tests.pipeline.topics import Topics
 
 JOB_SECONDS = 400
 pytestmark = [pytest.mark.timeout(2 * JOB_SECONDS), pytest.mark.slow]
 SMALL = {
-    "spark.driver.defaultJavaOptions": JAVA,
-    "spark.executor.defaultJavaOptions": JAVA,
+    "spark.driver.defaultJavaOptions": java_options(),
+    "spark.executor.defaultJavaOptions": java_options(),
     "spark.executor.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
@@ -98,7 +99,7 @@ def test_the_whole_tour_with_curl_and_the_command_on_a_standalone_cluster(
         (bin_ / name).chmod(0o755)
     environment = _environment(
         PATH=f"{bin_}:{os.environ['PATH']}", SLUICE_URL=broker.http, SLUICE_BOOTSTRAP=broker.kafka,
-        JAVA_TOOL_OPTIONS=JAVA,
+        JAVA_TOOL_OPTIONS=java_options(),
     )  # fmt: skip
     home = tmp_path / "home"
     home.mkdir()

@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 from pipeline.jobs.state import checkpoint, standing
 from pipeline.sink.marks import HEADER
 from tests.broker_process import ROOT
+from tests.pipeline.class_archive import java_options
+from tests.pipeline.committed import committed
 from tests.pipeline.lake.rows import read
 from tests.pipeline.topics import Topics
 
@@ -27,8 +29,6 @@ PARTITIONS = 4
 # A shared machine may need a minute for a JVM, and each batch a few seconds.
 PATIENCE_SECONDS = 600.0
 POLL_SECONDS = 0.002
-# A JVM that is killed after some seconds never earns back what its optimizing compiler costs.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 NAME = "kills"
 Place = tuple[int, int]
 
@@ -159,7 +159,7 @@ def _job(kind: str, victim: Victim, *flags: str) -> list[str]:
     return [
         sys.executable, "-m", "pipeline", "run", kind, "--json", "--name", NAME, "--state", str(victim.state),
         "--bootstrap", victim.topics.broker.kafka, "--master", "local[2]",
-        "--spark", f"spark.driver.defaultJavaOptions={JAVA}", *flags,
+        "--spark", f"spark.driver.defaultJavaOptions={java_options()}", *flags,
     ]  # fmt: skip
 
 
@@ -310,6 +310,34 @@ class ToTopic(Victim):
         return wanted, rows - sum(one.rows for one in wanted.values())
 
 
+class ToTopicOnce(ToTopic):
+    """The same with delivery=exactly-once: every row once, also right after a kill."""
+
+    sink = "exactly-once"
+
+    def command(self) -> list[str]:
+        """The sink of `writeStream`, told of the HTTP API."""
+        return [*super().command(), self.topics.broker.http]
+
+    def _values(self, topic: str) -> dict[int, list[bytes]]:
+        return committed(self.topics.broker.kafka, topic, PARTITIONS)
+
+    def look(self) -> None:
+        """A reader of committed records sees the first rows of the source, in its order."""
+        wanted = self._values(self.source)
+        for partition, values in self._values(self.target).items():
+            assert values == wanted[partition][: len(values)], f"partition {partition}"
+
+    def check(self, wanted: dict[int, Held]) -> tuple[dict[int, Held], int]:
+        """The rows of the source, in its order, and nothing that is still open."""
+        found = self._values(self.target)
+        assert found == self._values(self.source)
+        assert {part: len(values) for part, values in found.items()} == {
+            part: one.rows for part, one in wanted.items()
+        }
+        return wanted, 0
+
+
 class Replayed(Victim):
     """A table → a topic at a rate: what was written before is read back, and not written again."""
 
@@ -363,5 +391,5 @@ class Replayed(Victim):
 
 
 SINKS: dict[str, type[Victim]] = {
-    kind.sink: kind for kind in (ToParquet, ToDelta, ToIceberg, SparkParquet, ToTopic, Replayed)
+    kind.sink: kind for kind in (ToParquet, ToDelta, ToIceberg, SparkParquet, ToTopic, ToTopicOnce, Replayed)
 }

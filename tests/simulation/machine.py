@@ -104,11 +104,11 @@ class SimStore(Store):
 
     machine: Machine
 
-    async def open(self, *, check: bool) -> None:
+    async def open(self, *, check: bool, before: Callable[[str], None] | None = None) -> None:
         """See `Store.open`."""
         self._loop = asyncio.get_running_loop()
         self._engine = await self._loop.run_in_executor(
-            None, store_module._open_engine, self._path, check, False
+            None, store_module._open_engine, self._path, check, False, before
         )
         self._connection = self._engine.connect()
         self._waiting: list[Any] = []

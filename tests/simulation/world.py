@@ -13,6 +13,7 @@ from tests.simulation.loop import SimLoop
 from tests.simulation.machine import Machine
 from tests.simulation.rules import Rules
 from tests.simulation.streams import GoneError
+from tests.simulation.txn_ledger import Transactions
 
 KAFKA_PORT = 9092
 TEXT_PORT = 9090
@@ -35,6 +36,7 @@ class World:
     answers: dict[str, int] = field(default_factory=dict)
     # The rights of users, in the runs that have an authorizer.
     rules: Rules | None = None
+    transactions: Transactions = field(default_factory=Transactions)
 
     @property
     def config(self) -> Config:

@@ -17,6 +17,7 @@ ALLOWED = {
     "core/replication/peer.py": "the setting peers",
     "core/security/jwks.py": "the setting oauth",
     "core/client/connection.py": "settings of clients of other brokers",
+    "app/health.py": "`sluice health` asks the broker at the address that it has written into its data directory",
 }
 MODULES = {
     "httpx",

@@ -61,10 +61,13 @@ async def test_a_wrong_password_has_one_text_and_costs_the_same_for_every_name(
         over_http = await users.client.get(
             "/api/v1/topics", headers={"authorization": basic(user, "wrong"), "x-request-id": "r"}
         )
-        over_kafka = await plain(users, user, "wrong")
+        over_kafka = await plain(users, user, "also wrong")
         headers = tuple(sorted(over_http.headers.items()))
         seen.add((over_http.status_code, over_http.text, headers, repr(over_kafka), tuple(work)))
         assert work == [("sha256", 4096)] * 2, user
+        # Again: a wrong password of an unknown name is remembered as that of a user is.
+        assert (await plain(users, user, "wrong")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert len(work) == 2, user
     assert len(seen) == 1
 
 

@@ -20,7 +20,7 @@ from core.metadata.topics import forget_deletions, note_deletion
 from core.records.record import NewRecord
 from core.security.acl import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from core.vocabulary.consumers import Subscription
-from core.vocabulary.groups import Commit
+from core.vocabulary.groups import Commit, CommitRequest
 from tests.core.replication.brokers import Brokers
 
 ALICE = Acl(
@@ -49,10 +49,12 @@ async def change(broker: Broker) -> None:
     await broker.tokens.delete(info.token_id)
     await broker.users.delete("bob")
     for group in ("readers", "gone"):
-        await broker.groups.commit(group, [Commit("orders", partition, 0) for partition in range(12)])
+        await broker.groups.commit(
+            group, CommitRequest([Commit("orders", partition, 0) for partition in range(12)])
+        )
     await broker.groups.delete("gone")
     await broker.records.produce("orders", [NewRecord(value=b"one")], partition=0)
-    await broker.groups.commit("readers", [Commit("orders", 0, 1)])
+    await broker.groups.commit("readers", CommitRequest([Commit("orders", 0, 1)]))
     for name in ("one", "two"):
         await broker.consumers.create("watchers", name, subscription=Subscription(topics=("orders",)))
     batch = await broker.consumers.poll("watchers", "one", limit=5, max_bytes=1_000, wait_ms=6_000)

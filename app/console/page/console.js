@@ -7,9 +7,14 @@ import { showGroup, showGroups } from "./groups.js";
 import { showLogin } from "./login.js";
 import { showTopic } from "./topic.js";
 import { showTopics } from "./topics.js";
+import { showTransaction, showTransactions } from "./transactions.js";
 
 const main = document.getElementById("main");
-const VIEWS = { topics: [showTopics, showTopic], groups: [showGroups, showGroup] };
+const VIEWS = {
+  topics: [showTopics, showTopic, "Topics"],
+  groups: [showGroups, showGroup, "Groups"],
+  transactions: [showTransactions, showTransaction, "Transactions"],
+};
 let leave = () => {};
 let first = true;
 
@@ -33,9 +38,9 @@ function show() {
     document.title = "Log in – Sluice";
     return;
   }
-  const [list, one] = VIEWS[area];
+  const [list, one, title] = VIEWS[area];
   leave = name ? one(main, name) : list(main);
-  document.title = `${name || (area === "topics" ? "Topics" : "Groups")} – Sluice`;
+  document.title = `${name || title} – Sluice`;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#/${area}`) link.setAttribute("aria-current", name ? "true" : "page");
     else link.removeAttribute("aria-current");

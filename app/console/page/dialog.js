@@ -1,14 +1,14 @@
 // Dialogs that are made of a template, one at a time, and removed when they close.
 
-import { h, say, stamp } from "./dom.js";
+import { h, stamp } from "./dom.js";
 
 /** Open a dialog. Returns its parts, and `close()`; focus returns to where it was when it closes. */
 export function openDialog(templateId, title) {
   const element = h("dialog", { class: "sheet", "aria-labelledby": "dialog-title" });
   const at = stamp(templateId, element);
   const close = () => element.close();
-  say(at.title, title);
-  at.close.addEventListener("click", close);
+  const closing = h("button", { type: "button", "data-at": "close", click: close }, "Close");
+  element.prepend(h("div", { class: "dialog-head" }, h("h2", { id: "dialog-title" }, title), closing));
   at.cancel?.addEventListener("click", close);
   element.addEventListener("close", () => element.remove());
   document.body.append(element);

@@ -8,7 +8,7 @@
 // the offset.
 
 import { each, get, path } from "./api.js";
-import { listOf, merge, MOST_PARTITIONS, selection } from "./positions.js";
+import { listOf, merge, MOST_PARTITIONS, readable, selection } from "./positions.js";
 import { recordOf } from "./record.js";
 
 const PAGE = 50;
@@ -23,15 +23,17 @@ const WIDEST = 1000;
 export class History {
   #topic;
   #filters;
+  #isolation;
   #earliest = new Map();
   #latest = new Map();
   #begin = new Map();
   #end = new Map();
 
-  /** `filters`: the parameters `key`, `key_prefix` and `header.<name>` of the route. */
-  constructor(topic, filters) {
+  /** `filters`: the parameters `key`, `key_prefix`, `header.<name>` and `isolation_level` of the route. */
+  constructor(topic, { isolation_level, ...filters }) {
     this.#topic = topic;
     this.#filters = filters;
+    this.#isolation = isolation_level ? { isolation_level } : {};
   }
 
   /**
@@ -41,7 +43,8 @@ export class History {
    */
   async begin(start, partitions, signal) {
     const detail = await get(path("topics", this.#topic), { signal });
-    const chosen = detail.partition_details.filter(({ partition }) => selection(partitions)(partition));
+    const details = readable(detail.partition_details, this.#isolation.isolation_level);
+    const chosen = details.filter(({ partition }) => selection(partitions)(partition));
     // The gateway says what is wrong with a list that names no partition.
     if (!chosen.length) await this.#page({ partitions, limit: 1 }, signal);
     const held = chosen.filter(({ earliest, latest }) => latest > earliest);
@@ -95,12 +98,12 @@ export class History {
   }
 
   async #offsetsAt(time, signal) {
-    const found = await get(`${path("topics", this.#topic)}/offsets`, { query: { at: time }, signal });
+    const found = await get(`${path("topics", this.#topic)}/offsets`, { query: { at: time, ...this.#isolation }, signal });
     return new Map(found.partitions.map(({ partition, offset }) => [partition, offset]));
   }
 
   #page(query, signal) {
-    return get(`${path("topics", this.#topic)}/records`, { query: { encoding: "utf8", ...query }, signal });
+    return get(`${path("topics", this.#topic)}/records`, { query: { encoding: "utf8", ...this.#isolation, ...query }, signal });
   }
 
   /** The two ways to read a partition: forwards through the filters, and a range of offsets. */
@@ -112,7 +115,7 @@ export class History {
       },
       range: (partition, offset, limit) => {
         const url = `${path("topics", this.#topic, "partitions", String(partition))}/records`;
-        return get(url, { query: { offset, limit, encoding: "utf8" }, signal });
+        return get(url, { query: { offset, limit, encoding: "utf8", ...this.#isolation }, signal });
       },
       filters: this.#filters,
     };

@@ -59,7 +59,7 @@ export class Live {
     this.#cleared = false;
     this.#list.replace([]);
     showProblem(this.#at.notice, null);
-    const begin = (signal) => newest(this.#topic, filters.partitions ?? "", KEPT_RECORDS, signal);
+    const begin = (signal) => newest(this.#topic, filters, KEPT_RECORDS, signal);
     this.#tail = new Tail(this.#topic, filters, begin, {
       record: (data) => this.#take(data),
       problem: (document) => showProblem(this.#at.notice, new Refusal(document.status, document)),
@@ -117,7 +117,7 @@ export class Live {
   get empty() {
     if (this.#tail?.state !== "live" && this.#tail?.state !== "paused") return null;
     if (this.#cleared || this.#seen) return { text: "Records appear here when they are written.", curl: false };
-    const filtered = Object.keys(this.#filters).length > 0;
+    const filtered = Object.keys(this.#filters).some((name) => name !== "isolation_level");
     if (filtered) {
       return { text: "None of the newest records match. New ones appear here; Browse looks at all records.", curl: false };
     }

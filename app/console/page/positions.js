@@ -31,6 +31,12 @@ export function offsetsText(position) {
   return position.map(([partition, offset]) => `${partition}:${offset}`).join(",");
 }
 
+/** The partitions of a topic as a read sees them: `latest` is where it ends, the high watermark if not all is committed. */
+export function readable(details, isolationLevel) {
+  if (isolationLevel !== "read_uncommitted") return details;
+  return details.map((one) => ({ ...one, latest: one.high_watermark }));
+}
+
 /** How many records, at most `wanted`, so that a page of them is not too large. */
 function budgetOf(details, wanted) {
   const records = details.reduce((sum, one) => sum + one.latest - one.earliest, 0);
@@ -40,9 +46,10 @@ function budgetOf(details, wanted) {
 }
 
 /** The parameters with which a stream begins at about the newest `wanted` records. Throws as `get` does. */
-export async function newest(topic, partitions, wanted, signal) {
+export async function newest(topic, { partitions = "", isolation_level }, wanted, signal) {
   const detail = await get(path("topics", topic), { signal });
-  const chosen = detail.partition_details.filter(({ partition }) => selection(partitions)(partition));
+  const details = readable(detail.partition_details, isolation_level);
+  const chosen = details.filter(({ partition }) => selection(partitions)(partition));
   const named = chosen.length > MOST_PARTITIONS ? await lastWritten(topic, chosen, signal) : chosen;
   const share = fairShare(named.map(({ earliest, latest }) => latest - earliest), budgetOf(named, wanted));
   const position = named.map(({ partition, earliest, latest }) => [partition, Math.max(earliest, latest - share)]);

@@ -1,6 +1,6 @@
 // One record, whole: asked for again as the resource that it is, because the tail keeps only its beginning.
 
-import { get, getBytes, path } from "./api.js";
+import { get, getBytes, path, Refusal } from "./api.js";
 import { h, parts, say } from "./dom.js";
 import { base64Size, bytesOf, count, hexLines, pretty, size } from "./format.js";
 import { showDone, showProblem } from "./problem.js";
@@ -28,9 +28,10 @@ at.more.addEventListener("click", () => showValue(true));
 at.copy.addEventListener("click", copy);
 at.download.addEventListener("click", download);
 
-/** Open the dialog for one record. */
-export async function openRecord(topic, partition, offset) {
-  const mine = (current = { url: path("topics", topic, "partitions", String(partition), "records", String(offset)) });
+/** Open the dialog for one record; `uncommitted`: its transaction may be open, or aborted. */
+export async function openRecord(topic, partition, offset, uncommitted) {
+  const records = path("topics", topic, "partitions", String(partition), "records");
+  const mine = (current = { url: `${records}/${offset}`, uncommitted });
   mine.name = `${topic}-${partition}-${offset}`;
   say(document.getElementById("record-title"), `${topic}, partition ${partition}, offset ${offset}`);
   for (const part of [at.facts, at.key, at.headers, at.value]) part.replaceChildren();
@@ -40,13 +41,26 @@ export async function openRecord(topic, partition, offset) {
   say(at.outcome, "");
   if (!dialog.open) dialog.showModal();
   try {
-    const record = await get(mine.url, { query: { encoding: "utf8" } });
+    const record = uncommitted ? await anyRecord(records, offset) : await get(mine.url, { query: { encoding: "utf8" } });
     if (mine !== current) return;
     mine.record = record;
     show(record);
   } catch (error) {
     if (mine === current) showProblem(at.outcome, error, UNREACHABLE);
   }
+}
+
+/** A record that need not be committed, and so is no resource of its own. */
+async function anyRecord(records, offset) {
+  const query = { offset, limit: 1, encoding: "utf8", isolation_level: "read_uncommitted" };
+  const [record] = (await get(records, { query })).records;
+  if (record?.offset !== offset) throw new Refusal(404, { detail: `There is no record at offset ${offset}.` });
+  return record;
+}
+
+/** The bytes of a value as the dialog has it. */
+function bytesOfRecord({ value, value_encoding }) {
+  return new Blob([value_encoding === "base64" ? Uint8Array.from(atob(value), (c) => c.charCodeAt(0)) : value]);
 }
 
 function pair(name, ...value) {
@@ -111,9 +125,10 @@ async function copy() {
 }
 
 async function download() {
-  const { url, name } = current;
+  const { url, name, record, uncommitted } = current;
   try {
-    const link = h("a", { href: URL.createObjectURL(await getBytes(url)), download: name });
+    const bytes = uncommitted ? bytesOfRecord(record) : await getBytes(url);
+    const link = h("a", { href: URL.createObjectURL(bytes), download: name });
     link.click();
     // The download has its own hold on the bytes once it has begun.
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

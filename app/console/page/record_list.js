@@ -4,7 +4,13 @@ import { h } from "./dom.js";
 import { clock, size } from "./format.js";
 import { openRecord } from "./record_dialog.js";
 
+const OPEN = "Readers of committed records do not get it yet: a transaction of this partition is open.";
+
 export class RecordList {
+  /** Whether records are shown that are not committed. */
+  uncommitted = false;
+  /** Partition → its last stable offset, for partitions with an open transaction. */
+  #stable = new Map();
   #place;
   #topic;
   #rows = [];
@@ -50,13 +56,29 @@ export class RecordList {
     this.#settle();
   }
 
+  /** Mark the records that are not committed yet; `details` are the partitions of the topic. */
+  mark(details) {
+    const unstable = details.filter(({ latest, high_watermark }) => latest < high_watermark);
+    this.#stable = new Map(unstable.map(({ partition, latest }) => [partition, latest]));
+    for (const row of this.#rows) this.#markRow(row);
+  }
+
+  #markRow(row) {
+    const { partition, offset } = row.record;
+    const open = this.uncommitted && offset >= (this.#stable.get(partition) ?? Infinity);
+    const notes = row.querySelector(".notes");
+    const mark = notes.querySelector(".open");
+    if (open && !mark) notes.prepend(h("span", { class: "tag open", title: OPEN }, "open"));
+    if (!open) mark?.remove();
+  }
+
   #settle() {
     if (!this.#place.querySelector("button[tabindex='0']")) this.#makeCurrent(this.#rows[0]?.firstChild);
     this.#changed();
   }
 
   #row(record) {
-    const open = () => openRecord(this.#topic, record.partition, record.offset);
+    const open = () => openRecord(this.#topic, record.partition, record.offset, this.uncommitted);
     const headers = `${record.headers} ${record.headers === 1 ? "header" : "headers"}`;
     const time = record.ms >= 0 && record.ms !== null ? new Date(record.ms).toLocaleString() : null;
     const button = h(
@@ -71,6 +93,7 @@ export class RecordList {
     );
     const row = h("li", {}, button);
     row.record = record;
+    this.#markRow(row);
     return row;
   }
 

@@ -8,7 +8,7 @@ import { RecordList } from "./record_list.js";
 
 const HOUR_MS = 3_600_000;
 
-/** Show the records of a topic; returns `{ stop, revive, browse(partition) }`. */
+/** Show the records of a topic; returns `{ stop, revive, update(details), browse(partition) }`. */
 export function showRecords(place, topic) {
   return new RecordsView(place, topic);
 }
@@ -32,6 +32,7 @@ class RecordsView {
     at.form.addEventListener("submit", (event) => (event.preventDefault(), this.apply()));
     at.form.addEventListener("reset", () => setTimeout(() => this.apply()));
     at.form.elements.start.addEventListener("change", () => this.#showFields());
+    at.form.elements.isolation_level.addEventListener("change", () => this.apply());
     for (const one of at.modes.querySelectorAll("input")) one.addEventListener("change", () => this.apply());
     at.search.addEventListener("input", debounced(() => this.#mode.search(at.search.value.trim().toLowerCase()), 150));
     this.apply();
@@ -49,7 +50,8 @@ class RecordsView {
     at.list.setAttribute("aria-label", `Records, ${browsing ? "oldest" : "newest"} first. Arrow keys move, Enter opens.`);
     this.#showFields();
     const filters = filtersOf(at.form.elements);
-    const set = Object.keys(filters).filter((name) => name !== "partitions").length;
+    const set = Object.keys(filters).filter((name) => !["partitions", "isolation_level"].includes(name)).length;
+    this.#list.uncommitted = "isolation_level" in filters;
     say(at.filter, set ? `Filter (${set})` : "Filter");
     this.#mode.search(at.search.value.trim().toLowerCase());
     if (browsing) this.#browse.start(startOf(at.form.elements), filters);
@@ -69,6 +71,11 @@ class RecordsView {
   /** The topic is there (again). */
   revive() {
     if (this.#mode === this.#live) this.#live.revive();
+  }
+
+  /** Note what the topic says about its partitions: records that are not committed yet are marked. */
+  update(details) {
+    this.#list.mark(details);
   }
 
   stop() {
@@ -112,8 +119,9 @@ function startOf({ start, offset, time }) {
   return { at: start.value, offset: Math.max(0, Math.trunc(Number(offset.value) || 0)), time: moment };
 }
 
-function filtersOf({ partitions, key_mode, key_text, header_name, header_value }) {
+function filtersOf({ partitions, isolation_level, key_mode, key_text, header_name, header_value }) {
   const filters = {};
+  if (isolation_level.value !== "read_committed") filters.isolation_level = isolation_level.value;
   if (partitions.value.trim()) filters.partitions = partitions.value.replaceAll(" ", "");
   if (key_text.value) filters[key_mode.value] = key_text.value;
   if (header_name.value) filters[`header.${header_name.value}`] = header_value.value;

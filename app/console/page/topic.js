@@ -25,7 +25,8 @@ function partitionRow(browse) {
     say(button, count(partition));
     button.setAttribute("aria-label", `Partition ${partition}: browse its records`);
     say(cells[1], count(detail.earliest));
-    say(cells[2], count(detail.latest));
+    const held = detail.latest < detail.high_watermark ? ` (stable ${count(detail.latest)})` : "";
+    say(cells[2], count(detail.high_watermark) + held);
     say(cells[3], size(detail.size_bytes));
     say(cells[4], rate(speed.perSecond));
   });
@@ -67,11 +68,12 @@ export function showTopic(place, name) {
     const rows = detail.partition_details.map((one) => {
       const its = speeds.get(one.partition) ?? new Rate();
       speeds.set(one.partition, its);
-      its.add(one.latest);
+      its.add(one.high_watermark);
       return { detail: one, speed: its };
     });
     const newRow = () => partitionRow((partition) => records.browse(partition));
     keyedFirst(at["partition-rows"], at["partitions-rest"], rows, (one) => one.detail.partition, newRow);
+    records.update(detail.partition_details);
     showSettings(at, detail.configs);
     showProblem(at.trouble, null);
   }

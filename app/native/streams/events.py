@@ -9,6 +9,7 @@ socket's own buffers, however slow its client is. If retention deletes records b
     state       what happens                       what follows
     reading     a piece was sent                   reading; a short piece is followed by a pause
                 nothing is left                    `caught_up` if it was not, then waiting
+                the client's quota is used up      a delay, with comments, then reading
                 the position is no more there      `problem`, then reading after the gap
                 topic deleted, the disk fails      `problem`, then the end
     waiting     something was appended             reading
@@ -88,7 +89,8 @@ class Listener:
     ) -> None:
         self._streams = streams
         self._broker = streams.broker()
-        self._rights = streams.acting(request.scope).rights
+        acting = streams.acting(request.scope)
+        self._rights, self._meter = acting.rights, acting.meter
         self._fanout = streams.fanout
         self._config = streams.config
         self._request = request
@@ -149,24 +151,42 @@ class Listener:
         """Send a piece, or wait for one; False at the end. Raises ReadFaultError and BrokerError."""
         # For each piece: a right may be taken while the stream waits.
         self._rights.require(Operation.READ, ResourceType.TOPIC, self._feed.topic)
+        delay = self._meter.read_wait()
+        if delay > _EARLY_SECONDS and not self._fanout.caught_up(self._feed, self._position):
+            await self._delay(write, watch, delay)
+            return True
         piece = self._next()
         if piece is None:
             return await self._wait(write, watch)
+        # Before the write: the client's other streams share the quota, and read meanwhile.
+        self._meter.read_bytes(piece.payload)
         await self._send(write, piece)
         return self._left != 0
 
     # --- reading -------------------------------------------------------------------------------------------
 
     def _next(self) -> Piece | None:
-        if self._left is None:
+        size = self._config.stream_piece_bytes
+        room = self._meter.readable_now(size)
+        if self._left is None and room == size:
             return self._fanout.piece(self._feed, self._form, self._position)
-        # No other reader needs exactly this number of records.
+        # No other reader needs exactly this number of records, or of bytes.
         if self._fanout.caught_up(self._feed, self._position):
             return None
-        size = self._config.stream_piece_bytes
-        taken = self._fanout.take(self._feed, self._position, max_bytes=size, max_records=self._left)
-        self._left -= taken.records
-        return Piece(self._form.records(self._feed, taken), taken.behind)
+        most = 2**31 if self._left is None else self._left
+        taken = self._fanout.take(self._feed, self._position, max_bytes=room, max_records=most)
+        if self._left is not None:
+            self._left -= taken.records
+        return Piece(self._form.records(self._feed, taken), taken.behind, taken.payload)
+
+    async def _delay(self, write: Write, watch: ClientWatch, seconds: float) -> None:
+        """Read nothing for some time, because the client is beyond its quota; at most until a comment is due."""
+        until_comment = self._written_at + self._config.stream_comment_ms / 1000 - self._now()
+        if until_comment <= _EARLY_SECONDS:
+            await self._comment(write)
+            return
+        # No partition: an append does not end this wait, but the client's leaving does, and a drain.
+        await self._broker.changes.wait_for(self._feed.topic, (), min(seconds, until_comment), watch)
 
     async def _send(self, write: Write, piece: Piece) -> None:
         self._position = piece.behind

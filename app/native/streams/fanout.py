@@ -28,6 +28,7 @@ from core.config import KIB, Config
 from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
 from core.records.record import Record
+from core.security.meter import payload_size
 from core.types import TopicPartition
 from core.vocabulary.topic import TopicInfo
 
@@ -48,10 +49,11 @@ _MAX_ENDS = 1_000
 class Feed:
     """What one reader wants of a topic: which partitions, how encoded, which records.
 
-    `partitions` None means all, also those that the topic gets later. Readers with equal feeds share.
+    `partitions` None means all, also those that the topic gets later. With `committed` it reads committed records
+    only. Readers with equal feeds share.
     """
 
-    __slots__ = ("filter", "key", "partitions", "reader", "topic", "topic_id", "writer")
+    __slots__ = ("committed", "filter", "key", "partitions", "reader", "topic", "topic_id", "writer")
 
     def __init__(
         self,
@@ -60,6 +62,8 @@ class Feed:
         reader: Reader,
         encoding: str,
         wanted: Filter | None,
+        *,
+        committed: bool = True,
     ) -> None:
         self.topic = info.name
         self.topic_id = info.topic_id
@@ -67,7 +71,8 @@ class Feed:
         self.reader = reader
         self.filter = wanted
         self.writer = CursorWriter(info.topic_id, partitions)
-        self.key: Hashable = (info.topic_id.int, encoding, wanted)
+        self.committed = committed
+        self.key: Hashable = (info.topic_id.int, encoding, wanted, committed)
 
     def number(self, index: int) -> int:
         """The partition at an index of a position."""
@@ -75,13 +80,19 @@ class Feed:
 
 
 class Range:
-    """Encoded records of one partition. `ends` are the offsets after each; `scanned` counts all examined ones."""
+    """Encoded records of one partition. `ends` are the offsets after each; `scanned` counts all examined ones.
 
-    __slots__ = ("_lines", "ends", "next_offset", "scanned", "size", "texts")
+    `payloads` are the bytes that each counts under a quota.
+    """
 
-    def __init__(self, texts: list[bytes], ends: list[int], next_offset: int, scanned: int) -> None:
+    __slots__ = ("_lines", "ends", "next_offset", "payloads", "scanned", "size", "texts")
+
+    def __init__(
+        self, texts: list[bytes], ends: list[int], payloads: list[int], next_offset: int, scanned: int
+    ) -> None:
         self.texts = texts
         self.ends = ends
+        self.payloads = payloads
         self.next_offset = next_offset
         self.scanned = scanned
         self.size = sum(map(len, texts))
@@ -125,12 +136,21 @@ class Taken(NamedTuple):
         """How many records."""
         return sum(part.used for part in self.parts)
 
+    @property
+    def payload(self) -> int:
+        """How many bytes they count under a quota."""
+        return sum(sum(part.found.payloads[: part.used]) for part in self.parts)
+
 
 class Piece(NamedTuple):
-    """What a stream sends at once, and its position after that. `body` is empty if no record matched the filter."""
+    """What a stream sends at once, and its position after that. `body` is empty if no record matched the filter.
+
+    `payload` is what it counts under a quota in bytes.
+    """
 
     body: bytes
     behind: Position
+    payload: int
 
 
 class Form(Protocol):
@@ -208,16 +228,17 @@ class Fanout:
         return info
 
     def ends(self, feed: Feed) -> tuple[int, ...]:
-        """The high watermarks of the feed's partitions; all are looked at only after something happened."""
+        """Where reads of the feed's partitions end; all are looked at only after something happened."""
         broker = self._broker()
         info = self.info(feed)
         touched = broker.changes.touched.get(feed.topic, 0)
-        key = (feed.topic_id.int, feed.partitions)
+        key = (feed.topic_id.int, feed.partitions, feed.committed)
         found = self._ends.get(key)
         if found is not None and found[0] == touched:
             return found[1]
         partitions = range(info.partitions) if feed.partitions is None else feed.partitions
-        ends = tuple([bounds.high_watermark for bounds in broker.partitions.bounds(feed.topic, partitions)])
+        bounds = broker.partitions.bounds(feed.topic, partitions)
+        ends = tuple([one.end(committed=feed.committed) for one in bounds])
         self._ends[key] = (touched, ends)
         if len(self._ends) > _MAX_ENDS:
             self._ends.popitem(last=False)
@@ -239,7 +260,7 @@ class Fanout:
                 return None
             taken = self.take(feed, position, max_bytes=self._config.stream_piece_bytes, whole=True)
             body = form.records(feed, taken) if taken.parts else b""
-            found = Piece(body, taken.behind)
+            found = Piece(body, taken.behind, taken.payload)
             self._pieces.put(key, found, len(body) + _ENTRY_COST)
         return found
 
@@ -293,7 +314,7 @@ class Fanout:
         return Taken(parts, before, Position(tuple(offsets), waiting[0] if waiting else 0))
 
     def _range(self, feed: Feed, index: int, offset: int, room: int) -> Range:
-        """Records of one partition from an offset on; only a filter may leave none. Raises BrokerError."""
+        """Records of one partition from an offset on; none if all are left out. Raises BrokerError."""
         until = offset - offset % RANGE_RECORDS + RANGE_RECORDS
         # A request for one record need not encode 256. With a filter the number of matches is not known before.
         count = until - offset if feed.filter is not None else min(until - offset, room)
@@ -307,13 +328,16 @@ class Fanout:
         return found
 
     def _make_range(self, feed: Feed, tp: TopicPartition, offset: int, count: int, until: int) -> Range:
-        result = self._broker().records.read_now(tp, offset, max_bytes=self._range_bytes, max_records=count)
+        result = self._broker().records.read_now(
+            tp, offset, max_bytes=self._range_bytes, max_records=count, committed=feed.committed
+        )
         records, next_offset = _cut(result.records, result.next_offset, until, 2 * self._range_bytes)
         scanned = len(records)
         if feed.filter is not None:
             records = [record for record in records if feed.filter.takes(record)]
         texts = record_texts(tp, records, feed.reader)
-        return Range(texts, [record.offset + 1 for record in records], next_offset, scanned)
+        ends = [record.offset + 1 for record in records]
+        return Range(texts, ends, list(map(payload_size, records)), next_offset, scanned)
 
 
 def _in_turn(offsets: Sequence[int], ends: Sequence[int], turn: int) -> deque[int]:

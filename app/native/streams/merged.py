@@ -26,6 +26,7 @@ from app.http.request import (
 from app.http.waiting import ClientWatch, check_share, counted
 from app.native.accept import choose
 from app.native.record_schemas import MergedQuery
+from app.native.records import read_committed
 from app.native.streams.cursor import Cursor, CursorError, Position, read_cursor
 from app.native.streams.events import Listener, Streams, after_fault, fault_problem, offset_at
 from app.native.streams.fanout import RANGE_RECORDS, Fanout, Feed, ReadFaultError
@@ -36,6 +37,7 @@ from core.errors import ErrorCode
 from core.facade import Facade
 from core.security.acl import Operation, ResourceType
 from core.security.guarded import Guarded
+from core.security.meter import Meter
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.topic import TopicInfo
 
@@ -198,7 +200,14 @@ class MergedRoutes:
         for partition in partitions or ():
             # Refuses one that is not there.
             self._broker().partitions.bounds(info.name, (partition,))
-        return Feed(info, partitions, self._readers[encoding], encoding, read_filter(query))
+        return Feed(
+            info,
+            partitions,
+            self._readers[encoding],
+            encoding,
+            read_filter(query),
+            committed=read_committed(query),
+        )
 
     async def _beginning(self, feed: Feed, query: Mapping[str, str]) -> Position:
         """Where to begin: in the partitions that `offsets` names there, in the others at `from`."""
@@ -223,7 +232,7 @@ class MergedRoutes:
         bounds = self._bounds(feed)
         if text == "earliest":
             return Position(tuple([one.log_start_offset for one in bounds]))
-        ends = [one.high_watermark for one in bounds]
+        ends = [one.end(committed=feed.committed) for one in bounds]
         if text == "latest":
             return Position(tuple(ends))
         if text[:1].isalpha():
@@ -234,7 +243,7 @@ class MergedRoutes:
             if index % _SEARCHES == _SEARCHES - 1:
                 await asyncio.sleep(0)
             found = broker.partitions.offset_for_time(
-                TopicPartition(feed.topic, feed.number(index)), moment
+                TopicPartition(feed.topic, feed.number(index)), moment, committed=feed.committed
             ).offset
             offsets.append(found if found >= 0 else end)
         return Position(tuple(offsets))
@@ -249,7 +258,7 @@ class MergedRoutes:
         bounds = self._bounds(feed)
         outside = [
             (index, offset_at(position, index), start, end)
-            for index, (start, end, _) in enumerate(bounds)
+            for index, (start, end, _, _) in enumerate(bounds)
             if not start <= offset_at(position, index) <= end
         ]
         if not outside:
@@ -298,7 +307,9 @@ class MergedRoutes:
             max_bytes = whole_number("max_bytes", query["max_bytes"], 1, config.http_max_read_bytes)
         if "wait_ms" in query:
             wait_ms = whole_number("wait_ms", query["wait_ms"], 0, config.max_wait_ms)
-        texts, position = await self._collect(feed, position, limit, max_bytes)
+        meter = self._acting(request.scope).meter
+        max_bytes = meter.readable(max_bytes)
+        texts, position = await self._collect(meter, feed, position, limit, max_bytes)
         if not texts and wait_ms and self._fanout.caught_up(feed, position):
             texts, position = await self._await_some(request, feed, position, limit, max_bytes, wait_ms)
         body = b'{"records":[%b],"next_cursor":"%b","caught_up":%b}' % (
@@ -309,7 +320,7 @@ class MergedRoutes:
         return Answer(200, body, JSON, _NO_CACHE)
 
     async def _collect(
-        self, feed: Feed, position: Position, limit: int, max_bytes: int
+        self, meter: Meter, feed: Feed, position: Position, limit: int, max_bytes: int
     ) -> tuple[list[bytes], Position]:
         """Return the existing records. Read in small steps, so that other requests are served between them."""
         texts: list[bytes] = []
@@ -331,6 +342,7 @@ class MergedRoutes:
             for part in taken.parts:
                 texts += part.found.texts[: part.used]
                 left -= part.found.size
+            meter.read_bytes(taken.payload)
             looked += RANGE_RECORDS
             if taken.behind == position or self._fanout.caught_up(feed, taken.behind):
                 position = taken.behind
@@ -358,8 +370,9 @@ class MergedRoutes:
                             raise ClientGoneError
                         if not woken:
                             break
-                    self._acting(request.scope).rights.require(Operation.READ, ResourceType.TOPIC, feed.topic)
-                    texts, position = await self._collect(feed, position, limit, max_bytes)
+                    acting = self._acting(request.scope)
+                    acting.rights.require(Operation.READ, ResourceType.TOPIC, feed.topic)
+                    texts, position = await self._collect(acting.meter, feed, position, limit, max_bytes)
         finally:
             watch.close()
         return texts, position

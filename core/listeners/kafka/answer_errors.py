@@ -13,11 +13,15 @@ from msgspec import Struct
 from core.protocol.apis import APIS
 from core.protocol.schema import Kind, fields_of
 
+_USUAL = "error_code"
+# The second one is that of AddPartitionsToTxn.
+_NAMES = (_USUAL, "partition_error_code")
+
 
 class _Places(NamedTuple):
-    """Where error codes can be in a message: in itself, and in the elements of these arrays."""
+    """Where error codes can be in a message: in a field of its own, and in the elements of these arrays."""
 
-    own: bool
+    own: str | None
     arrays: tuple[tuple[str, _Places], ...]
 
 
@@ -29,11 +33,11 @@ def error_codes(api_key: int, answer: Any) -> list[int]:
 
 
 def _walk(places: _Places, message: Any, found: list[int]) -> None:
-    if places.own and message.error_code:
-        found.append(message.error_code)
+    if places.own is not None and (code := getattr(message, places.own)):
+        found.append(code)
     for name, inner in places.arrays:
         elements = getattr(message, name) or ()
-        if inner.arrays:
+        if inner.arrays or inner.own != _USUAL:
             for element in elements:
                 _walk(inner, element, found)
         else:
@@ -45,6 +49,6 @@ def _places(message: type[Struct]) -> _Places:
     fields = fields_of(message)
     arrays = [(f.name, _places(f.struct)) for f in fields if f.kind is Kind.ARRAY and f.struct is not None]
     return _Places(
-        own=any(field.name == "error_code" for field in fields),
-        arrays=tuple((name, inner) for name, inner in arrays if inner.own or inner.arrays),
+        own=next((field.name for field in fields if field.name in _NAMES), None),
+        arrays=tuple((name, inner) for name, inner in arrays if inner.own is not None or inner.arrays),
     )

@@ -19,6 +19,7 @@ from core.listeners.kafka import (
     roles,
     sasl,
     topics,
+    transactions,
     versions,
 )
 from core.listeners.kafka.handler import Handler
@@ -42,6 +43,7 @@ HANDLERS: dict[int, Handler] = {
         acls,
         credentials,
         sasl,
+        transactions,
         versions,
     )
     for key, handler in module.HANDLERS.items()

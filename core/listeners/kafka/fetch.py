@@ -11,8 +11,14 @@ from core.listeners.kafka.fetch_session import FetchSession, SessionPartition, T
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
 from core.listeners.kafka.throttling import FetchQuota
-from core.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from core.protocol.traits import fetch_cuts_every_partition, names_topics_by_id
+from core.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from core.protocol.traits import fetch_cuts_every_partition, knows_isolation, names_topics_by_id
 from core.security.acl import Operation, ResourceType
 from core.types import FileSlice, TopicPartition
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
@@ -28,6 +34,8 @@ class _Fetch:
         self.session = session
         self.request = request
         self.fetch_session = fetch_session
+        # A client from before transactions cannot tell what was aborted, so it gets what is committed.
+        self.committed = request.isolation_level == _READ_COMMITTED or not knows_isolation(1, session.version)
         self.by_id = names_topics_by_id(1, session.version)
         self.conversion = FetchConversion(
             session.listener.broker, session.listener.conversions, session.version
@@ -53,6 +61,7 @@ class _Fetch:
             asked.fetch_offset,
             asked.partition_max_bytes,
             asked.current_leader_epoch,
+            self.committed,
         )
 
     def response(self) -> FetchResponse | Awaitable[FetchResponse]:
@@ -137,13 +146,16 @@ class _Fetch:
         assert got.read is not None
         bounds = got.read.offsets
         records: Any = got.read.slice if converted is None else converted
+        aborted = None
+        if self.request.isolation_level == _READ_COMMITTED:
+            aborted = [AbortedTransaction(one.producer_id, one.first_offset) for one in got.read.aborted]
         return PartitionData(
             one.asked.partition,
             0,
             bounds.high_watermark,
-            bounds.high_watermark,
+            got.read.last_stable_offset,
             bounds.log_start_offset,
-            aborted_transactions=[] if self.request.isolation_level == _READ_COMMITTED else None,
+            aborted_transactions=aborted,
             records=b"" if records is None else records,
         )
 

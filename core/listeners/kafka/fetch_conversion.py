@@ -6,6 +6,7 @@ conversion is bytes in, bytes out, so a large one runs in a thread and does not 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from struct import Struct
 
@@ -17,7 +18,7 @@ from core.records.batch import batches
 from core.records.conversion import down_convert, without_zstd
 from core.records.header import MAGIC
 from core.records.message_set import ENTRY_OVERHEAD
-from core.types import FileSlice
+from core.types import AbortedTransaction, LogRead
 from core.vocabulary.records import Fetched, FetchRead
 
 # Offset and size of a message.
@@ -52,10 +53,10 @@ class FetchConversion:
         """Convert one partition; continue after batches that have no record for the client."""
         wanted = max(read.max_bytes, 0)
         while got.read is not None and got.read.slice is not None:
-            converted, next_offset = await self._slice(got.read.slice, read.offset, wanted)
+            converted, next_offset = await self._slice(got.read, read.offset, wanted)
             if converted:
                 return converted if self.magic == MAGIC else self._cut(converted, wanted)
-            read_on = FetchRead(read.tp, next_offset, max(wanted, 1))
+            read_on = FetchRead(read.tp, next_offset, max(wanted, 1), committed=read.committed)
             (got,), _, _, _ = self.broker.partitions.fetch_now(
                 [read_on], max_bytes=self.broker.config.fetch_max_bytes
             )
@@ -67,9 +68,10 @@ class FetchConversion:
             wanted = max(wanted, _ENTRY.unpack_from(converted)[1] + ENTRY_OVERHEAD)
         return converted[:wanted]
 
-    async def _slice(self, stored: FileSlice, offset: int, wanted: int) -> tuple[bytes, int]:
-        config = self.broker.config
-        convert = partial(_convert, self.magic, offset, wanted, config.max_decompressed_bytes)
+    async def _slice(self, read: LogRead, offset: int, wanted: int) -> tuple[bytes, int]:
+        config, stored = self.broker.config, read.slice
+        assert stored is not None
+        convert = partial(_convert, self.magic, offset, wanted, config.max_decompressed_bytes, read.aborted)
         self._converted += stored.length
         if self._converted <= config.convert_on_loop_bytes:
             data = stored.read()
@@ -79,13 +81,23 @@ class FetchConversion:
 
 
 def _convert(
-    magic: int, offset: int, wanted: int, max_decompressed_bytes: int, data: bytes
+    magic: int,
+    offset: int,
+    wanted: int,
+    max_decompressed_bytes: int,
+    aborted: Sequence[AbortedTransaction],
+    data: bytes,
 ) -> tuple[bytes, int]:
     """Return the converted batches and the offset to continue at."""
     if magic == MAGIC:
         return without_zstd(data, max_bytes=max_decompressed_bytes), offset
     converted = down_convert(
-        data, magic, first_offset=offset, max_bytes=max_decompressed_bytes, wanted_bytes=wanted
+        data,
+        magic,
+        first_offset=offset,
+        max_bytes=max_decompressed_bytes,
+        wanted_bytes=wanted,
+        aborted=aborted,
     )
     next_offset = max(header.next_offset for _, header in batches(data)) if not converted else offset
     return converted, next_offset

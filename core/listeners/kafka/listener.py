@@ -13,6 +13,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Coroutine, Mapping, Sequence
+from itertools import count
 from struct import Struct
 from types import CoroutineType
 from typing import Any
@@ -108,6 +109,9 @@ class KafkaListener:
             self.counters.errors[api_key, code] += 1
 
 
+_NUMBERS = count()
+
+
 class KafkaSession:
     """One connection and its request in progress; there is only one at a time."""
 
@@ -115,6 +119,8 @@ class KafkaSession:
         self.listener = listener
         self.api_key = -1
         self.version = 0
+        # Rises with each connection that the process accepts.
+        self.number = next(_NUMBERS)
         self.client_id: str | None = None
         self.client_software = ""
         self.peer_host = ""

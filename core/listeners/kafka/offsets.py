@@ -28,12 +28,13 @@ from core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from core.protocol.traits import list_offsets_knows, list_offsets_old_style
+from core.protocol.traits import knows_isolation, list_offsets_knows, list_offsets_old_style
 from core.security.acl import Operation, ResourceType
 from core.types import TopicPartition
 
 # Partitions of one request that are looked up in one step. A lookup by time takes 20 to 50 µs.
 _IN_ONE_STEP = 50
+_READ_COMMITTED = 1
 
 
 def list_offsets(
@@ -42,8 +43,9 @@ def list_offsets(
     """Return offsets by time; each partition has its own error."""
     if sum(len(topic.partitions) for topic in request.topics) > _IN_ONE_STEP:
         return _list_many(session, request)
+    committed = _reads_committed(session, request)
     topics = [
-        ListOffsetsTopicResponse(t.name, [_list_one(session, t.name, p) for p in t.partitions])
+        ListOffsetsTopicResponse(t.name, [_list_one(session, t.name, p, committed) for p in t.partitions])
         for t in request.topics
     ]
     return ListOffsetsResponse(topics=topics)
@@ -52,17 +54,25 @@ def list_offsets(
 async def _list_many(session: KafkaSession, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Return the same for a long list. It may take seconds, so other tasks may run between two steps."""
     time_slice = TimeSlice(session.broker.clock)
+    committed = _reads_committed(session, request)
     topics = []
     for topic in request.topics:
         found = []
         for asked in topic.partitions:
-            found.append(_list_one(session, topic.name, asked))
+            found.append(_list_one(session, topic.name, asked, committed))
             await time_slice.give_way()
         topics.append(ListOffsetsTopicResponse(topic.name, found))
     return ListOffsetsResponse(topics=topics)
 
 
-def _list_one(session: KafkaSession, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _reads_committed(session: KafkaSession, request: ListOffsetsRequest) -> bool:
+    """Whether the client asks as read_committed; one from before transactions reads no other records."""
+    return request.isolation_level == _READ_COMMITTED or not knows_isolation(2, session.version)
+
+
+def _list_one(
+    session: KafkaSession, topic: str, asked: ListOffsetsPartition, committed: bool
+) -> ListOffsetsPartitionResponse:
     tp = TopicPartition(topic, asked.partition_index)
     try:
         if list_offsets_old_style(session.version):
@@ -70,7 +80,9 @@ def _list_one(session: KafkaSession, topic: str, asked: ListOffsetsPartition) ->
             return ListOffsetsPartitionResponse(asked.partition_index, old_style_offsets=offsets)
         if not list_offsets_knows(session.version, asked.timestamp):
             return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
-        found = session.broker.partitions.offset_for_time(tp, asked.timestamp, asked.current_leader_epoch)
+        found = session.broker.partitions.offset_for_time(
+            tp, asked.timestamp, asked.current_leader_epoch, committed=committed
+        )
         return ListOffsetsPartitionResponse(
             asked.partition_index,
             timestamp=found.timestamp,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from core.errors import BrokerError, ErrorCode
@@ -11,6 +12,8 @@ from core.listeners.kafka.handler import Handler, NoAnswer, Waiting, WhenDurable
 from core.listeners.kafka.listener import KafkaSession
 from core.listeners.kafka.produce_conversion import MessageSets
 from core.listeners.kafka.throttling import count_produce
+from core.listeners.kafka.transactions import refuse_late
+from core.protocol import traits
 from core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from core.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -23,10 +26,11 @@ from core.protocol.messages.produce import (
 )
 from core.protocol.traits import knows_zstd, names_topics_by_id, produce_magic
 from core.records.batch import carries_zstd
-from core.records.header import MAGIC
+from core.records.header import MAGIC, read_header
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import is_denial
 from core.types import TopicPartition
+from core.vocabulary.transactions import ProducerIdAndEpoch, TransactionalWrite
 
 _ACKS = (-1, 0, 1)
 
@@ -38,11 +42,55 @@ def produce(session: KafkaSession, request: ProduceRequest) -> Any:
     that is the only signal to such a client.
     """
     if produce_magic(session.version) == MAGIC:
+        if request.transactional_id is not None and (first := _to_register(session, request)) is not None:
+            return _after_registration(session, request, *first)
         return _append_all(session, request, None)
     sets = MessageSets(session.listener.broker, session.rights, request)
     if not sets.slow:
         return _append_all(session, request, sets)
     return _after_conversion(session, request, sets)
+
+
+def _to_register(
+    session: KafkaSession, request: ProduceRequest
+) -> tuple[TransactionalWrite, ProducerIdAndEpoch, Collection[TopicPartition]] | None:
+    """Return what the transaction of a request must take in before the append; None if there is nothing."""
+    try:
+        transaction = _transaction(session, request)
+        assert transaction is not None
+        named = [
+            (TopicPartition(_topic_name(session, topic), data.index), data.records)
+            for topic in request.topic_data
+            for data in topic.partition_data
+            if data.records is not None
+        ]
+        for tp, _ in named:
+            session.broker.require_write(tp.topic)
+        new = transaction.unregistered([tp for tp, _ in named])
+        if not new:
+            return None
+        header = read_header(next(records for tp, records in named if tp in new))
+    except BrokerError:
+        return None  # the append raises it again
+    return transaction, ProducerIdAndEpoch(header.producer_id, header.producer_epoch), new
+
+
+async def _after_registration(
+    session: KafkaSession,
+    request: ProduceRequest,
+    transaction: TransactionalWrite,
+    producer: ProducerIdAndEpoch,
+    partitions: Collection[TopicPartition],
+) -> Any:
+    """Add partitions to a transaction of a cluster, then append."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                # The connection uses its buffer again.
+                data.records = memoryview(bytearray(data.records))
+    await transaction.register(producer, partitions)
+    answer = _append_all(session, request, None)
+    return await answer.wait() if isinstance(answer, WhenDurable) else answer
 
 
 async def _after_conversion(session: KafkaSession, request: ProduceRequest, sets: MessageSets) -> Any:
@@ -70,13 +118,18 @@ def _append_all(session: KafkaSession, request: ProduceRequest, sets: MessageSet
     longer valid.
     """
     throttle_ms = count_produce(session)
+    try:
+        _check_acks(request)
+        transaction = _transaction(session, request)
+    except BrokerError as error:
+        return _refuse_all(request, error, throttle_ms)
     waiting: list[Waiting] = []
     responses = []
     failed: PartitionProduceResponse | None = None
     for topic in request.topic_data:
         answers = []
         for data in topic.partition_data:
-            answer = _append(session, request, topic, data, sets, waiting)
+            answer = _append(session, request, topic, data, sets, transaction, waiting)
             answers.append(answer)
             if answer.error_code:
                 failed = answer
@@ -95,14 +148,12 @@ def _append(
     topic: TopicProduceData,
     data: PartitionProduceData,
     sets: MessageSets | None,
+    transaction: TransactionalWrite | None,
     waiting: list[Waiting],
 ) -> PartitionProduceResponse:
     broker = session.broker
     try:
-        _check(session, request)
-        name = topic.name
-        if names_topics_by_id(0, session.version):
-            name = broker.topics.name_of(topic.topic_id)
+        name = _topic_name(session, topic)
         if data.records is None:
             raise BrokerError(ErrorCode.INVALID_RECORD, "There are no records for this partition.")
         if sets is None and not knows_zstd(0, session.version) and carries_zstd(data.records):
@@ -112,29 +163,61 @@ def _append(
             )
         tp = TopicPartition(name, data.index)
         converted = None if sets is None else sets.of(data)
-        done = broker.partitions.append(tp, data.records, acks=request.acks, converted=converted)
+        # What a transaction holds must not be lost from the middle of it while its producer lives on.
+        acks = request.acks if transaction is None else -1
+        done = broker.partitions.append(
+            tp, data.records, acks=acks, converted=converted, transaction=transaction
+        )
         answer = PartitionProduceResponse(
             data.index, 0, done.base_offset, done.log_append_time, done.log_start_offset
         )
-        durable = broker.partitions.durable(tp, request.acks, request.timeout_ms)
+        durable = broker.partitions.durable(tp, acks, request.timeout_ms)
         if durable is not None:
             waiting.append((durable, answer))
         return answer
     except BrokerError as error:
-        return _refusal(data.index, error)
+        refusal = _refusal(data.index, error)
+        if error.details.get("abortable") and traits.produce_may_ask_to_abort(session.version):
+            refusal.error_code = ErrorCode.TRANSACTION_ABORTABLE
+        return refusal
 
 
-def _check(session: KafkaSession, request: ProduceRequest) -> None:
+def _topic_name(session: KafkaSession, topic: TopicProduceData) -> str:
+    """Return the name of a topic of the request. Raises UNKNOWN_TOPIC_ID."""
+    by_id = names_topics_by_id(0, session.version)
+    return session.broker.topics.name_of(topic.topic_id) if by_id else topic.name
+
+
+def _check_acks(request: ProduceRequest) -> None:
     if request.acks not in _ACKS:
         raise BrokerError(
             ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be 0, 1 or -1 (all)."
         )
-    if request.transactional_id is not None:
-        session.rights.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    if request.acks == 0 and request.transactional_id is not None:
         raise BrokerError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "Transactions are not served yet; produce without transactional.id.",
+            ErrorCode.INVALID_REQUIRED_ACKS,
+            "A transaction needs acks=all: with acks=0 a lost record is not noticed.",
         )
+
+
+def _transaction(session: KafkaSession, request: ProduceRequest) -> TransactionalWrite | None:
+    if request.transactional_id is None:
+        return None
+    begins = traits.produce_begins_transactions(session.version)
+    return session.broker.transactions.writing(request.transactional_id, begins=begins)
+
+
+def _refuse_all(request: ProduceRequest, error: BrokerError, throttle_ms: int) -> Any:
+    """Refuse every partition; close the connection of a client that gets no answer."""
+    if request.acks == 0:
+        raise RefusedError(f"a produce request with acks=0 failed: {error.message}")
+    topics = [
+        TopicProduceResponse(
+            topic.name, topic.topic_id, [_refusal(data.index, error) for data in topic.partition_data]
+        )
+        for topic in request.topic_data
+    ]
+    return ProduceResponse(topics, throttle_ms)
 
 
 def _refusal(index: int, error: BrokerError) -> PartitionProduceResponse:
@@ -153,20 +236,25 @@ def _refusal(index: int, error: BrokerError) -> PartitionProduceResponse:
 
 
 async def init_producer_id(session: KafkaSession, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Return a producer id for an idempotent producer; a transactional id is refused."""
+    """Return a producer id for an idempotent producer, or the producer of a transactional id."""
     try:
+        known = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         if request.transactional_id is not None:
-            raise BrokerError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                if request.transactional_id
-                else ErrorCode.INVALID_REQUEST,
-                "Transactions are not served yet; ask without a transactional id.",
+            refuse_late(session, request.transactional_id)
+            given = await session.broker.transactions.init(
+                request.transactional_id, request.transaction_timeout_ms, known
             )
-        _require_idempotent_write(session)
-        given = await session.listener.broker.producer_ids.init(request.producer_id, request.producer_epoch)
+        else:
+            _require_idempotent_write(session)
+            given = await session.listener.broker.producer_ids.init(known)
         return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
     except BrokerError as error:
-        return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
+        code = error.code
+        if code is ErrorCode.PRODUCER_FENCED and not traits.transaction_errors_know_fencing(
+            22, session.version
+        ):
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
 def _require_idempotent_write(session: KafkaSession) -> None:

@@ -48,7 +48,7 @@ class Authentication:
         self.valid_until = _FOREVER
         # The answer under way is the last one.
         self.closing = False
-        # The user or the token of the login was deleted.
+        # The user or the token of the login was deleted, or the password changed.
         self.ended = False
         self._limits: Limits | None = None
         self._login: OpenLogin | None = None
@@ -176,7 +176,7 @@ class Authentication:
         return lifetime
 
     def _end(self) -> None:
-        """The user or the token was deleted: answer nothing more, and close within a second."""
+        """The user, the password or the token is no longer valid: answer nothing more, and close within a second."""
         assert self.machine is not None and self._limits is not None
         self.ended = self.closing = True
         self.machine.state = State.FAILED

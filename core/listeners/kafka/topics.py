@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import TypeVar
 
 from core.errors import BrokerError, ErrorCode
@@ -63,11 +63,7 @@ async def create_topics(session: KafkaSession, request: CreateTopicsRequest) -> 
     results = []
     for topic in {t.name: t for t in request.topics}.values():
         try:
-            if topic.name in twice:
-                raise BrokerError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Topic {topic.name!r} is in this request more than once. Name it once.",
-                )
+            _require_once(topic.name, twice)
             results.append(await _create(session, topic, request.validate_only, mutations))
         except BrokerError as error:
             message = "Authorization failed." if is_denial(error) else error.message
@@ -178,11 +174,7 @@ async def create_partitions(
     results = []
     for topic in {t.name: t for t in request.topics}.values():
         try:
-            if topic.name in twice:
-                raise BrokerError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Topic {topic.name!r} is in this request more than once. Name it once.",
-                )
+            _require_once(topic.name, twice)
             await _grow(session, topic, request.validate_only, mutations)
             results.append(CreatePartitionsTopicResult(topic.name))
         except BrokerError as error:
@@ -211,6 +203,13 @@ async def _grow(
 
 def _repeated(names: Iterable[_Name]) -> set[_Name]:
     return {name for name, count in Counter(names).items() if count > 1}
+
+
+def _require_once(name: str, repeated: Collection[str]) -> None:
+    if name in repeated:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"Topic {name!r} is in this request more than once. Name it once."
+        )
 
 
 def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -242,7 +241,7 @@ def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) ->
 
 
 def describe_producers(session: KafkaSession, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """Return the idempotent producers that each partition remembers."""
+    """Return the idempotent producers that each partition remembers, with where their open transactions begin."""
     topics = []
     for topic in request.topics:
         partitions = []
@@ -254,7 +253,12 @@ def describe_producers(session: KafkaSession, request: DescribeProducersRequest)
                 continue
             producers = [
                 ProducerState(
-                    s.producer_id, s.producer_epoch, s.last_sequence, s.last_timestamp, s.coordinator_epoch
+                    s.producer_id,
+                    s.producer_epoch,
+                    s.last_sequence,
+                    s.last_timestamp,
+                    s.coordinator_epoch,
+                    s.current_txn_start_offset,
                 )
                 for s in states
             ]

@@ -1,6 +1,7 @@
 """ApiVersions (KIP-35 as adopted, KIP-511) and UpdateFeatures (KIP-584).
 
-In ApiVersions the client also names its software. This broker has no features, so each update is refused.
+In ApiVersions the client also names its software. The one feature is `transaction.version`; its level is fixed, so
+each update is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Any
 from core.errors import ErrorCode
 from core.listeners.kafka.handler import Handler, served_versions, table
 from core.listeners.kafka.listener import KafkaSession
-from core.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from core.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from core.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from core.protocol.traits import api_versions_names_software
 from core.security.acl import Operation, ResourceType
@@ -20,6 +27,10 @@ from core.security.acl import Operation, ResourceType
 # KIP-511: the characters allowed in the name and version of a client's software, because both are logged.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _MAX_SOFTWARE = 256
+# Clients begin transactions by a first Produce if this level is 2, and by AddPartitionsToTxn if not (KIP-890). They
+# also look whether Produce 12, TxnOffsetCommit 5 and EndTxn 5 are served.
+_TRANSACTIONS = "transaction.version"
+_TRANSACTION_LEVEL = 2
 
 
 def api_versions(
@@ -42,11 +53,16 @@ def api_versions(
         return session.authentication.fail(ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
     if error is ErrorCode.INVALID_REQUEST:
         return ApiVersionsResponse(error_code=error)
-    return ApiVersionsResponse(error_code=error, api_keys=_served(session))
+    answer = ApiVersionsResponse(error_code=error, api_keys=_served(session))
+    answer.supported_features = [SupportedFeatureKey(_TRANSACTIONS, 0, _TRANSACTION_LEVEL)]
+    answer.finalized_features = [FinalizedFeatureKey(_TRANSACTIONS, _TRANSACTION_LEVEL, _TRANSACTION_LEVEL)]
+    # Java ignores features of an unknown epoch.
+    answer.finalized_features_epoch = 0
+    return answer
 
 
 def update_features(session: KafkaSession, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Refuse any feature with INVALID_UPDATE_VERSION: ApiVersions names none that has levels."""
+    """Refuse any feature with INVALID_UPDATE_VERSION: this broker has one level of each."""
     if (denied := session.rights.denial(Operation.ALTER, ResourceType.CLUSTER)) is not None:
         return UpdateFeaturesResponse(error_code=denied.code, error_message=denied.message)
     if not request.feature_updates:
@@ -55,7 +71,7 @@ def update_features(session: KafkaSession, request: UpdateFeaturesRequest) -> Up
     return UpdateFeaturesResponse(
         error_code=ErrorCode.INVALID_UPDATE_VERSION,
         error_message=f"No feature was updated: invalid version {first.max_version_level} for feature "
-        f"{first.feature!r}. This broker has no features with levels.",
+        f"{first.feature!r}. The levels of this broker are fixed.",
     )
 
 

@@ -91,6 +91,7 @@ def test_what_says_too_little_is_wrong_usage(sluice: Sluice, given: tuple[str, .
     assert about in sluice("acls", *given, code=2).err
 
 
+@pytest.mark.slow
 def test_the_rules_of_a_stopped_broker(
     sluice: Sluice, broker: BrokerProcess, tmp_path: Path, user: str
 ) -> None:

@@ -15,8 +15,8 @@ from tests.app.commands.fake_gateway import FakeGateway, Reply
 DETAIL = {
     "name": "orders",
     "partition_details": [
-        {"partition": 0, "earliest": 5, "latest": 20, "size_bytes": 1},
-        {"partition": 1, "earliest": 0, "latest": 3, "size_bytes": 1},
+        {"partition": 0, "earliest": 5, "latest": 20, "high_watermark": 25, "size_bytes": 1},
+        {"partition": 1, "earliest": 0, "latest": 3, "high_watermark": 3, "size_bytes": 1},
     ],
 }
 BOUNDS = {0: Bounds(5, 20), 1: Bounds(0, 3)}
@@ -33,6 +33,10 @@ def client(fake: FakeGateway) -> Iterator[Client]:
 def test_bounds_are_those_of_the_wanted_partitions() -> None:
     assert bounds_of(DETAIL) == BOUNDS
     assert bounds_of(DETAIL, [1]) == {1: Bounds(0, 3)}
+
+
+def test_reads_of_open_transactions_end_at_the_high_watermark() -> None:
+    assert bounds_of(DETAIL, committed=False) == {0: Bounds(5, 25), 1: Bounds(0, 3)}
 
 
 def test_partitions_that_are_not_there_are_named_with_those_that_are() -> None:

@@ -206,6 +206,7 @@ def test_a_limit_ends_following(spawn: Spawn, sluice: Sluice, topic: str) -> Non
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_failure(
     broker: BrokerProcess, sluice: Sluice, topic: str
 ) -> None:

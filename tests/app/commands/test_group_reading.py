@@ -89,6 +89,7 @@ def test_a_restart_of_the_gateway_is_waited_for(
     assert _lag(sluice, filled) == 0
 
 
+@pytest.mark.slow
 def test_what_was_not_read_is_not_committed(broker: BrokerProcess, sluice: Sluice, filled: str) -> None:
     sluice("produce", filled, "-p", "0", given="x" * 1000 + "\n" * 400)
     shell = f"set -o pipefail; {sys.executable} -m app consume {filled} -g {filled} -n 100 | exec 0<&-"

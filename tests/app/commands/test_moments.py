@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from app.commands.moments import Moment, MomentType, parse_moment
+from app.commands.moments import Moment, MomentType, parse_duration, parse_moment
 
 NOW = 1_738_324_800_000  # 2025-01-31T12:00:00Z
 
@@ -59,3 +59,12 @@ def test_an_option_takes_only_the_kinds_that_make_sense_for_it() -> None:
     with pytest.raises(click.BadParameter, match="cannot be used here; it takes time"):
         MomentType("time").convert("latest", None, None)
     assert MomentType().convert(Moment("latest"), None, None) == Moment("latest")
+
+
+def test_a_duration_is_a_number_and_a_unit() -> None:
+    assert [parse_duration(text) for text in ("500ms", "30s", "15m", " 2h ", "7d", "1w", "0s")] == [
+        500, 30_000, 900_000, 7_200_000, 604_800_000, 604_800_000, 0,
+    ]  # fmt: skip
+    for text in ("", "15", "-15m", "1.5h", "15 min", "m"):
+        with pytest.raises(ValueError, match="is not a duration such as 30s"):
+            parse_duration(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.commands.text import counted, duration, one_line, printable, ranges, size, width_of
+from app.commands.text import counted, duration, one_line, owned, printable, ranges, size, width_of
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,8 @@ def test_control_characters_become_escapes() -> None:
 
 def test_width_is_what_a_terminal_shows() -> None:
     assert (width_of("abc"), width_of("日本"), width_of("e\u0301")) == (3, 4, 1)
+
+
+def test_partitions_are_shown_by_topic() -> None:
+    names = [("b", 1), ("a", 2), ("a", 0), ("a", 1)]
+    assert owned({"topic": topic, "partition": partition} for topic, partition in names) == "a[0-2] b[1]"

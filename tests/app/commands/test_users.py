@@ -93,6 +93,7 @@ def run(data_dir: Path, *arguments: str, given: str = "") -> subprocess.Complete
     )
 
 
+@pytest.mark.slow
 def test_a_stopped_broker_gets_a_user_and_a_running_one_does_not(tmp_path: Path) -> None:
     process = BrokerProcess(tmp_path / "data", schemes=(SCHEME,)).start()
     try:
@@ -115,6 +116,7 @@ def test_a_stopped_broker_gets_a_user_and_a_running_one_does_not(tmp_path: Path)
     assert "Traceback" not in process.read_log() and PASSWORD not in process.read_log()
 
 
+@pytest.mark.slow
 def test_another_directory_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     refused = run(tmp_path, "list")
     assert refused.returncode == 1 and "not the data directory" in refused.stderr

@@ -160,6 +160,20 @@ async def test_a_stream_of_the_page_ends_with_its_user(served: Served) -> None:
     assert await ends(stream)
 
 
+async def test_a_stream_of_the_page_ends_with_the_password_of_its_session(served: Served) -> None:
+    await served.app.server.broker.topics.create("t")
+    by_token = f"Bearer {await served.token('alice')}"
+    streams = [
+        await waiting(served, f"Bearer {await bearer(served, await log_in(served, *login))}", stream=True)
+        for login in ((), (by_token,))
+    ]
+    await served.users.set_password("alice", "another password")
+    assert await ends(streams[0])
+    assert not streams[1].done()
+    await served.users.delete("alice")
+    assert await ends(streams[1])
+
+
 async def test_a_session_of_a_token_ends_with_the_token(served: Served) -> None:
     text = await served.token("alice", 60_000)
     cookie = await log_in(served, f"Bearer {text}")

@@ -15,6 +15,7 @@ from core.clock import ManualClock
 from core.config import OidcClient
 from core.security.oidc import PENDING_SECONDS
 from tests.app.http.test_authentication import PORT, Served
+from tests.app.http.test_revocation import ends, waiting
 from tests.issuer import OK, Issuer
 
 ORIGIN = f"http://127.0.0.1:{PORT}"
@@ -66,7 +67,7 @@ class Provider:
 @pytest.fixture
 async def provider(tmp_path: Path) -> AsyncIterator[Provider]:
     async with Issuer(lambda: ManualClock().wall_ms() / 1000).served() as issuer:
-        client = OidcClient(issuer.url, CLIENT, ORIGIN + CALLBACK)
+        client = OidcClient(issuer.url, CLIENT, ORIGIN + CALLBACK, session_minutes=20)
         served = Served(tmp_path / "data", "basic,jwt", (issuer.settings,), client)
         issuer.answers["/.well-known/openid-configuration"] = document(discovery(issuer))
         async with served.app.lifespan():
@@ -93,6 +94,25 @@ async def test_a_login_at_the_provider_opens_a_session(provider: Provider) -> No
     assert await provider.user() == "alice"
     again = await provider.back(code="c", state=asked["state"])
     assert again == REFUSED, "an answer is taken once"
+
+
+async def test_a_session_of_the_provider_ends_with_its_time_and_so_do_its_streams(provider: Provider) -> None:
+    """A user that is locked out at the provider must not stay for the 12 hours of other sessions."""
+    served = provider.served
+    await served.app.server.broker.topics.create("t")
+    asked = await provider.begin()
+    provider.sends(asked["nonce"], sub="alice")
+    assert await provider.back(code="c", state=asked["state"]) == "/console"
+    page = await provider.http.post("/console/session/token", headers=OWN)
+    stream = await waiting(served, f"Bearer {page.json()['token']}", stream=True)
+    served.clock.advance(20 * 60 - 1)
+    assert await provider.user() == "alice"
+    served.app.server.broker.logins.expire()
+    assert not stream.done()
+    served.clock.advance(1)
+    assert await provider.user() is None
+    served.app.server.broker.logins.expire()
+    assert await ends(stream)
 
 
 async def test_the_page_is_told_how_to_log_in(provider: Provider) -> None:

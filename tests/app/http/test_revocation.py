@@ -1,4 +1,4 @@
-"""A deleted user or token, and a token whose time is over, end what waits over HTTP: long polls and streams."""
+"""What waits over HTTP ends with its user, its password, its token, and the time of its token."""
 
 from __future__ import annotations
 
@@ -70,6 +70,19 @@ async def test_what_waits_ends_with_its_token(served: Served, stream: bool) -> N
     assert await ends(by_token)
     await broker.records.produce("t", [NewRecord(value=b"a")], partition=0)
     assert (await by_password).status_code == 200  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_waits_by_a_password_ends_when_it_is_changed(served: Served, stream: bool) -> None:
+    broker = served.app.server.broker
+    by_password = await waiting(served, basic("alice", PASSWORD), stream=stream)
+    by_token = await waiting(served, f"Bearer {await served.token('alice')}", stream=False)
+    changed = await ask(served, "PUT", "/users/alice/password", {"password": "another password"})
+    assert changed.status_code == 200, "the request that changes it is answered"
+    assert await ends(by_password)
+    await broker.records.produce("t", [NewRecord(value=b"a")], partition=0)
+    assert (await by_token).status_code == 200  # type: ignore[attr-defined]
+    assert len(broker.logins) == 0
 
 
 async def test_a_stream_ends_with_the_time_of_its_token(served: Served) -> None:

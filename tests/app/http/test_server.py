@@ -150,6 +150,7 @@ def ask(url: str, data: bytes | None = None) -> bytes:
         return body
 
 
+@pytest.mark.slow
 def test_uvicorn_serves_the_application_as_plain_asgi(tmp_path: Path) -> None:
     log = tmp_path / "log"
     environment = {

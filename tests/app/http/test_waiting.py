@@ -41,7 +41,9 @@ async def world(http: httpx.AsyncClient) -> None:
     """A topic without records, a managed consumer of it, an instance of v2."""
     assert (await http.put(T, json={})).status_code == 201
     assert (await http.post(f"{G}/consumers", json={"name": "c", "topics": ["quiet"]})).status_code == 201
-    assert (await http.post(f"{G}/consumers/c:poll", json={"wait_ms": 5_000})).json()["state"] == "stable"
+    async with asyncio.timeout(20):
+        while (await http.post(f"{G}/consumers/c:poll", json={"wait_ms": 50})).json()["state"] != "stable":
+            pass
     assert (await http.post("/consumers/g2", json={"name": "i", "format": "json"})).status_code == 200
     body = {"partitions": [{"topic": "quiet", "partition": 0}]}
     assert (await http.post("/consumers/g2/instances/i/assignments", json=body)).status_code == 204
@@ -60,7 +62,7 @@ async def waiting(app: Application, client: httpx.AsyncClient, poll: Any, count:
     method, path, more = poll
     tasks = [asyncio.ensure_future(client.request(method, path, **more)) for _ in range(count)]
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(app.traffic.waiting) < before + count:
                 await asyncio.sleep(0.005)
         yield
@@ -68,7 +70,7 @@ async def waiting(app: Application, client: httpx.AsyncClient, poll: Any, count:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(app.traffic.waiting) > before:
                 await asyncio.sleep(0.005)
 

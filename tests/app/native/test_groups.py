@@ -216,6 +216,7 @@ async def test_lag_is_told_in_total_and_by_partition(http: httpx.AsyncClient, to
                 "next_offset": 1,
                 "log_start_offset": 0,
                 "high_watermark": 4,
+                "last_stable_offset": 4,
                 "lag": 3,
                 "member_id": one,
             },
@@ -225,6 +226,7 @@ async def test_lag_is_told_in_total_and_by_partition(http: httpx.AsyncClient, to
                 "next_offset": None,
                 "log_start_offset": 0,
                 "high_watermark": 0,
+                "last_stable_offset": 0,
                 "lag": None,
                 "member_id": one,
             },
@@ -250,7 +252,7 @@ async def test_positions_are_forgotten_without_readers(
 async def test_a_group_shows_its_managed_consumers_beside_its_members(
     http: httpx.AsyncClient, topic: str
 ) -> None:
-    await http.put(f"/api/v1/topics/{topic}", json={"partitions": 2})
+    await records(http, topic)
     url = f"/api/v1/groups/{topic}"
     for body in (
         {"name": "one", "topics": [topic]},

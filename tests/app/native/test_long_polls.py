@@ -25,7 +25,7 @@ async def test_a_long_poll_is_answered_by_the_next_record(http: httpx.AsyncClien
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await http.post(url, json={"value": "new"})
-    page = (await asyncio.wait_for(waiting, 5)).json()
+    page = (await asyncio.wait_for(waiting, 60)).json()
     assert [r["value"] for r in page["records"]] == ["new"]
 
 
@@ -42,7 +42,7 @@ async def test_a_long_poll_ends_when_its_topic_is_deleted(
     waiting = asyncio.create_task(http.get(f"{T}/{topic}/partitions/0/records?wait_ms=20000"))
     await asyncio.sleep(0.05)
     await http.delete(f"{T}/{topic}")
-    problem(await asyncio.wait_for(waiting, 5), 404, "unknown-topic-or-partition")
+    problem(await asyncio.wait_for(waiting, 60), 404, "unknown-topic-or-partition")
 
 
 async def test_a_long_poll_ends_when_its_client_disconnects(

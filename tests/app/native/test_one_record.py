@@ -138,7 +138,7 @@ async def test_what_compaction_has_removed_is_410_and_says_where_to_continue(
     app: Application, http: httpx.AsyncClient, topic: str, problem: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await numbered(http, topic, 3)
-    bounds = LogOffsets(0, 3, 3)
+    bounds = LogOffsets(0, 3, 3, 3)
     for records, further in (([Record(2, 0, 0, None, b"")], 2), ([], 3)):
         result = ReadResult(records, bounds, 3)
         monkeypatch.setattr(app.server.broker.records, "read_now", lambda *_, result=result, **__: result)

@@ -53,16 +53,16 @@ def test_headers_keep_their_order_and_null() -> None:
 
 @pytest.mark.parametrize(("next_offset", "caught_up"), [(9, False), (10, True), (11, True)])
 def test_a_page_says_whether_it_has_caught_up(next_offset: int, caught_up: bool) -> None:
-    page = json.loads(record_page(TP, ReadResult([], LogOffsets(2, 10, 12), next_offset), AUTO))
+    page = json.loads(record_page(TP, ReadResult([], LogOffsets(2, 10, 12, 10), next_offset), AUTO))
     assert page == {
         "records": [], "next_offset": next_offset, "log_start_offset": 2, "high_watermark": 10,
-        "caught_up": caught_up,
+        "last_stable_offset": 10, "caught_up": caught_up,
     }  # fmt: skip
 
 
 def test_records_share_their_time_only_when_it_is_the_same() -> None:
     records = [Record(i, ms, 0, None, b"1") for i, ms in enumerate((0, 0, 1, -1, 0))]
-    page = json.loads(record_page(TP, ReadResult(records, LogOffsets(0, 5, 5), 5), AUTO))
+    page = json.loads(record_page(TP, ReadResult(records, LogOffsets(0, 5, 5, 5), 5), AUTO))
     assert [r["timestamp_ms"] for r in page["records"]] == [0, 0, 1, None, 0]
     assert [r["timestamp"] and r["timestamp"][-5:] for r in page["records"]] == [
         ".000Z", ".000Z", ".001Z", None, ".000Z",

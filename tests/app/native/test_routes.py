@@ -41,7 +41,7 @@ CONTROL = [pytest.param(one, id=one.name) for one in FASTAPI]
 def lean(app: Application) -> list[Route[Any]]:
     broker = app.shared.current_broker
     operations = Operations(broker, app.shared.acting, lambda: None, app.metrics.scrape)
-    lean = routes.lean_routes(app.shared.config, broker, app.shared.acting)
+    lean = routes.lean_routes(app.shared.config, broker, app.shared.acting, app.shared.long_transactions)
     return [*lean, *routes.operation_routes(operations)]
 
 
@@ -49,6 +49,11 @@ async def test_no_name_and_no_path_is_there_more_than_once(lean: list[Route[Any]
     rows = [*lean, *FASTAPI]
     assert len({row.name for row in rows}) == len({(row.method, row.path) for row in rows}) == len(rows) > 40
     assert all(inspect.getdoc(row.handle) and row.summary and row.tag and row.answers for row in rows)
+
+
+async def test_a_lean_row_knows_the_other_methods_of_its_path(lean: list[Route[Any]]) -> None:
+    for row in lean:
+        assert set(row.beside) == {one.method for one in FASTAPI if one.path == row.path}, row.name
 
 
 @pytest.mark.parametrize("row", CONTROL)

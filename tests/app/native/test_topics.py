@@ -27,7 +27,13 @@ async def test_put_creates_a_topic_once(http: httpx.AsyncClient, topic: str) -> 
     assert made.headers["location"] == f"{T}/{topic}"
     body = made.json()
     assert (body["name"], body["partitions"], body["configs"]) == (topic, 3, {"retention.ms": "1000"})
-    assert body["partition_details"][2] == {"partition": 2, "earliest": 0, "latest": 0, "size_bytes": 0}
+    assert body["partition_details"][2] == {
+        "partition": 2,
+        "earliest": 0,
+        "latest": 0,
+        "high_watermark": 0,
+        "size_bytes": 0,
+    }
     assert body["effective_configs"]["retention.ms"]["source"] == "topic"
     assert body["effective_configs"]["segment.bytes"]["source"] == "default"
     assert body["created"].endswith("Z") and body["internal"] is False

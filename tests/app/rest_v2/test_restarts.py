@@ -44,6 +44,7 @@ async def test_an_instance_lives_through_a_restart(tmp_path_factory: pytest.Temp
         assert app.shared.broker.partitions.info(TopicPartition("t", 0)).offsets.high_watermark == 3
 
 
+@pytest.mark.slow
 async def test_an_instance_lives_through_a_crash(tmp_path: Path) -> None:
     environment = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
     process = BrokerProcess(tmp_path / "data", environment=environment).start()

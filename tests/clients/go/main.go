@@ -1,7 +1,9 @@
 // The clients of Go in one program, which the tests of clients drive:
 //
 //	clients driver LIBRARY BOOTSTRAP                one JSON command a line in, one JSON line out (serve.go)
+//	clients transactional LIBRARY BOOTSTRAP         the same for transactions (transactional.go)
 //	clients member LIBRARY BOOTSTRAP GROUP TOPIC    a group member, which says what it is given and reads (member.go)
+//	clients copier LIBRARY BOOTSTRAP GROUP TOPIC    a member that copies records in transactions (franz_copier.go)
 //
 // LIBRARY is sarama, franz-go or kafka-go.
 package main
@@ -33,12 +35,18 @@ func main() {
 			log.Fatal(err)
 		}
 		serve(answers)
+	case len(arguments) == 3 && arguments[0] == "transactional" && transactional[arguments[1]] != nil:
+		serve(transactional[arguments[1]](arguments[2]))
 	case len(arguments) == 5 && arguments[0] == "member" && members[arguments[1]] != nil:
 		if err := members[arguments[1]](arguments[2], arguments[3], arguments[4], strategy()); err != nil {
 			log.Fatal(err)
 		}
+	case len(arguments) == 5 && arguments[0] == "copier" && arguments[1] == "franz-go":
+		if err := franzCopier(arguments[2], arguments[3], arguments[4]); err != nil {
+			log.Fatal(err)
+		}
 	default:
-		log.Fatal("usage: clients driver LIBRARY BOOTSTRAP | clients member LIBRARY BOOTSTRAP GROUP TOPIC")
+		log.Fatal("usage: clients driver|transactional LIBRARY BOOTSTRAP | clients member|copier LIBRARY BOOTSTRAP GROUP TOPIC")
 	}
 }
 

@@ -52,6 +52,13 @@ type command struct {
 	Total      int32             `json:"total"`
 	Before     int64             `json:"before"`
 	Group      string            `json:"group"`
+
+	Producer        string   `json:"producer"`
+	TransactionalID string   `json:"transactional_id"`
+	TimeoutMs       int      `json:"timeout_ms"`
+	Values          []string `json:"values"`
+	Committed       bool     `json:"committed"`
+	Last            string   `json:"last"`
 }
 
 // A group as a client describes it: its state, and the partitions of one topic that each member has.

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,24 @@ INSTALLED_AS = (
     | dict.fromkeys(JAVA_SETS, "kafka")
 )
 
+# Members that copy records in transactions, with the generation of the group (KIP-447).
+COPIERS = ("confluent-kafka", "kafka-python", "franz-go", "java-3.9", "java-4.1")
+
 
 class Member:
-    """One group member of some client, in a process of its own; `strategy` is its assignor by Kafka's name."""
+    """One group member of some client, in a process of its own.
+
+    `strategy` is its assignor by Kafka's name. Further variables make it a copier of `COPIERS`, which may have none.
+    """
 
     def __init__(
-        self, kind: str, broker: BrokerProcess, group: str, topic: str, strategy: str = "roundrobin"
+        self,
+        kind: str,
+        broker: BrokerProcess,
+        group: str,
+        topic: str,
+        strategy: str = "roundrobin",
+        copier: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
         self.assigned: list[int] | None = None
@@ -54,8 +66,10 @@ class Member:
         shadow = old_kafka_python_path(OLD_KAFKA_PYTHON[kind][0]) if kind in OLD_KAFKA_PYTHON else None
         environment = {**os.environ, "PYTHONPATH": shadow or str(ROOT), "NODE_PATH": str(NODE_MODULES)}
         environment["STRATEGY"] = strategy
+        environment |= copier or {}
+        program = _program if copier is None else _copier
         self._process = subprocess.Popen(
-            [*_program(kind, broker), group, topic],
+            [*program(kind, broker), group, topic],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -139,6 +153,14 @@ class Member:
             self._thread.join(5)
             assert self._process.stdout is not None
             self._process.stdout.close()
+
+
+def _copier(kind: str, broker: BrokerProcess) -> list[str]:
+    if kind in JAVA_SETS:
+        return java(JAVA_SETS[kind], "JavaCopier", broker.kafka, heap="64m", level="off")
+    if kind == "franz-go":
+        return [str(GO_CLIENTS), "copier", kind, broker.kafka]
+    return [sys.executable, str(HERE / "python_copier.py"), kind, broker.kafka]
 
 
 def _program(kind: str, broker: BrokerProcess) -> list[str]:

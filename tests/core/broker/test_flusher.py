@@ -88,7 +88,7 @@ async def test_logs_do_not_wait_for_each_other(flusher: Flusher) -> None:
     slow.end = fast.end = 1
     fast.gate.set()
     waiting = flusher.durable(slow, 1)
-    await asyncio.wait_for(flusher.durable(fast, 1), 5)
+    await asyncio.wait_for(flusher.durable(fast, 1), 60)
     assert not waiting.done()
     slow.gate.set()
     await waiting
@@ -153,7 +153,7 @@ async def test_while_one_log_is_slow_the_others_have_cycle_after_cycle(flusher: 
     fast.gate.set()
     for number in range(1, 20):
         fast.end = number
-        await asyncio.wait_for(flusher.durable(fast, number), 5)
+        await asyncio.wait_for(flusher.durable(fast, number), 60)
     assert not waiting.done() and flusher._free() == 1
     # Later requests for the slow log are served by its next flush.
     slow.end = 2
@@ -182,7 +182,7 @@ async def test_records_that_were_truncated_during_a_wait_are_refused(flusher: Fl
     waiting = flusher.durable(log, 5)
     log.end = log.flushed_offset = 3
     with pytest.raises(BrokerError) as refused:
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 60)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

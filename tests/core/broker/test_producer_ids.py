@@ -8,6 +8,7 @@ import pytest
 
 from core.broker.producer_ids import BLOCK_SIZE, ProducerIds
 from core.errors import BrokerError, ErrorCode
+from core.vocabulary.transactions import ProducerIdAndEpoch
 
 
 class Disk:
@@ -82,7 +83,7 @@ async def test_a_cancelled_caller_does_not_block_the_others() -> None:
 async def test_init_gives_a_new_id_at_epoch_zero_also_to_a_producer_that_names_its_old_one() -> None:
     ids = ProducerIds(Disk().reserve)
     first = await ids.init()
-    again = await ids.init(first.producer_id, first.producer_epoch)
+    again = await ids.init(first)
     assert first.producer_epoch == again.producer_epoch == 0
     assert again.producer_id != first.producer_id
 
@@ -90,5 +91,5 @@ async def test_init_gives_a_new_id_at_epoch_zero_also_to_a_producer_that_names_i
 @pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 3)])
 async def test_half_of_an_identity_is_an_invalid_request(producer_id: int, epoch: int) -> None:
     with pytest.raises(BrokerError) as refused:
-        await ProducerIds(Disk().reserve).init(producer_id, epoch)
+        await ProducerIds(Disk().reserve).init(ProducerIdAndEpoch(producer_id, epoch))
     assert refused.value.code is ErrorCode.INVALID_REQUEST

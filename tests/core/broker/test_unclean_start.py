@@ -16,7 +16,7 @@ from core.log.checkpoint import CLEAN_SHUTDOWN
 from core.metadata.store import Store
 from core.types import TopicPartition as Tp
 from core.vocabulary.consumers import Subscription
-from core.vocabulary.groups import Commit
+from core.vocabulary.groups import Commit, CommitRequest
 from core.vocabulary.partition import EARLIEST, LATEST
 from core.vocabulary.records import FetchRead
 from tests.core.consumers.consumer_world import G, World, offsets
@@ -49,7 +49,7 @@ async def test_committed_offsets_go_back_to_the_end_and_stay_there(w: World) -> 
     for group, offset in (("ahead", 10), ("at", 7), ("behind", 4)):
         await w.commit(offset, group=group)
     old = [Commit("t", 0, 9)]
-    assert await w.broker.groups.commit("v0", old, register=True) == [ErrorCode.NONE]
+    assert await w.broker.groups.commit("v0", CommitRequest(old, register=True)) == [ErrorCode.NONE]
     # In a second life without a cut, what was moved is on the disk.
     for life in (cut, None):
         await w.kill(life)
@@ -67,7 +67,7 @@ async def test_committed_offsets_go_back_to_the_end_and_stay_there(w: World) -> 
 
 async def test_what_a_commit_says_beside_its_offset_stays(w: World) -> None:
     cut = await written(w, 2, 2)
-    await w.broker.groups.commit(G, [Commit("t", 0, 4, 0, "mine", 17)])
+    await w.broker.groups.commit(G, CommitRequest([Commit("t", 0, 4, 0, "mine", 17)]))
     before = w.broker.groups.committed(G, "t", 0)
     await w.kill(cut)
     assert before is not None

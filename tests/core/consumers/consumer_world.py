@@ -21,7 +21,7 @@ from core.groups.hosted import offers
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from core.vocabulary.consumers import Batch, ConsumerInfo, ConsumerOptions, Subscription
-from core.vocabulary.groups import Commit, JoinRequest, Leaver, SyncRequest
+from core.vocabulary.groups import Commit, CommitRequest, JoinRequest, Leaver, SyncRequest
 from core.vocabulary.member_metadata import assigned_partitions
 from tests.virtual_time import LoopClock, VirtualLoop, run
 
@@ -117,7 +117,9 @@ class World:
 
     async def commit(self, offset: int, partition: int = 0, group: str = G) -> None:
         """Commit as an admin tool."""
-        assert await self.broker.groups.commit(group, [Commit("t", partition, offset)]) == [ErrorCode.NONE]
+        assert await self.broker.groups.commit(group, CommitRequest([Commit("t", partition, offset)])) == [
+            ErrorCode.NONE
+        ]
 
     async def other_member(self, *topics: str, **request: Any) -> OtherMember:
         """Begin to join as a client on the binary port would."""
@@ -188,7 +190,10 @@ class OtherMember:
 
     async def commit(self, partition: int, offset: int) -> ErrorCode:
         (error,) = await self._world.broker.groups.commit(
-            G, [Commit("t", partition, offset)], member_id=self.member_id, generation=self.generation
+            G,
+            CommitRequest(
+                [Commit("t", partition, offset)], member_id=self.member_id, generation=self.generation
+            ),
         )
         return error
 

@@ -12,9 +12,10 @@ from core.errors import BrokerError, ErrorCode
 from core.records.batch import build_batch
 from core.records.record import NewRecord, Record
 from core.types import TopicPartition as Tp
-from core.vocabulary.consumers import ConsumerOptions, Range, Subscription
-from core.vocabulary.groups import Commit
+from core.vocabulary.consumers import ConsumerOptions, Range, Seek, Subscription
+from core.vocabulary.groups import Commit, CommitRequest
 from tests.core.consumers.consumer_world import detached
+from tests.core.transactional_log import TransactionalLog
 
 P0, P1 = Tp("t", 0), Tp("t", 1)
 
@@ -30,8 +31,9 @@ def reading(broker: Broker) -> Reading:
     return Reading(broker, broker.groups)
 
 
-def consumer(*assigned: Tp, start: str | int = "earliest") -> Consumer:
-    made = Consumer("g", "c", "abcd", Subscription(("t",)), ConsumerOptions(start=start), 0, detached)
+def consumer(*assigned: Tp, start: str | int = "earliest", level: str = "read_committed") -> Consumer:
+    options = ConsumerOptions(start=start, isolation_level=level)
+    made = Consumer("g", "c", "abcd", Subscription(("t",)), options, 0, detached)
     made.assigned = assigned or (P0,)
     return made
 
@@ -60,7 +62,7 @@ async def test_without_a_commit_the_start_decides(
         return made.positions.get(tp)
 
     assert begins(P0) == position
-    await broker.groups.commit("g", [Commit("t", 0, 2)])
+    await broker.groups.commit("g", CommitRequest([Commit("t", 0, 2)]))
     assert begins(P0) == 2
     assert begins(Tp("t", 9)) is None
 
@@ -106,7 +108,7 @@ async def test_a_position_beyond_the_end_returns_to_what_is_committed_if_that_is
     broker: Broker, reading: Reading, committed: int, position: int
 ) -> None:
     await fill(broker, 5)
-    await broker.groups.commit("g", [Commit("t", 0, committed)])
+    await broker.groups.commit("g", CommitRequest([Commit("t", 0, committed)]))
     ahead = consumer(start="earliest")
     ahead.move(P0, 77)
     reading.ready(ahead, 1)
@@ -206,3 +208,52 @@ async def test_offsets_without_records_are_passed_over(broker: Broker, reading: 
     log.append(memoryview(batch), [read_header(bytes(batch))], leader_epoch=0)
     assert reading.ready(one, 1) and found(reading.sweep(one, 9, 1000)) == {}
     assert one.positions[Tp("c", 0)] == 1 and not reading.ready(one, 1)
+
+
+# --- transactions -------------------------------------------------------------------------------------------
+
+
+async def test_a_long_run_of_aborted_records_is_passed_in_several_sweeps(
+    broker: Broker, reading: Reading
+) -> None:
+    log = TransactionalLog(broker, P0)
+    for i in range(20):
+        log.write(1, f"aborted {i}")
+        log.end(1, commit=False)
+    log.write(0, "here")
+    made = consumer()
+    made.move(P0, 0)
+    sweeps = 0
+    while not (result := reading.sweep(made, 10, 1)).records:
+        assert result.more and reading.ready(made, 1)
+        sweeps += 1
+    assert (sweeps, found(result)) == (5, {0: [40]})
+    assert result.ranges == (Range("t", 0, 40, 41),)
+
+
+async def test_a_position_may_rest_after_hidden_records(broker: Broker, reading: Reading) -> None:
+    log = TransactionalLog(broker, P0)
+    log.write(1, "aborted")
+    log.end(1, commit=False)
+    log.write(1, "open")
+    made = consumer()
+    made.move(P0, 0)
+    assert reading.sweep(made, 10, 1000) == Found([], ())
+    assert (made.positions[P0], reading.ready(made, 1)) == (2, False)
+    # A committed offset beyond the last stable offset stays: another consumer was read_uncommitted.
+    made.move(P0, 3)
+    assert (reading.sweep(made, 10, 1000).records, made.positions[P0]) == ([], 3)
+
+
+@pytest.mark.parametrize(("level", "begins", "last"), [("read_committed", 1, 1), ("read_uncommitted", 2, 2)])
+async def test_latest_and_times_end_where_the_consumer_reads_to(
+    broker: Broker, reading: Reading, level: str, begins: int, last: int
+) -> None:
+    log = TransactionalLog(broker, P0)
+    log.write(0, "plain")
+    log.write(1, "open")
+    made = consumer(start="latest", level=level)
+    reading.begin(made, [P0])
+    assert made.positions[P0] == begins
+    assert reading.target(made, P0, Seek("t", 0, "latest")) == last
+    assert reading.target(made, P0, Seek("t", 0, time_ms=9_999_999)) == last

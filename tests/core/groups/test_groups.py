@@ -9,7 +9,7 @@ from core.clock import ManualClock
 from core.errors import BrokerError, ErrorCode
 from core.protocol.consumer_protocol import Subscription, encode_subscription
 from core.types import TopicPartition
-from core.vocabulary.groups import Commit
+from core.vocabulary.groups import Commit, CommitRequest
 from core.vocabulary.member_metadata import assignment_of, owned_partitions, wanted_topics
 
 OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -34,16 +34,24 @@ async def test_each_commit_has_its_own_error_in_its_own_place(broker: Broker) ->
         Commit("t", 1, 2),
         Commit("t", -1, 2),
     ]
-    assert await broker.groups.commit("g", commits) == [UNKNOWN, OK, UNKNOWN, OK, UNKNOWN]
-    assert await broker.groups.commit("g", commits, any_partition=True) == [OK, OK, UNKNOWN, OK, OK]
+    assert await broker.groups.commit("g", CommitRequest(commits)) == [UNKNOWN, OK, UNKNOWN, OK, UNKNOWN]
+    assert await broker.groups.commit("g", CommitRequest(commits, any_partition=True)) == [
+        OK,
+        OK,
+        UNKNOWN,
+        OK,
+        OK,
+    ]
     assert (offset(broker), offset(broker, 1)) == (1, 2)
 
 
 async def test_a_register_is_written_beside_the_offsets_and_read_before_them(broker: Broker) -> None:
-    await broker.groups.commit("g", [Commit("t", 0, 1, -1, "note")])
+    await broker.groups.commit("g", CommitRequest([Commit("t", 0, 1, -1, "note")]))
     assert offset(broker, register=True) == 1
-    assert await broker.groups.commit("g", [Commit("t", 0, 2, -1, "note")], register=True) == [OK]
-    await broker.groups.commit("g", [Commit("t", 0, 3)])
+    assert await broker.groups.commit("g", CommitRequest([Commit("t", 0, 2, -1, "note")], register=True)) == [
+        OK
+    ]
+    await broker.groups.commit("g", CommitRequest([Commit("t", 0, 3)]))
     assert (offset(broker), offset(broker, register=True)) == (3, 2)
     assert [(t, p, c.offset) for t, p, c in broker.groups.all_committed("g")] == [("t", 0, 3)]
     with pytest.raises(BrokerError) as error:
@@ -52,13 +60,13 @@ async def test_a_register_is_written_beside_the_offsets_and_read_before_them(bro
 
 
 async def test_deleting_offsets_takes_the_register_along(broker: Broker) -> None:
-    await broker.groups.commit("g", [Commit("t", 0, 2)], register=True)
+    await broker.groups.commit("g", CommitRequest([Commit("t", 0, 2)], register=True))
     assert await broker.groups.delete_offsets("g", [("nope", 0), ("t", 0)]) == [UNKNOWN, OK]
     assert offset(broker, register=True) is None
 
 
 async def test_a_deleted_topic_leaves_neither_offset_nor_register(broker: Broker) -> None:
-    await broker.groups.commit("g", [Commit("t", 0, 2)], register=True)
+    await broker.groups.commit("g", CommitRequest([Commit("t", 0, 2)], register=True))
     await broker.topics.delete("t")
     await broker.topics.create("t")
     assert (offset(broker), offset(broker, register=True)) == (None, None)
@@ -82,8 +90,8 @@ async def test_nothing_is_served_after_a_drain(broker: Broker) -> None:
 
 
 async def test_expired_offsets_go_when_the_broker_looks(broker: Broker) -> None:
-    await broker.groups.commit("g", [Commit("t", 0, 2)], retention_ms=10)
-    await broker.groups.commit("g", [Commit("t", 1, 3)])
+    await broker.groups.commit("g", CommitRequest([Commit("t", 0, 2)], retention_ms=10))
+    await broker.groups.commit("g", CommitRequest([Commit("t", 1, 3)]))
     assert isinstance(broker.clock, ManualClock)
     broker.clock.advance(1)
     await broker.groups.expire()

@@ -126,7 +126,7 @@ async def test_a_leader_assigns_although_its_join_is_not_fetched(broker: Broker)
     await asyncio.sleep(0.01)
     again = asyncio.create_task(curl(broker, script, wait_ms=0))
     client = await joining
-    got = await asyncio.wait_for(broker.groups.sync("g", SyncRequest(client.member_id, 2)), 5)
+    got = await asyncio.wait_for(broker.groups.sync("g", SyncRequest(client.member_id, 2)), 60)
     assert assigned_partitions(got.assignment)
     await again
 

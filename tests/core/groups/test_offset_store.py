@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.vocabulary.groups import Commit, CommittedOffset, Leaver
+from core.vocabulary.groups import Commit, CommitRequest, CommittedOffset, Leaver
 from tests.core.groups.world import World, world
 
 OK = ErrorCode.NONE
@@ -18,7 +18,7 @@ def offset(w: World, group: str = "g", topic: str = "t", partition: int = 0) -> 
 
 async def test_the_empty_group_id_serves_old_simple_consumers() -> None:
     w = await world()
-    assert await w.offsets.put("", [Commit("t", 0, 5)]) == [OK]
+    assert await w.offsets.put("", CommitRequest([Commit("t", 0, 5)])) == [OK]
     assert offset(w, "") == 5
     assert w.coordinator.describe("") is not None
     await w.coordinator.delete("")
@@ -27,7 +27,10 @@ async def test_the_empty_group_id_serves_old_simple_consumers() -> None:
 
 async def test_a_simple_consumer_commits_to_a_group_that_does_not_exist() -> None:
     w = await world()
-    assert await w.offsets.put("g", [Commit("t", 0, 5, 3, "note"), Commit("t", 1, 6)]) == [OK, OK]
+    assert await w.offsets.put("g", CommitRequest([Commit("t", 0, 5, 3, "note"), Commit("t", 1, 6)])) == [
+        OK,
+        OK,
+    ]
     now = w.clock.wall_ms()
     assert w.offsets.get("g", "t", 0) == CommittedOffset(5, 3, "note", now, -1)
     assert [tuple(x) for x in w.coordinator.list()] == [("g", "", "Empty", "classic")]
@@ -40,7 +43,7 @@ async def test_nothing_committed_is_none_and_no_error() -> None:
     w = await world()
     assert offset(w, "never") is None
     assert list(w.offsets.of_group("never")) == []
-    await w.offsets.put("g", [Commit("t", 0, 5)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 5)]))
     assert offset(w, partition=1) is None
     assert [(t, p, c.offset) for t, p, c in w.offsets.of_group("g")] == [("t", 0, 5)]
 
@@ -48,23 +51,25 @@ async def test_nothing_committed_is_none_and_no_error() -> None:
 async def test_commits_are_refused_as_kafka_refuses_them() -> None:
     w = World()
     one = [Commit("t", 0, 5)]
-    assert await w.offsets.put("g", one) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert await w.offsets.put("g", CommitRequest(one)) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     await w.start()
-    unknown = await w.offsets.put("g", one, member_id="a", generation=3)
+    unknown = await w.offsets.put("g", CommitRequest(one, member_id="a", generation=3))
     assert unknown == [ErrorCode.GROUP_ID_NOT_FOUND]
     [leader] = await w.stable()
-    assert await w.offsets.put("g", one) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert await w.offsets.put("g", CommitRequest(one)) == [ErrorCode.UNKNOWN_MEMBER_ID]
     as_member = {"member_id": leader, "generation": 1}
-    assert await w.offsets.put("g", one, **as_member) == [OK]
-    assert await w.offsets.put("g", one, member_id=leader, generation=2) == [ErrorCode.ILLEGAL_GENERATION]
-    fenced = await w.offsets.put("g", one, **as_member, group_instance_id="i")
+    assert await w.offsets.put("g", CommitRequest(one, **as_member)) == [OK]
+    assert await w.offsets.put("g", CommitRequest(one, member_id=leader, generation=2)) == [
+        ErrorCode.ILLEGAL_GENERATION
+    ]
+    fenced = await w.offsets.put("g", CommitRequest(one, **as_member, group_instance_id="i"))
     assert fenced == [ErrorCode.UNKNOWN_MEMBER_ID]
     await w.join(member_id=leader)
     await w.turn()
-    rebalancing = await w.offsets.put("g", one, member_id=leader, generation=2)
+    rebalancing = await w.offsets.put("g", CommitRequest(one, member_id=leader, generation=2))
     assert rebalancing == [ErrorCode.REBALANCE_IN_PROGRESS]
     w.registry.drain()
-    assert await w.offsets.put("g", one, **as_member) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert await w.offsets.put("g", CommitRequest(one, **as_member)) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 async def test_a_fenced_static_member_never_commits() -> None:
@@ -74,7 +79,7 @@ async def test_a_fenced_static_member_never_commits() -> None:
     new = (await w.join(group_instance_id="i")).result().member_id
     assert new != old
     results = await w.offsets.put(
-        "g", [Commit("t", 0, 5)], member_id=old, generation=1, group_instance_id="i"
+        "g", CommitRequest([Commit("t", 0, 5)], member_id=old, generation=1, group_instance_id="i")
     )
     assert results == [ErrorCode.FENCED_INSTANCE_ID]
     assert offset(w) is None
@@ -82,14 +87,16 @@ async def test_a_fenced_static_member_never_commits() -> None:
 
 async def test_metadata_above_the_limit_is_refused_partition_by_partition() -> None:
     w = await world(offset_metadata_max_bytes=4)
-    results = await w.offsets.put("g", [Commit("t", 0, 1, -1, "12345"), Commit("t", 1, 2, -1, "1234")])
+    results = await w.offsets.put(
+        "g", CommitRequest([Commit("t", 0, 1, -1, "12345"), Commit("t", 1, 2, -1, "1234")])
+    )
     assert results == [ErrorCode.OFFSET_METADATA_TOO_LARGE, OK]
     assert (offset(w), offset(w, partition=1)) == (None, 2)
 
 
 async def test_null_metadata_is_kept_as_empty() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1, -1, None)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1, -1, None)]))
     found = w.offsets.get("g", "t", 0)
     assert found is not None and found.metadata == ""
 
@@ -97,17 +104,17 @@ async def test_null_metadata_is_kept_as_empty() -> None:
 async def test_a_commit_that_is_too_large_as_a_whole_is_refused_whole() -> None:
     w = await world(offset_commit_max_bytes=1000, offset_metadata_max_bytes=10)
     many = [Commit("t", p, 1) for p in range(100)]
-    results = await w.offsets.put("g", [*many, Commit("t", 100, 1, -1, "x" * 11)])
+    results = await w.offsets.put("g", CommitRequest([*many, Commit("t", 100, 1, -1, "x" * 11)]))
     assert results == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 100 + [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert w.store.offsets == {}
-    assert await w.offsets.put("g", many[:20]) == [OK] * 20
+    assert await w.offsets.put("g", CommitRequest(many[:20])) == [OK] * 20
 
 
 async def test_an_offset_is_seen_when_it_is_durable_and_not_before() -> None:
     w = await world()
     w.store.hold = True
-    first = await w.start_task(w.offsets.put("g", [Commit("t", 0, 1)]))
-    second = await w.start_task(w.offsets.put("g", [Commit("t", 0, 2)]))
+    first = await w.start_task(w.offsets.put("g", CommitRequest([Commit("t", 0, 1)])))
+    second = await w.start_task(w.offsets.put("g", CommitRequest([Commit("t", 0, 2)])))
     assert not first.done() and offset(w) is None
     w.store.release()
     await w.turn()
@@ -117,7 +124,7 @@ async def test_an_offset_is_seen_when_it_is_durable_and_not_before() -> None:
 async def test_a_commit_whose_client_has_disconnected_still_lands() -> None:
     w = await world()
     w.store.hold = True
-    gone = await w.start_task(w.offsets.put("g", [Commit("t", 0, 1)]))
+    gone = await w.start_task(w.offsets.put("g", CommitRequest([Commit("t", 0, 1)])))
     gone.cancel()
     await w.turn()
     w.store.release()
@@ -127,16 +134,18 @@ async def test_a_commit_whose_client_has_disconnected_still_lands() -> None:
 
 async def test_a_commit_that_could_not_be_stored_is_not_seen() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1)]))
     w.store.broken = True
-    assert await w.offsets.put("g", [Commit("t", 0, 2)]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert await w.offsets.put("g", CommitRequest([Commit("t", 0, 2)])) == [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    ]
     assert offset(w) == 1
 
 
 async def test_too_many_groups_refuse_a_commit_too() -> None:
     w = await world(max_groups=1)
-    await w.offsets.put("a", [Commit("t", 0, 1)])
-    assert await w.offsets.put("b", [Commit("t", 0, 1)]) == [ErrorCode.POLICY_VIOLATION]
+    await w.offsets.put("a", CommitRequest([Commit("t", 0, 1)]))
+    assert await w.offsets.put("b", CommitRequest([Commit("t", 0, 1)])) == [ErrorCode.POLICY_VIOLATION]
 
 
 # --- delete ------------------------------------------------------------------------------------------------
@@ -144,7 +153,7 @@ async def test_too_many_groups_refuse_a_commit_too() -> None:
 
 async def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1), Commit("u", 0, 2), Commit("u", 1, 3)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1), Commit("u", 0, 2), Commit("u", 1, 3)]))
     [leader] = await w.stable()
     results = await w.offsets.delete("g", [("t", 0), ("u", 0), ("u", 7)])
     assert results == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, OK, OK]
@@ -172,7 +181,7 @@ async def test_offsets_under_members_of_another_kind_are_not_deleted() -> None:
 
 async def test_offsets_that_could_not_be_deleted_stay() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1)]))
     w.store.broken = True
     assert await w.offsets.delete("g", [("t", 0)]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert offset(w) == 1
@@ -180,7 +189,7 @@ async def test_offsets_that_could_not_be_deleted_stay() -> None:
 
 async def test_a_deleted_group_takes_its_offsets_along() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1)]))
     await w.coordinator.delete("g")
     assert (offset(w), w.store.offsets) == (None, {})
 
@@ -188,7 +197,7 @@ async def test_a_deleted_group_takes_its_offsets_along() -> None:
 async def test_a_deleted_topic_takes_its_offsets_along_in_every_group() -> None:
     w = await world()
     for group in "ab":
-        await w.offsets.put(group, [Commit("t", 0, 1), Commit("u", 0, 2)])
+        await w.offsets.put(group, CommitRequest([Commit("t", 0, 1), Commit("u", 0, 2)]))
     await w.offsets.forget_topic("t")
     assert sorted(w.store.offsets) == [("a", "u", 0), ("b", "u", 0)]
     assert (offset(w, "a"), offset(w, "a", "u")) == (None, 2)
@@ -201,9 +210,9 @@ DAY = 86_400
 
 async def test_offsets_of_a_simple_consumer_expire_a_retention_after_their_commit() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1)]))
     w.clock.advance(6 * DAY)
-    await w.offsets.put("g", [Commit("t", 1, 1)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 1, 1)]))
     assert await w.offsets.expire() == 0
     w.clock.advance(1.1 * DAY)
     assert await w.offsets.expire() == 1
@@ -216,7 +225,7 @@ async def test_offsets_of_a_simple_consumer_expire_a_retention_after_their_commi
 async def test_offsets_of_an_empty_group_expire_a_retention_after_the_last_member_left() -> None:
     w = await world()
     [leader] = await w.stable()
-    await w.offsets.put("g", [Commit("t", 0, 1)], member_id=leader, generation=1)
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1)], member_id=leader, generation=1))
     for _ in range(12):
         w.clock.advance(DAY)
         w.registry.group("g").resume(w.clock.monotonic(), DAY)  # type: ignore[union-attr]
@@ -232,7 +241,7 @@ async def test_offsets_of_an_empty_group_expire_a_retention_after_the_last_membe
 
 async def test_stable_consumers_keep_what_they_subscribe_to_and_lose_what_is_old_besides() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1), Commit("u", 0, 1)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1), Commit("u", 0, 1)]))
     [leader] = await w.stable()
     w.clock.advance(8 * DAY)
     w.registry.group("g").resume(w.clock.monotonic(), 8 * DAY)  # type: ignore[union-attr]
@@ -243,8 +252,8 @@ async def test_stable_consumers_keep_what_they_subscribe_to_and_lose_what_is_old
 
 async def test_nothing_expires_in_mid_rebalance_and_under_members_of_another_kind() -> None:
     w = await world(group_initial_rebalance_delay_ms=0)
-    await w.offsets.put("g", [Commit("t", 0, 1)])
-    await w.offsets.put("h", [Commit("t", 0, 1)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1)]))
+    await w.offsets.put("h", CommitRequest([Commit("t", 0, 1)]))
     await w.join("g")
     other = (await w.join("h", protocol_type="connect")).result()
     await w.sync(other.member_id, group="h")
@@ -254,8 +263,8 @@ async def test_nothing_expires_in_mid_rebalance_and_under_members_of_another_kin
 
 async def test_a_retention_of_its_own_outweighs_the_brokers() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1)], retention_ms=DAY * 1000)
-    await w.offsets.put("g", [Commit("t", 1, 1)], retention_ms=30 * DAY * 1000)
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1)], retention_ms=DAY * 1000))
+    await w.offsets.put("g", CommitRequest([Commit("t", 1, 1)], retention_ms=30 * DAY * 1000))
     w.clock.advance(2 * DAY)
     assert await w.offsets.expire() == 1
     w.clock.advance(20 * DAY)
@@ -266,7 +275,7 @@ async def test_a_retention_of_its_own_outweighs_the_brokers() -> None:
 async def test_a_commit_time_set_by_the_client_counts() -> None:
     w = await world()
     later = w.clock.wall_ms() + 30 * DAY * 1000
-    await w.offsets.put("g", [Commit("t", 0, 1, commit_ms=later)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1, commit_ms=later)]))
     w.clock.advance(31 * DAY)
     assert await w.offsets.expire() == 0
     w.clock.advance(7 * DAY)
@@ -275,17 +284,17 @@ async def test_a_commit_time_set_by_the_client_counts() -> None:
 
 async def test_a_wall_clock_that_jumps_ahead_expires_nothing() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1)]))
     w.clock.jump_wall(100 * DAY)
     assert await w.offsets.expire() == 0
 
 
 async def test_an_expiry_never_takes_a_commit_that_is_on_its_way() -> None:
     w = await world()
-    await w.offsets.put("g", [Commit("t", 0, 1)])
+    await w.offsets.put("g", CommitRequest([Commit("t", 0, 1)]))
     w.clock.advance(8 * DAY)
     w.store.hold = True
-    commit = await w.start_task(w.offsets.put("g", [Commit("t", 0, 2)]))
+    commit = await w.start_task(w.offsets.put("g", CommitRequest([Commit("t", 0, 2)])))
     assert await w.offsets.expire() == 0
     w.store.release()
     await w.turn()

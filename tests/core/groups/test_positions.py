@@ -13,6 +13,7 @@ from core.records.record import NewRecord
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.groups import (
     Commit,
+    CommitRequest,
     CommittedOffset,
     JoinRequest,
     Leaver,
@@ -57,16 +58,18 @@ async def refused(work: object, code: ErrorCode) -> BrokerError:
 
 
 async def test_lag_is_told_for_what_was_committed_and_for_what_is_owned(broker: Broker) -> None:
-    await broker.groups.positions.set("g", [Commit("t", 0, 1)])
+    await broker.groups.positions.set("g", CommitRequest([Commit("t", 0, 1)]))
     owner = await member(broker, 0, 1)
     first, second = broker.groups.positions.lag("g")
-    assert first == PartitionLag("t", 0, 1, LogOffsets(0, 4, 4), owner)
+    assert first == PartitionLag("t", 0, 1, LogOffsets(0, 4, 4, 4), owner)
     assert (first.lag, second.lag, second.next_offset, second.member_id) == (3, None, None, owner)
 
 
 async def test_an_offset_beyond_the_end_and_a_deleted_partition_are_no_lag(broker: Broker) -> None:
-    await broker.groups.positions.set("g", [Commit("t", 0, 99)])
-    assert await broker.groups.commit("g", [Commit("t", 77, 5)], any_partition=True) == [ErrorCode.NONE]
+    await broker.groups.positions.set("g", CommitRequest([Commit("t", 0, 99)]))
+    assert await broker.groups.commit("g", CommitRequest([Commit("t", 77, 5)], any_partition=True)) == [
+        ErrorCode.NONE
+    ]
     there, gone = broker.groups.positions.lag("g")
     assert (gone.partition, gone.offsets, gone.lag) == (77, None, None)
     assert there.lag == 0
@@ -81,28 +84,36 @@ async def test_a_group_that_is_not_there_has_no_lag(broker: Broker) -> None:
 async def test_positions_are_set_all_or_none(broker: Broker) -> None:
     positions = broker.groups.positions
     await refused(
-        positions.set("g", [Commit("t", 0, 1), Commit("t", 7, 1)]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        positions.set("g", CommitRequest([Commit("t", 0, 1), Commit("t", 7, 1)])),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
     large = Commit("t", 1, 1, -1, "x" * 4097)
-    await refused(positions.set("g", [Commit("t", 0, 1), large]), ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    await refused(
+        positions.set("g", CommitRequest([Commit("t", 0, 1), large])), ErrorCode.OFFSET_METADATA_TOO_LARGE
+    )
     assert broker.groups.describe("g") is None
-    await positions.set("g", [Commit("t", 0, 1, -1, "by hand"), Commit("t", 1, 0)])
+    await positions.set("g", CommitRequest([Commit("t", 0, 1, -1, "by hand"), Commit("t", 1, 0)]))
     assert (position(broker), position(broker, 1)) == (1, 0)
 
 
 async def test_a_running_group_is_set_only_by_its_members(broker: Broker) -> None:
     one = await member(broker, 0)
     positions, commits = broker.groups.positions, [Commit("t", 0, 2)]
-    await refused(positions.set("g", commits), ErrorCode.NON_EMPTY_GROUP)
-    await refused(positions.set("g", commits, member_id="ghost", generation=1), ErrorCode.UNKNOWN_MEMBER_ID)
-    await refused(positions.set("g", commits, member_id=one, generation=9), ErrorCode.ILLEGAL_GENERATION)
-    await positions.set("g", commits, member_id=one, generation=1)
+    await refused(positions.set("g", CommitRequest(commits)), ErrorCode.NON_EMPTY_GROUP)
+    await refused(
+        positions.set("g", CommitRequest(commits, member_id="ghost", generation=1)),
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    )
+    await refused(
+        positions.set("g", CommitRequest(commits, member_id=one, generation=9)), ErrorCode.ILLEGAL_GENERATION
+    )
+    await positions.set("g", CommitRequest(commits, member_id=one, generation=1))
     assert position(broker) == 2
 
 
 async def test_a_position_set_by_hand_is_what_clients_of_the_first_version_see(broker: Broker) -> None:
-    await broker.groups.commit("g", [Commit("t", 0, 1)], register=True)
-    await broker.groups.positions.set("g", [Commit("t", 0, 3)])
+    await broker.groups.commit("g", CommitRequest([Commit("t", 0, 1)], register=True))
+    await broker.groups.positions.set("g", CommitRequest([Commit("t", 0, 3)]))
     seen = broker.groups.committed("g", "t", 0, register=True)
     assert seen is not None and seen.offset == 3
 
@@ -125,7 +136,7 @@ async def test_a_position_set_by_hand_is_what_clients_of_the_first_version_see(b
 )
 async def test_a_reset_shows_and_does_what_is_asked(broker: Broker, target: Target, after: int) -> None:
     positions = broker.groups.positions
-    await positions.set("g", [Commit("t", 0, 2)])
+    await positions.set("g", CommitRequest([Commit("t", 0, 2)]))
     planned = await positions.reset("g", target, dry_run=True)
     assert [tuple(r) for r in planned] == [("t", 0, 2, after)]
     assert position(broker) == 2
@@ -151,7 +162,7 @@ async def test_a_reset_is_refused_where_it_would_do_harm_or_has_nothing_to_go_by
 async def test_positions_are_forgotten_by_topic_or_partition_without_readers(broker: Broker) -> None:
     positions = broker.groups.positions
     await refused(positions.forget("g", "t"), ErrorCode.GROUP_ID_NOT_FOUND)
-    await positions.set("g", [Commit("t", 0, 1), Commit("t", 1, 0)])
+    await positions.set("g", CommitRequest([Commit("t", 0, 1), Commit("t", 1, 0)]))
     await refused(positions.forget("g", "u"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     one = await member(broker, 0)
     await refused(positions.forget("g", "t"), ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
@@ -163,7 +174,7 @@ async def test_positions_are_forgotten_by_topic_or_partition_without_readers(bro
 
 
 async def test_a_deleted_topic_takes_its_positions_along_also_after_a_crash(broker: Broker) -> None:
-    await broker.groups.positions.set("g", [Commit("t", 0, 1)])
+    await broker.groups.positions.set("g", CommitRequest([Commit("t", 0, 1)]))
     gone = CommittedOffset(5, -1, "", 0, -1)
     await MetadataGroupStore(broker.store).persist([OffsetsChange("g", [("gone", 0, gone)])])
     await broker.topics.delete("t")

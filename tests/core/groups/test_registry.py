@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.vocabulary.groups import Commit, Leaver
+from core.vocabulary.groups import Commit, CommitRequest, Leaver
 from tests.core.groups.world import MemoryStore, World, world
 
 
 async def test_a_loaded_registry_holds_every_group_of_the_store_also_those_with_offsets_alone() -> None:
     w = await world()
     await w.stable("members", members=2)
-    await w.offsets.put("offsets", [Commit("t", 0, 1)])
+    await w.offsets.put("offsets", CommitRequest([Commit("t", 0, 1)]))
     w = await w.restart()
     assert len(w.registry) == 2
     assert sorted(x.group_id for x in w.coordinator.list()) == ["members", "offsets"]

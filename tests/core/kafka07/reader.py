@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from core.kafka07.messages import encode_message
 from core.kafka07.view import AddressView
 from core.kafka07.views import Kafka07Views
-from core.log.log import Log, LogShared
+from core.log.log import Log
+from core.log.shared import LogShared
 from tests.core.log.shelf import Shelf
 
 

@@ -335,7 +335,7 @@ async def test_each_phase_ends_at_its_deadline(
     await asyncio.sleep(0.2)
     assert len(running.connections) == 1
     running.clock.advance(2)
-    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     assert (line in caplog.text) if line else not caplog.records
     writer.close()
 
@@ -363,10 +363,10 @@ async def test_a_drain_answers_what_is_under_way_and_closes(run: Any) -> None:
     writer.write(frame(b"w"))
     await until(lambda: running.listener.seen == [b"w"] and len(running.connections) == 2)
     running.acceptor.drain()
-    assert await asyncio.wait_for(idle.read(), 5) == b""
+    assert await asyncio.wait_for(idle.read(), 60) == b""
     running.listener.gate.set()
     assert await answer(reader) == b"w"
-    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     await until(lambda: running.listener.closed == 2)
     writer.close()
     idle_writer.close()

@@ -11,9 +11,10 @@ from typing import Self
 
 from core.clock import ManualClock
 from core.config import Config
-from core.log.log import Log, LogShared
+from core.log.log import Log
 from core.log.recovery import LastKnown, open_log
 from core.log.segment import Segment
+from core.log.shared import LogShared
 from core.records.batch import batches, build_batch, decode_all, read_header
 from core.records.record import NewRecord, Record
 from core.topic_config import TopicConfig
@@ -104,7 +105,7 @@ def flush(log: Log) -> None:
 
 def read_all(log: Log, offset: int | None = None, max_bytes: int = 1 << 20) -> list[Record]:
     """Every record from `offset` on (the start of the log if None), by as many reads as it takes."""
-    start, _, end = log.offsets
+    start, _, end, _ = log.offsets
     offset = start if offset is None else offset
     first = offset
     found: list[Record] = []

@@ -22,8 +22,11 @@ from core.log.cleaner import (
     roll_overdue,
 )
 from core.log.log import Log
-from core.records.batch import batches, check_crc
+from core.records.batch import batches, check_crc, read_records
+from core.records.control import EndMarker
+from core.records.header import BatchHeader
 from core.records.record import NewRecord, Record
+from core.types import AbortedTransaction
 from tests.core.log.disk import Died, Disk
 from tests.core.log.shelf import Shelf, append, flush, index_entries, read_all
 
@@ -501,3 +504,156 @@ def test_an_append_seals_a_segment_whose_first_record_is_overdue(tmp_path: Path)
     for ms in (0, 5000, 5001):
         put(log, ("same", "a"), now_ms=NOW + ms)
     assert [s.base_offset for s in log.segments.all] == [0, 2]
+
+
+# --- transactions ------------------------------------------------------------------------------------------
+
+
+def put_in(log: Log, producer_id: int, sequence: int, *pairs: tuple[str, str | None]) -> None:
+    """One transactional batch of (key, value) records."""
+    put(log, *pairs, transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def end(log: Log, producer_id: int, *, commit: bool) -> None:
+    log.append_marker(producer_id, 0, EndMarker(commit, 0), leader_epoch=0)
+
+
+def committed(log: Log) -> dict[bytes | None, bytes | None]:
+    """What a read_committed reader of the whole log has at the end: the newest value of each key."""
+    aborted = log.aborted_between(0, log.last_stable_offset)
+    found: dict[bytes | None, bytes | None] = {}
+    for batch, header in stored(log):
+        if header.is_control or header.base_offset >= log.last_stable_offset:
+            continue
+        of_aborted = any(
+            header.is_transactional
+            and entry.producer_id == header.producer_id
+            and entry.first_offset <= header.base_offset < entry.last_offset
+            for entry in aborted
+        )
+        if not of_aborted and header.record_count:
+            found.update({r.key: r.value for r in read_records(batch, 0, header, max_bytes=1 << 20)})
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def stored(log: Log) -> list[tuple[bytes, BatchHeader]]:
+    """Every batch of the log."""
+    found = []
+    for segment in log.segments.all:
+        for position, header in segment.walk():
+            found.append((segment.read_batch(position, header), header))
+    return found
+
+
+def markers(log: Log) -> list[int]:
+    """The offsets of the markers."""
+    return [header.base_offset for _, header in stored(log) if header.is_control]
+
+
+def test_an_aborted_record_does_not_take_the_place_of_the_committed_one(tmp_path: Path) -> None:
+    shelf = compacted(tmp_path)
+    log = shelf.open()
+    put_in(log, 1, 0, ("a", "committed"))
+    end(log, 1, commit=True)
+    put_in(log, 1, 1, ("a", "aborted"), ("b", "aborted"))
+    end(log, 1, commit=False)
+    put_in(log, 2, 0, ("c", None))
+    end(log, 2, commit=False)
+    log.roll()
+    flush(log)
+    assert clean(shelf, log) == 7
+    assert {r.key: r.value for r in read_all(log) if r.key in (b"a", b"b", b"c")} == {b"a": b"committed"}
+    assert committed(log) == {b"a": b"committed"}
+    assert committed(shelf.reopen_cleanly(log)) == {b"a": b"committed"}
+
+
+def test_an_open_transaction_is_not_compacted(tmp_path: Path) -> None:
+    shelf = compacted(tmp_path)
+    log = shelf.open()
+    put(log, ("a", "old"))
+    log.roll()
+    put_in(log, 1, 0, ("a", "new"))
+    log.roll()
+    flush(log)
+    assert clean(shelf, log) == 1
+    assert [r.value for r in read_all(log)] == [b"old", b"new"]
+
+
+def test_a_marker_is_removed_after_its_records_and_after_delete_retention(tmp_path: Path) -> None:
+    shelf = compacted(tmp_path)
+    log = shelf.open()
+    put_in(log, 1, 0, ("a", "1"))
+    end(log, 1, commit=True)
+    put_in(log, 2, 0, ("b", "1"))
+    end(log, 2, commit=False)
+    put(log, ("a", "2"), ("b", "2"))
+    put_in(log, 1, 1, ("c", "1"))
+    put_in(log, 2, 1, ("d", "1"))
+    end(log, 1, commit=True)
+    end(log, 2, commit=True)
+    log.roll()
+    flush(log)
+    clean(shelf, log)
+    # The pass has met the records that it removed.
+    assert markers(log) == [1, 3, 8, 9]
+    assert log.aborted_between(0, 4) == [AbortedTransaction(2, 2, 3, 4)]
+    log = shelf.reopen_cleanly(log)
+    clean(shelf, log)
+    assert markers(log) == [1, 3, 8, 9]
+    assert log.aborted_between(0, 4) == []
+    clean(shelf, log, now_ms=NOW + DAY)
+    assert markers(log) == [8, 9]
+    assert committed(log) == {b"a": b"2", b"b": b"2", b"c": b"1", b"d": b"1"}
+
+
+def test_the_last_marker_of_a_producer_keeps_its_epoch(tmp_path: Path) -> None:
+    shelf = compacted(tmp_path)
+    log = shelf.open()
+    put_in(log, 1, 0, ("a", "1"))
+    log.append_marker(1, 1, EndMarker(commit=True, coordinator_epoch=0), leader_epoch=0, bumped=True)
+    put(log, ("a", "2"))
+    log.roll()
+    flush(log)
+    for now_ms in (NOW, NOW, NOW + DAY, NOW + 2 * DAY):
+        clean(shelf, log, now_ms=now_ms)
+    assert markers(log) == [1]
+    for snapshot in shelf.directory.glob("*.snapshot"):
+        snapshot.unlink()
+    (state,) = shelf.reopen_cleanly(log).active_producers()
+    assert state.producer_epoch == 1
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    moves=st.lists(
+        st.tuples(st.sampled_from("wwwwcarkp"), st.integers(1, 3), st.sampled_from("abc")), max_size=40
+    ),
+    deletes_soon=st.booleans(),
+)
+def test_compaction_changes_nothing_for_a_reader_of_committed_records(
+    tmp_path_factory: pytest.TempPathFactory, moves: list[tuple[str, int, str]], deletes_soon: bool
+) -> None:
+    shelf = compacted(tmp_path_factory.mktemp("log"), delete_retention_ms=0 if deletes_soon else DAY)
+    log = shelf.open()
+    sequences = dict.fromkeys(range(4), 0)
+    cleaned = 0
+    for number, (move, producer_id, key) in enumerate(moves):
+        if move == "w":
+            put_in(log, producer_id, sequences[producer_id], (key, str(number)))
+            sequences[producer_id] += 1
+        elif move in "ca":
+            end(log, producer_id, commit=move == "c")
+        elif move == "r":
+            put(log, (key, str(number)))
+        elif move == "k":
+            log.roll()
+            flush(log)
+            before, stable = committed(log), log.last_stable_offset
+            cleaned = clean(shelf, log, cleaned)
+            assert committed(log) == before
+            assert log.last_stable_offset == stable
+        else:
+            before = committed(log)
+            log = shelf.reopen_cleanly(log)
+            assert committed(log) == before
+    log.release()

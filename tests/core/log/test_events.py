@@ -10,8 +10,8 @@ import pytest
 
 from core.log.events import WatchedLog
 from core.log.flush import Chore, FlushTask
-from core.log.log import LogShared
 from core.log.segment import SWAP_SUFFIX, Segment
+from core.log.shared import LogShared
 from core.log.trash import Removal
 from core.records.header import BatchHeader
 from core.records.record import Record

@@ -11,7 +11,7 @@ import pytest
 from core.clock import ManualClock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.log.log import LogShared
+from core.log.shared import LogShared
 from core.records.batch import batches, build_batch, read_header, set_log_append_time
 from core.records.record import NewRecord
 from core.types import LogOffsets, TimestampOffset
@@ -36,7 +36,7 @@ def refused(call: Callable[[], object], code: ErrorCode) -> BrokerError:
 
 def test_an_empty_log_begins_and_ends_at_0(shelf: Shelf) -> None:
     log = shelf.open()
-    assert (log.offsets, log.size, log.leader_epoch) == (LogOffsets(0, 0, 0), 0, -1)
+    assert (log.offsets, log.size, log.leader_epoch) == (LogOffsets(0, 0, 0, 0), 0, -1)
     assert log.read(0, 1000, min_one=True).slice is None
     assert log.begin_flush() is None
     assert os.listdir(shelf.directory) == []
@@ -353,7 +353,7 @@ def test_delete_records_moves_the_start_and_removes_whole_segments(tmp_path: Pat
     assert append(log, records("next"), epoch=2).base_offset == 10
     assert any(name.endswith(".deleted") for name in os.listdir(shelf.directory))
     log = shelf.open(log_start=10)
-    assert (log.offsets, values(log)) == (LogOffsets(10, 11, 11), [b"next"])
+    assert (log.offsets, values(log)) == (LogOffsets(10, 11, 11, 11), [b"next"])
     assert not any(name.endswith(".deleted") for name in os.listdir(shelf.directory))
 
 
@@ -362,7 +362,7 @@ def test_a_log_start_beyond_what_survived_is_kept(shelf: Shelf) -> None:
     log = shelf.open()
     append(log, records("a", "b"))
     log = shelf.open(log_start=5)
-    assert log.offsets == LogOffsets(5, 5, 5)
+    assert log.offsets == LogOffsets(5, 5, 5, 5)
     assert append(log, records("c")).base_offset == 5
     assert log.damage is None
     assert values(shelf.open(log_start=5)) == [b"c"]

@@ -207,7 +207,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def bounds_are_right(self) -> None:
         if hasattr(self, "log"):
-            assert self.log.offsets == (self.start, len(self.written), len(self.written))
+            assert self.log.offsets == (self.start, len(self.written), len(self.written), len(self.written))
             assert self.log.damage is None
             assert self.log.size == sum(s.size for s in self.log.segments.all)
 

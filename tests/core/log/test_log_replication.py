@@ -123,7 +123,7 @@ def test_a_retry_at_the_new_leader_is_known(tmp_path: Path) -> None:
 def test_nothing_is_shown_from_the_high_watermark_on(tmp_path: Path) -> None:
     log = leader(tmp_path / "leader", segment_bytes=1 << 20)
     log.visible = 6
-    assert log.offsets == LogOffsets(0, 6, 29)
+    assert log.offsets == LogOffsets(0, 6, 29, 6)
     assert [r.offset for r in read_all(log)] == list(range(6))
     assert log.read(6, 1000, min_one=True).slice is None
     assert log.read(20, 1000, min_one=True).slice is None, "not out of range: it may come"
@@ -255,7 +255,7 @@ def test_a_copy_begin_again_where_the_leader_has_nothing_older(tmp_path: Path) -
     log = leader(tmp_path / "log")
     log.start_at(500)
     assert (log.offsets, log.epochs.entries, list(log.active_producers())) == (
-        LogOffsets(500, 500, 500),
+        LogOffsets(500, 500, 500, 500),
         [],
         [],
     )
@@ -265,7 +265,7 @@ def test_a_copy_begin_again_where_the_leader_has_nothing_older(tmp_path: Path) -
     flush(log)
     again = Shelf(tmp_path / "log", segment_bytes=SEGMENT).open(recovery_point=501, log_start=500)
     assert (again.offsets, values(again), again.epochs.entries) == (
-        LogOffsets(500, 501, 501),
+        LogOffsets(500, 501, 501, 501),
         [b"a"],
         [(97, 500)],
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.log.log import Log, LogShared
+from core.log.log import Log
+from core.log.shared import LogShared
 from core.log.trash import Trash
 from core.topic_config import TopicConfig
 from tests.core.log.home import CONFIG, Home

@@ -233,6 +233,7 @@ MEGABYTE_FROM_A_GIGABYTE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", MEGABYTE_FROM_A_GIGABYTE)
 def test_a_gigabyte_from_a_megabyte_is_refused_within_64_mib(bomb: str) -> None:
     codec, start = MEGABYTE_FROM_A_GIGABYTE[bomb]

@@ -68,6 +68,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_clients_use_the_address_that_a_peer_advertises(two: tuple[BrokerProcess, BrokerProcess]) -> None:
     one, other = two
     wanted = {1: one.kafka, 2: f"127.0.0.2:{other.ports['kafka']}"}

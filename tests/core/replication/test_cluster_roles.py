@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from core.broker.broker import Broker
+from core.config import Endpoint
 from core.errors import BrokerError, ErrorCode
+from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.listener import KafkaListener
+from core.protocol.messages.api_versions import ApiVersionsRequest
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from core.vocabulary.replicas import METADATA
+from tests.core.listeners.kafka.conftest import Client
 from tests.core.replication.brokers import Brokers, until
 
 TP = TopicPartition("t", 0)
@@ -47,7 +52,7 @@ def content(broker: Broker, tp: TopicPartition = TP) -> bytes:
 
 def ends(broker: Broker, tp: TopicPartition = TP) -> tuple[int, int]:
     """(high watermark, log end) of a partition."""
-    return broker.partitions.info(tp).offsets[1:]
+    return broker.partitions.info(tp).offsets[1:3]
 
 
 async def refused(code: ErrorCode, waiting: object) -> BrokerError:
@@ -63,6 +68,15 @@ async def test_a_copy_is_the_leaders_log_byte_for_byte(two: Brokers) -> None:
     await until(lambda: ends(two[2]) == ends(two[1]), "the follower to learn what is committed")
     assert content(two[1]) == content(two[2])
     assert ends(two[1])[0] == ends(two[1])[1] > 20
+
+
+async def test_all_brokers_of_a_cluster_announce_transactions(two: Brokers) -> None:
+    for number in (1, 2):
+        listener = KafkaListener(two[number], HANDLERS)
+        listener.bound(Endpoint("kafka", "127.0.0.1", 9092))
+        answer = await Client(listener).ask(18, 4, ApiVersionsRequest("test", "1"))
+        (feature,) = answer.finalized_features
+        assert (answer.finalized_features_epoch, feature.max_version_level) == (0, 2)
 
 
 async def test_no_client_is_shown_what_the_follower_lacks_and_acks_all_waits_for_it(two: Brokers) -> None:
@@ -230,7 +244,9 @@ async def test_deleted_records_are_deleted_at_the_follower_too(two: Brokers) -> 
     await write(two[1], b"a", b"b", b"c")
     await two[1].partitions.delete_records([(TP, 2)])
     await write(two[1], b"d")
-    await until(lambda: two[2].partitions.info(TP).offsets == (2, 4, 4), "the follower's log to start there")
+    await until(
+        lambda: two[2].partitions.info(TP).offsets == (2, 4, 4, 4), "the follower's log to start there"
+    )
 
 
 async def test_three_brokers_commit_with_two_and_promote_the_one_that_has_it(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from core.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets
 from core.log.log import Log
 from core.records.record import NewRecord
 from core.types import TopicPartition
-from core.vocabulary.groups import Commit
+from core.vocabulary.groups import Commit, CommitRequest
 from core.vocabulary.replicas import METADATA
 from tests.core.replication.brokers import Brokers, until
 
@@ -42,7 +42,7 @@ def committed(broker: Broker) -> int:
 
 
 async def commit(broker: Broker, offset: int) -> None:
-    assert await broker.groups.commit("g", [Commit("t", 0, offset)]) == [ErrorCode.NONE]
+    assert await broker.groups.commit("g", CommitRequest([Commit("t", 0, offset)])) == [ErrorCode.NONE]
 
 
 async def test_a_partition_of_one_broker_that_keeps_the_groups_again(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from core.metadata.topics import load_settings, put_setting
 from core.records.record import NewRecord
 from core.replication.cluster import Cluster
 from core.types import TopicPartition
-from core.vocabulary.groups import Commit
+from core.vocabulary.groups import Commit, CommitRequest
 from core.vocabulary.idempotency import KeyedRequest
 from core.vocabulary.replicas import METADATA
 from tests.core.replication.brokers import Brokers, until
@@ -41,7 +41,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Brokers]:
 
 
 async def commit(broker: Broker, offset: int, group: str = "g") -> ErrorCode:
-    (code,) = await broker.groups.commit(group, [Commit("t", 0, offset)])
+    (code,) = await broker.groups.commit(group, CommitRequest([Commit("t", 0, offset)]))
     return code
 
 
@@ -165,7 +165,7 @@ async def test_the_history_begin_again_with_the_whole_database(tmp_path: Path) -
         await two.start(2)
         await two.in_sync(METADATA)
         await metadata.shorten()
-        start, end, _ = two[1].partitions.info(METADATA).offsets
+        start, end, _, _ = two[1].partitions.info(METADATA).offsets
         assert start == end - 1 > 0
         await commit(two[1], 99)
         await until(lambda: two[2].metadata._applied == end + 1)  # type: ignore[union-attr]

@@ -6,10 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
+from typing import NoReturn, cast
 
 import pytest
 
 from core.broker.broker import Broker
+from core.clock import Clock
+from core.config import Peer
+from core.replication.copies import Copy
+from core.replication.follower import Follower, Keeper
 from core.vocabulary.replicas import METADATA
 from core.vocabulary.topic import TopicInfo
 from tests.core.replication.brokers import Brokers, until
@@ -60,3 +65,25 @@ def has_committed(end: int, broker: Broker) -> bool:
 
 def knows(topic: TopicInfo, broker: Broker) -> bool:
     return topic in broker.topics.list()
+
+
+async def test_news_in_the_moment_of_the_end_do_not_keep_a_follower_alive(tmp_path: Path) -> None:
+    config = Brokers(tmp_path, 1).config(1)
+    follower = Follower(Peer(2, "127.0.0.1", 1), config, Clock(), cast(Keeper, Idle()))
+    running = asyncio.create_task(follower.run())
+    await asyncio.sleep(0.01)
+    follower.wake()
+    running.cancel()
+    done, _ = await asyncio.wait([running], timeout=1.0)
+    running.cancel()
+    assert done, "it runs although it was cancelled"
+
+
+class Idle:
+    """What follows nothing."""
+
+    def followed(self, leader: int) -> list[Copy]:
+        return []
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(f"{name} is not for one that follows nothing")

@@ -40,3 +40,23 @@ def test_new_connections_beyond_the_quota_of_an_address_are_closed() -> None:
         clock.advance(0.1)
         taken += not addresses.admit("10.0.0.1")
     assert 90 <= taken <= 112
+
+
+def test_a_quota_of_the_address_comes_before_the_default_and_that_before_the_setting() -> None:
+    table = QuotaTable()
+    addresses = Addresses(Config(max_connection_rate_per_ip=3), ManualClock(), table)
+
+    def admitted(host: str) -> int:
+        return sum(not addresses.admit(host) for _ in range(200))
+
+    # Each window of ten seconds takes ten times the rate, and the one after them begins the wait.
+    assert admitted("10.0.0.1") == 31
+    table.change(((IP, None),), {CONNECTION_CREATION_RATE: 2.0})
+    table.change(((IP, "10.0.0.3"),), {CONNECTION_CREATION_RATE: 5.0})
+    assert (admitted("10.0.0.2"), admitted("10.0.0.3")) == (21, 51)
+    table.change(((IP, "10.0.0.4"),), {CONNECTION_CREATION_RATE: 5.0})
+    table.change(((IP, "10.0.0.4"),), {CONNECTION_CREATION_RATE: None})
+    assert admitted("10.0.0.4") == 21
+    table.change(((IP, None),), {CONNECTION_CREATION_RATE: None})
+    table.change(((IP, "10.0.0.3"),), {CONNECTION_CREATION_RATE: None})
+    assert admitted("10.0.0.5") == 31

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from core.clock import ManualClock
 from core.errors import BrokerError, ErrorCode
 from core.security import quotas
+from core.security.meter import Meter
 from core.security.quotas import QuotaTable, TokenBucket, Window, check_quota, entity_of
 from core.vocabulary.quotas import (
     CLIENT_ID,
@@ -112,6 +114,32 @@ def test_a_client_over_its_share_of_time_waits_a_second_at_most() -> None:
     bucket = table.bucket(REQUEST_PERCENTAGE, "alice", "", 0.0)
     assert bucket is not None
     assert bucket.record(10_000, 0.0) == 1.0
+
+
+def test_time_that_is_added_counts_and_makes_no_wait_longer() -> None:
+    window = Window(1.0, longest=1.0)
+    assert window.record(11, 0.0) == 1.0
+    window.add(5, 0.5)
+    assert window.wait(0.5) == 0.5
+    assert window.record(0, 1.0) == 1.0
+
+
+def test_a_stream_waits_for_its_bytes_and_for_its_time() -> None:
+    table, clock = QuotaTable(), ManualClock()
+    meter = Meter(table, clock, "alice")
+    assert meter.read_wait() == 0
+    table.change(((USER, "alice"),), {CONSUMER_BYTE_RATE: 100.0, REQUEST_PERCENTAGE: 1.0})
+    assert (meter.read_wait(), meter.readable_now(5_000)) == (0, 1_000)
+    meter.read_bytes(1_300)
+    assert (meter.read_wait(), meter.readable_now(5_000)) == (pytest.approx(3.0), 1)
+    clock.advance(3)
+    assert meter.read_wait() == 0
+    window = table.time_window("alice", clock.monotonic())
+    # The Kafka listener counts in the same one.
+    assert window is table.bucket(REQUEST_PERCENTAGE, "alice", "", clock.monotonic())
+    assert window is not None
+    window.record(50, clock.monotonic())
+    assert meter.read_wait() == 1
 
 
 def test_tokens_come_back_and_may_be_owed() -> None:

@@ -15,7 +15,7 @@ from core.clock import ManualClock
 from core.config import Config, Endpoint, TlsSettings
 from core.errors import StartupError
 from core.security.certificates import facts_of, first_certificate
-from core.security.self_signed import ensure, files_of, names_of
+from core.security.self_signed import ensure, files_of, names_of, names_of_machine
 from core.security.tls import ServerCertificate
 from tests.broker_process import ROOT
 
@@ -51,7 +51,24 @@ def test_its_names_are_those_of_the_listeners() -> None:
 
 def test_a_wildcard_gives_the_names_of_the_machine() -> None:
     config = Config(listeners=(Endpoint("http", "0.0.0.0", 1, (("tls", "default"),)),))
-    assert socket.gethostname().lower() in names_of(config, "default")
+    assert socket.gethostname().lower() in names_of_machine(config, "default")
+    assert names_of(config, "default") == NAMES
+
+
+def test_listeners_of_one_address_have_no_other_names() -> None:
+    config = Config(
+        listeners=(Endpoint("http", "10.0.0.1", 1, (("tls", "default"),)), Endpoint("kafka", "0.0.0.0", 2))
+    )
+    assert names_of_machine(config, "default") == []
+
+
+def test_another_name_of_the_machine_makes_no_new_one(pair: tuple[Path, Path]) -> None:
+    """As a container has one at each start: clients keep a copy of the certificate."""
+    ensure(*pair, NAMES, ManualClock(), ["first", "172.17.0.2"])
+    before = pair[0].read_bytes()
+    assert b"172.17.0.2" in before
+    ensure(*pair, NAMES, ManualClock(), ["second", "172.17.0.3"])
+    assert pair[0].read_bytes() == before
 
 
 def test_both_files_are_for_their_owner_alone(pair: tuple[Path, Path]) -> None:

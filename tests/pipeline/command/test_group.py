@@ -55,8 +55,9 @@ def test_a_plan_names_deleted_records(here: Path, topics: Topics) -> None:
 
 @pytest.mark.parametrize("what", ["plan", "run"])
 def test_an_unknown_topic_and_a_broker_that_is_away_are_told_before_spark_starts(
-    what: str, here: Path
+    what: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pipeline.jobs.plan.PATIENCE_SECONDS", 0.1)
     unknown = run(what, "export", "--topic", "nowhere", "--to", "lake", "--once")
     assert unknown.exit_code == 1
     assert "nowhere" in unknown.output

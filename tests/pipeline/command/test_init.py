@@ -17,12 +17,10 @@ import pytest
 
 from pipeline.command.init import TEMPLATE, write_project
 from tests.broker_process import ROOT
+from tests.pipeline.class_archive import java_options
 from tests.pipeline.topics import Topics
 
 pytestmark = pytest.mark.slow
-
-# A JVM that lives for seconds never earns back what its optimizing compiler costs.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def _run(project: Path, *command: str, conf: bool = True) -> subprocess.CompletedProcess[str]:
@@ -34,7 +32,7 @@ def _run(project: Path, *command: str, conf: bool = True) -> subprocess.Complete
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "JAVA_TOOL_OPTIONS": JAVA,
+        "JAVA_TOOL_OPTIONS": java_options(),
         "SPARK_LOCAL_IP": "127.0.0.1",
         **({"SPARK_CONF_DIR": "conf"} if conf else {}),
     }

@@ -72,6 +72,7 @@ def test_what_is_not_there_is_told_before_spark_starts(
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("pipeline.jobs.session.session", no_spark)
+    monkeypatch.setattr("pipeline.jobs.plan.PATIENCE_SECONDS", 0.1)
     for arguments, says in (
         (("snapshot", "--topic", "none", "--to", "x"), "no topic 'none'"),
         (("usage", "--topic", "none"), "no topic 'none'"),

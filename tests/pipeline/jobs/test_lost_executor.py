@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 from tests.broker_process import ROOT
+from tests.pipeline.class_archive import java_options
 from tests.pipeline.jobs.running import naive, once
 from tests.pipeline.topics import Topics
 
 pytestmark = pytest.mark.slow
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PARTITIONS, RECORDS, BATCH = 2, 4_000, 1_000
 
 
@@ -39,8 +39,8 @@ def test_an_executor_that_is_killed_costs_no_row(topics: Topics, tmp_path: Path)
     topics.fill("cluster", RECORDS, partitions=PARTITIONS)
     table, state = tmp_path / "table", tmp_path / "state"
     options = {
-        "spark.driver.defaultJavaOptions": JAVA,
-        "spark.executor.defaultJavaOptions": JAVA,
+        "spark.driver.defaultJavaOptions": java_options(),
+        "spark.executor.defaultJavaOptions": java_options(),
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
         "spark.executor.memory": "1g",

@@ -27,6 +27,7 @@ def _job(path: Path, form: str = "parquet", kind: str = "replay", **values: Any)
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [(), ("day",)])
 @pytest.mark.parametrize("form", KINDS)
 def test_a_table_is_counted_as_a_job_would_read_it(form: str, by: tuple[str, ...], tmp_path: Path) -> None:

@@ -78,7 +78,6 @@ def test_columns_are_chosen_by_name_and_headers_come_with_them() -> None:
         ({"columns": "value,value"}, "a name occurs twice"),
         ({"columns": "value", "includeHeaders": "true"}, "includeHeaders=true and columns=value contradict"),
         ({"transport": "pigeon"}, "transport must be wire or segments, not 'pigeon'"),
-        ({"transport": "segments", "kafka.isolation.level": "read_committed"}, "contradicts kafka.isolation"),
         ({"dataDir": "/data"}, "dataDir is for transport=segments alone"),
         ({"security.protocol": "TLS"}, "kafka.security.protocol must be plaintext or ssl or sasl_plaintext"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is not for batch reads"),

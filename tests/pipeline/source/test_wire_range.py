@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from pipeline.source.batch import BatchReader
 from pipeline.source.options import OptionError, read_options
@@ -28,6 +29,7 @@ def offsets(found: Any) -> list[int]:
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_a_broker_that_restarts_in_mid_read_costs_time_and_no_record(
     topics: Topics, broker: BrokerProcess, how: str
@@ -164,3 +166,46 @@ def test_a_broker_that_shows_nothing_below_its_own_high_watermark_is_not_waited_
     monkeypatch.setattr(limits, "FETCH_WAIT_MS", 1)
     with pytest.raises(WireError, match="topic short, partition 0: nothing comes at offset 1, though"):
         offsets(scan((OffsetRange(name, 0, 0, 5),), reader(topics, name).options))
+
+
+def test_committed_reads_leave_out_open_and_aborted_transactions(topics: Topics) -> None:
+    name = topics.create("transactions", segment_bytes="2048")
+    producers = [
+        Producer({"bootstrap.servers": topics.broker.kafka, "transactional.id": f"spark-{i}", "linger.ms": 0})
+        for i in range(3)
+    ]
+    for producer in producers:
+        producer.init_transactions(30)
+
+    def write(number: int, *values: str) -> None:
+        for value in values:
+            producers[number].produce(name, value.encode() * 50)
+        assert producers[number].flush(30) == 0
+
+    for _ in range(10):
+        for producer in producers[:2]:
+            producer.begin_transaction()
+        write(0, "c")
+        write(1, "a", "a")
+        topics.write(name, ["plain"])
+        write(0, "c")
+        producers[1].abort_transaction(30)
+        producers[0].commit_transaction(30)
+    producers[2].begin_transaction()
+    write(2, "open")
+    topics.write(name, ["plain, after it"])
+
+    def read(**options: Any) -> list[bytes]:
+        one = reader(topics, name, **{"kafka.max.partition.fetch.bytes": 1024, **options})
+        found = [batch for task in one.partitions() for batch in scan(task.ranges, one.options)]
+        return [value for batch in found for value in batch.column("value").to_pylist()]
+
+    committed = [b"c" * 50, b"plain", b"c" * 50] * 10
+    for transport in ("wire", "segments"):
+        assert read(transport=transport) == committed
+        assert read(transport=transport, minPartitions=7) == committed
+        every = read(transport=transport, **{"kafka.isolation.level": "read_uncommitted"})
+        assert every[-2:] == [b"open" * 50, b"plain, after it"]
+        assert every.count(b"a" * 50) == 20
+    producers[2].abort_transaction(30)
+    assert read() == read(transport="segments") == [*committed, b"plain, after it"]

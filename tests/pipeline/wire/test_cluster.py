@@ -73,6 +73,7 @@ def test_the_broker_says_where_its_files_are(topics: Topics, cluster: Cluster) -
     assert log_directory(cluster, name, 0) == str(topics.broker.data_dir.absolute())
 
 
+@pytest.mark.slow
 def test_a_broker_that_restarts_is_waited_for(
     topics: Topics, broker: BrokerProcess, cluster: Cluster
 ) -> None:

@@ -67,6 +67,7 @@ def test_batches_whose_answers_were_lost_are_sent_again_and_stored_once(
     assert values(topics, name) == list(range(200))
 
 
+@pytest.mark.slow
 def test_a_restart_of_the_broker_in_between_loses_and_doubles_nothing(
     topics: Topics, broker: BrokerProcess, producer: Producer
 ) -> None:

@@ -167,4 +167,4 @@ async def streaming(
     finally:
         started.cancel()
         stream.leave()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)

@@ -373,7 +373,7 @@ class AsyncPoll:
         self._task.cancel()
 
     async def answer(self) -> httpx.Response:
-        return await asyncio.wait_for(self._task, 5)
+        return await asyncio.wait_for(self._task, 60)
 
 
 __all__ = ["Stream"]

@@ -37,7 +37,7 @@ def taken(*values: bytes | None) -> Taken:
     records = [Record(4 + i, 0, 0, None, value) for i, value in enumerate(values)]
     texts = record_texts(TopicPartition("t", 1), records, FEED.reader)
     end = 4 + len(records)
-    found = Range(texts, [r.offset + 1 for r in records], end, len(records))
+    found = Range(texts, [r.offset + 1 for r in records], [1] * len(records), end, len(records))
     return Taken([Part(1, found, len(records))], HERE, Position((3, end)))
 
 
@@ -71,7 +71,7 @@ def test_a_part_of_a_range_is_sent_in_part() -> None:
 
 def test_cursors_follow_the_parts_of_a_piece() -> None:
     one = taken(b"1").parts[0]
-    zero = Part(0, Range([b"{}"], [9], 9, 1), 1)
+    zero = Part(0, Range([b"{}"], [9], [2], 9, 1), 1)
     ids = [e.id for e in EventParser().feed(SSE.records(FEED, Taken([zero, one], HERE, Position((9, 5)))))]
     assert [cursor(text).position.offsets for text in ids] == [(9, 4), (9, 5)]
 

@@ -245,7 +245,7 @@ async def test_a_poll_waits_for_a_record_in_any_partition(
     assert not any(poll.done() for poll in polls)
     await fill(http, topic, 0, 0, 1)
     for poll in polls:
-        assert places(await asyncio.wait_for(poll, 5)) == [(2, 0)]
+        assert places(await asyncio.wait_for(poll, 60)) == [(2, 0)]
     assert len(app.server.broker.purgatory) == 0
 
 
@@ -256,7 +256,7 @@ async def test_a_poll_for_one_partition_is_not_woken_by_another(
     poll = asyncio.create_task(page(http, topic, wait_ms=200, partitions="1"))
     await asyncio.sleep(0.02)
     await fill(http, topic, 1)
-    body = await asyncio.wait_for(poll, 5)
+    body = await asyncio.wait_for(poll, 60)
     assert (places(body), body["caught_up"]) == ([], True)
 
 
@@ -270,7 +270,7 @@ async def test_a_filtered_poll_waits_on_through_what_it_does_not_want(
     await asyncio.sleep(0.05)
     assert not poll.done()
     await http.post(url, json={"key": "b"})
-    assert places(await asyncio.wait_for(poll, 5)) == [(0, 1)]
+    assert places(await asyncio.wait_for(poll, 60)) == [(0, 1)]
 
 
 async def test_a_poll_is_answered_empty_at_its_deadline(http: httpx.AsyncClient, topic: str) -> None:
@@ -287,7 +287,7 @@ async def test_a_poll_on_a_topic_that_is_deleted_is_404(
         poll = asyncio.create_task(http.get(f"{T}/{topic}/records?wait_ms=20000{partitions}"))
         await asyncio.sleep(0.05)
         await http.delete(f"{T}/{topic}")
-        problem(await asyncio.wait_for(poll, 5), 404, "unknown-topic-or-partition")
+        problem(await asyncio.wait_for(poll, 60), 404, "unknown-topic-or-partition")
 
 
 async def test_a_client_that_disconnects_ends_its_poll(

@@ -18,13 +18,15 @@ from core.protocol.traits import produce_magic
 from core.records.batch import build_batch
 from core.records.message_set import encode_plain
 from core.records.record import NewRecord
-from core.vocabulary.groups import Commit
+from core.vocabulary.groups import Commit, CommitRequest
 
 from .conftest import Client, produce_request
 
 # Placeholders for the id of the topic "t", and for the data directory of the broker, in the requests below.
 ID, DIRECTORY = "<id>", "<directory>"
 JOIN = {"group_id": "j", "session_timeout_ms": 6000, "rebalance_timeout_ms": 6000, "member_id": "nobody"}
+# A transactional id without a producer.
+PRODUCER = {"transactional_id": "x", "producer_id": 1}
 ACL = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
 
 # For each API the fields of a request, and the error code of the answer. A new API needs a line here.
@@ -75,6 +77,24 @@ CASES: dict[int, tuple[dict[str, Any], ErrorCode]] = {
     21: ({"topics": [{"name": "t", "partitions": [{"offset": 0}]}], "timeout_ms": 1000}, ErrorCode.NONE),
     22: ({"transaction_timeout_ms": 1000}, ErrorCode.NONE),
     23: ({"replica_id": -1, "topics": [{"topic": "t", "partitions": [{}]}]}, ErrorCode.NONE),
+    24: (
+        {
+            "v3_and_below_transactional_id": "x",
+            "v3_and_below_producer_id": 1,
+            "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
+        },
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ),
+    25: ({**PRODUCER, "group_id": "g"}, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    26: (PRODUCER, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    27: (
+        {"markers": [{"producer_id": 1, "topics": [{"name": "t", "partition_indexes": [0]}]}]},
+        ErrorCode.NONE,
+    ),
+    28: (
+        {**PRODUCER, "group_id": "g", "topics": [{"name": "t", "partitions": [{"committed_offset": 1}]}]},
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ),
     29: (
         {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
         ErrorCode.SECURITY_DISABLED,
@@ -142,6 +162,8 @@ CASES: dict[int, tuple[dict[str, Any], ErrorCode]] = {
     57: ({"feature_updates": [{"feature": "f", "max_version_level": 1}]}, ErrorCode.INVALID_UPDATE_VERSION),
     60: ({}, ErrorCode.NONE),
     61: ({"topics": [{"name": "t", "partition_indexes": [0]}]}, ErrorCode.NONE),
+    65: ({"transactional_ids": ["x"]}, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
+    66: ({}, ErrorCode.NONE),
     74: ({}, ErrorCode.NONE),
     75: ({"topics": [{"name": "t"}]}, ErrorCode.NONE),
 }
@@ -167,7 +189,7 @@ async def prepare(client: Client, broker: Broker) -> None:
     for topic in broker.topics.list():
         await broker.topics.delete(topic.name)
     await client.create("t", 2)
-    assert await broker.groups.commit("g", [Commit("t", 0, 1)]) == [ErrorCode.NONE]
+    assert await broker.groups.commit("g", CommitRequest([Commit("t", 0, 1)])) == [ErrorCode.NONE]
 
 
 def request_of(key: int, version: int, broker: Broker) -> Any:

@@ -1,4 +1,4 @@
-"""A deleted user or token ends its open Kafka connections: no answer more, and closed within a second."""
+"""Open Kafka connections end with their user, password or token: no answer more, and closed within a second."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from core.protocol.header import encode_request_header
 from core.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
 from core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from core.protocol.messages.metadata import MetadataRequest
@@ -72,6 +73,37 @@ async def test_a_deleted_user_gets_no_answer_more(listener: KafkaListener) -> No
     assert (await bob.newest(3, MetadataRequest([]))).brokers
 
 
+async def test_a_changed_password_ends_the_logins_by_the_old_one_alone(listener: KafkaListener) -> None:
+    broker = listener.broker
+    _, text = await broker.tokens.create("alice", "", None)
+    by_token, bob = await logged_in(listener, "alice", text), await logged_in(listener, "bob")
+    by_plain, by_scram = await logged_in(listener, "alice"), Client(listener)
+    await by_scram.ask(17, 1, SaslHandshakeRequest("SCRAM-SHA-256"))
+    scram = ScramClient("alice", PASSWORD, "sha256")
+    first = await by_scram.ask(36, 2, SaslAuthenticateRequest(scram.first()))
+    last = await by_scram.ask(36, 2, SaslAuthenticateRequest(scram.final(first.auth_bytes)))
+    assert last.error_code == 0
+    await broker.users.set_password("alice", "another password")
+    assert [is_over(one) for one in (by_plain, by_scram, by_token, bob)] == [True, True, False, False]
+    for one in (by_plain, by_scram):
+        with pytest.raises(RefusedError):
+            await one.newest(3, MetadataRequest([]))
+    for one in (by_token, await logged_in(listener, "alice", "another password")):
+        assert (await one.newest(3, MetadataRequest([]))).brokers
+
+
+async def test_a_user_that_changes_its_credential_gets_an_answer_and_closed(listener: KafkaListener) -> None:
+    alice = await logged_in(listener, "alice")
+    change = ScramCredentialUpsertion("alice", 1, 4096, b"salt", b"a" * 32)
+    frame = encode_request_header(51, 0, 1, "test") + encode_request(
+        51, 0, AlterUserScramCredentialsRequest(upsertions=[change])
+    )
+    working = alice.session.handle(memoryview(bytearray(frame)))
+    assert not isinstance(working, list) and working is not None
+    assert isinstance(await working, Last)  # type: ignore[misc]
+    assert is_over(alice)
+
+
 async def test_a_deleted_token_ends_its_connections_alone(listener: KafkaListener) -> None:
     info, text = await listener.broker.tokens.create("alice", "", None)
     by_token, by_password = await logged_in(listener, "alice", text), await logged_in(listener, "alice")
@@ -98,7 +130,8 @@ async def test_a_fetch_that_waits_brings_no_records_to_a_deleted_user(listener: 
 
 
 async def test_a_user_that_deletes_itself_gets_an_answer_and_closed(listener: KafkaListener) -> None:
-    alice = await logged_in(listener, "alice")
+    # By a token: the deletion of the first credential alone ends logins by password.
+    alice = await logged_in(listener, "alice", (await listener.broker.tokens.create("alice", "", None))[1])
     for mechanism in (1, 2):
         request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion("alice", mechanism)])
         header = encode_request_header(51, 0, mechanism, "test")

@@ -35,7 +35,7 @@ from .test_every_version import prepare, request_of
 
 DENIED = {29, 30, 31, 53}
 # What may not be seen is left out; so in DescribeLogDirs before version 3.
-LISTS = {16}
+LISTS = {16, 66}
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 # Rights that Kafka takes in the place of those in `Handler.needs`.
 INSTEAD: dict[int, set[Need]] = {
@@ -44,6 +44,7 @@ INSTEAD: dict[int, set[Need]] = {
     20: {(Operation.DELETE, CLUSTER)},
     22: {(Operation.WRITE, TOPIC)},
     23: {(Operation.CLUSTER_ACTION, CLUSTER)},
+    27: {(Operation.ALTER, CLUSTER)},
 }
 IMPLYING = {
     Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},

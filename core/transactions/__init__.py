@@ -1,0 +1,1 @@
+"""Transactions: the coordinator of transactional ids."""
