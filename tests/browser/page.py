@@ -19,10 +19,12 @@ from selenium.webdriver.support.ui import Select
 
 T = TypeVar("T")
 WAIT_SECONDS = 20.0
-# Without a network, Chromium's own errands would be refused by the hundred.
+# Without a network, Chromium's own errands would be refused by the hundred. A page from elsewhere (a provider's login)
+# may name a style sheet on the internet: that is refused at once, so that its load waits for no name server.
 FLAGS = (
     "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
     "disable-component-update", "disable-sync", "disable-dev-shm-usage", "window-size=1280,900",
+    "host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )  # fmt: skip
 
 
@@ -59,7 +61,8 @@ class Page:
             try:
                 if found := what():
                     return found
-            except StaleElementReferenceException:
+            except (StaleElementReferenceException, IndexError):
+                # The page is being drawn, or another one is being loaded.
                 pass
             time.sleep(0.03)
         body = self.driver.find_element(By.TAG_NAME, "body").text
