@@ -19,7 +19,7 @@ from selenium.webdriver.support.ui import Select
 
 T = TypeVar("T")
 WAIT_SECONDS = 20.0
-# Without a network, Chromium's own errands would be refused by the hundred. A page from elsewhere (a provider's login)
+# Without a network, Chromium's own errands would be refused by the hundred. A page from elsewhere (a login)
 # may name a style sheet on the internet: that is refused at once, so that its load waits for no name server.
 FLAGS = (
     "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
