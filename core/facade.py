@@ -37,6 +37,7 @@ from core.vocabulary.consumers import (
     Subscription,
 )
 from core.vocabulary.foreign_groups import ForeignGroups
+from core.vocabulary.freeze import Freezing
 from core.vocabulary.groups import (
     NO_MEMBER,
     CommitRequest,
@@ -771,6 +772,10 @@ class Facade(Logs, Protocol):
     @property
     def quotas(self) -> Quotas:
         """Client quotas."""
+
+    @property
+    def freezing(self) -> Freezing:
+        """The switch that refuses writes, for a move to another cluster."""
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """Count topics, partitions and groups, with sizes and lags, up to these limits; the oldest topics first."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from core.broker.acls import Acls
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
+from core.broker.freeze import Freeze
 from core.broker.led_transaction_logs import LedTransactionLogs
 from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
@@ -183,16 +184,17 @@ class Broker:
         config, clock, logs, purgatory = self.config, self.clock, self.logs, self.purgatory
         table = self._table = TopicTable(self.changes)
         sticky = StickyPartitions()
+        self.freezing = Freeze(clock, self.store, self.controller)
         self.broker_configs = BrokerConfigs(config, self.store, logs, table, self.controller)
         self.quotas = Quotas(config, self.store, self.controller, self.quota_table)
         self.acls = Acls(config, self.store, self.controller, self.authorizer, self.users.to_the_end)
         self.topics = Topics(
-            config, clock, self.store, logs, table, self.broker_configs, self.controller, self.replicas, self.cluster,
-            purgatory, sticky, deleted=self._topic_deleted,
+            config, clock, self.store, logs, table, self.broker_configs, self.controller, self.freezing,
+            self.replicas, self.cluster, purgatory, sticky, deleted=self._topic_deleted,
         )  # fmt: skip
         self.partitions = Partitions(
             config, clock, logs, table, self.replicas, self._flusher, self.leader_epochs, self.unclean_start,
-            purgatory, self.changes,
+            self.freezing, purgatory, self.changes,
         )  # fmt: skip
         open_batches = OpenBatches(config.max_decompressed_bytes, config.max_opened_bytes)
         self.records = Records(clock, self.topics, table, self.partitions, open_batches, sticky)
@@ -214,6 +216,7 @@ class Broker:
         await self.store.open(check=not clean, before=partial(before_migration, data_dir))
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
+        self.freezing.load(settings)
         self.leader_epochs.load(settings)
         self._reserved_ids.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
@@ -374,6 +377,7 @@ class Broker:
         """Take over settings, users, access rules, quotas and topics that the store has got from another broker."""
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
+        self.freezing.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
         self.acls.load(await self.store.read(load_acls))
         self.quotas.load(await self.store.read(load_quotas))
