@@ -486,7 +486,7 @@ class HttpMembers(Protocol):
     async def sync(self, group_id: str, request: SyncRequest, *, wait_ms: int) -> SyncReply | None:
         """Return the member's assignment; None if the leader has not sent it within `wait_ms`."""
 
-    def heartbeat(
+    async def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> None:
         """Extend the session of a member. Raises REBALANCE_IN_PROGRESS if it has to join again."""
