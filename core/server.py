@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.broker.acls import Acls
 from core.broker.broker import DATABASE, Broker
 from core.clock import Clock
 from core.config import Config
@@ -33,10 +32,11 @@ from core.metadata.store import Store
 from core.metadata.topics import load_settings
 from core.metadata.users import load_users
 from core.protocol.apis import APIS
-from core.replication.controller import Controller
 from core.replication.promises import ROLES
+from core.security.acls import Acls
 from core.security.addresses import Addresses
 from core.security.authorizer import Authorizer
+from core.security.keeper import Alone
 from core.security.tls import Certificates
 from core.security.users import Users
 from core.types import ApiSupport
@@ -281,8 +281,7 @@ async def stopped_acls(data_dir: Path) -> AsyncIterator[Acls]:
     """Open the access rules of a broker that is stopped, with its directory locked. Raises StartupError."""
     async with _stopped_store(data_dir) as (store, _):
         config = Config(data_dir=data_dir)
-        controller = Controller(config.broker_id, None)
-        acls = Acls(config, store, controller, Authorizer(enabled=True), _to_the_end)
+        acls = Acls(config, store, Alone(), Authorizer(enabled=True), _to_the_end)
         acls.load(await store.read(load_acls))
         yield acls
 
