@@ -11,7 +11,7 @@ import asyncio
 import base64
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,8 +56,10 @@ from core.transactions.clustered import ClusterTransactions
 from core.transactions.long_transactions import LongTransactions
 from core.transactions.transactions import Transactions
 from core.types import TopicPartition
+from core.vocabulary.capabilities import EMBEDDED
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
+from core.vocabulary.records import FetchRead
 from core.vocabulary.replicas import METADATA, METADATA_ID
 
 if TYPE_CHECKING:
@@ -370,6 +372,32 @@ class Broker:
             await self.groups.expire()
 
     # --- stopping --------------------------------------------------------------------------------------------
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """See `Facade.capabilities`."""
+        return EMBEDDED
+
+    async def look(
+        self,
+        topics: Collection[str] | None = (),
+        *,
+        bounds: bool = False,
+        configs: bool = False,
+        partitions: Collection[TopicPartition] = (),
+        moment: int | None = None,
+        committed: bool = False,
+    ) -> None:
+        """See `Facade.look`: everything is at hand."""
+
+    async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:
+        """See `Facade.bring`: everything is at hand."""
+
+    async def look_at_group(self, group_id: str) -> None:
+        """See `Facade.look_at_group`: everything is at hand."""
+
+    async def look_at_groups(self) -> None:
+        """See `Facade.look_at_groups`: everything is at hand."""
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """Count topics, partitions and groups, with sizes and lags, up to these limits; the oldest topics first."""
