@@ -141,7 +141,7 @@ class HttpMembers:
             raise refusal(reply.error, group_id, request.member_id)
         return reply
 
-    def heartbeat(
+    async def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> None:
         """Extend the session of a member. Raises REBALANCE_IN_PROGRESS if it has to join again, and the like."""
