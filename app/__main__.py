@@ -73,6 +73,18 @@ def main(context: click.Context) -> None:
     "--peer", "peers", metavar="N=HOST:PORT", multiple=True,
     help="Another broker of the cluster and its Kafka port; repeat it for more.",
 )  # fmt: skip
+@click.option(
+    "--upstream", "upstream", metavar="HOST:PORT", multiple=True,
+    help="A broker of an existing Kafka cluster, to be a gateway over it; repeat it, or separate by commas.",
+)  # fmt: skip
+@click.option(
+    "--upstream-config",
+    metavar="FILE",
+    help="Properties of Kafka's clients for that cluster: security.protocol, sasl.mechanism, …",
+)
+@click.option(
+    "--upstream-identity", metavar="NAME", help="As which principal to call that cluster [gateway]."
+)
 @click.option("--v2-dialect", metavar="NAME", help="Whose REST Proxy v2 clients are used to [confluent].")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Where clients of Kafka 0.7 look for brokers.")
 @click.option("--log-format", metavar="NAME", help="How logs are written: console or json [console].")
@@ -95,6 +107,9 @@ def serve(
     super_users: tuple[str, ...] = (),
     broker_id: int | None = None,
     peers: tuple[str, ...] = (),
+    upstream: tuple[str, ...] = (),
+    upstream_config: str | None = None,
+    upstream_identity: str | None = None,
     v2_dialect: str | None = None,
     zookeeper: str | None = None,
     log_format: str | None = None,
@@ -124,6 +139,9 @@ def serve(
             super_users=super_users,
             broker_id=broker_id,
             peers=peers,
+            upstream=upstream,
+            upstream_config=upstream_config,
+            upstream_identity=upstream_identity,
             v2_dialect=v2_dialect,
             zookeeper=zookeeper,
             log_format=log_format,

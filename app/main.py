@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from app.hosting import Host
 from app.http.application import HttpApplication
 from app.http.authentication import Authenticator
 from app.http.exchange import ASGIApp
@@ -28,7 +29,6 @@ from app.shared import Shared
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.security.setup import SetupToken
-from core.server import Server
 
 
 class Application:
@@ -42,12 +42,13 @@ class Application:
         self,
         config: Config,
         clock: Clock,
+        server: Host,
         resolver: Resolver | None,
         http_endpoints: Sequence[Endpoint],
         visits: Visits | None,
         when_loaded: Callable[[], None],
     ) -> None:
-        self.server = server = Server(config, clock)
+        self.server = server
         self.traffic = traffic = Traffic(config, clock, visits)
         # A refusal before a surface is asked has the shape of the surface that the path belongs to.
         refusals = Refusals(V2_RENDERERS, traffic.refusals)
@@ -138,11 +139,23 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
 
+def make_server(config: Config, clock: Clock) -> Host:
+    """Return an embedded broker with its listeners; in upstream mode a gateway, which loads no module of a broker."""
+    if config.upstream is not None:
+        from core.gateway import Gateway
+
+        return Gateway(config, clock)
+    from core.server import Server
+
+    return Server(config, clock)
+
+
 def create_app(
     config: Config | None = None,
     clock: Clock | None = None,
     resolver: Resolver | None = None,
     *,
+    server: Host | None = None,
     http_endpoints: Sequence[Endpoint] | None = None,
     visits: Visits | None = None,
     when_loaded: Callable[[], None] = lambda: None,
@@ -152,11 +165,14 @@ def create_app(
     Without `config` it takes the settings of the environment and of the file that SLUICE_CONFIG names, so that
     `uvicorn --factory app.main:create_app` works; then uvicorn's own options set where HTTP listens, and its limits
     hold in the place of ours. `resolver` finds the principal of a request; without one every client is the same.
-    `http_endpoints` are the addresses that are really bound; without them, those of the settings are shown. `visits`
-    takes the access log. `when_loaded` is called, in a thread, when FastAPI has been loaded. Raises StartupError.
+    `server` is one in the place of that of `make_server`. `http_endpoints` are the addresses that are really bound;
+    without them, those of the settings are shown. `visits` takes the access log. `when_loaded` is called, in a
+    thread, when FastAPI has been loaded. Raises StartupError.
     """
     if config is None:
         config = load_with_file(os.environ, None)
     if http_endpoints is None:
         http_endpoints = [e for e in config.listeners if e.scheme == "http"]
-    return Application(config, clock or Clock(), resolver, http_endpoints, visits, when_loaded)
+    clock = clock or Clock()
+    host = server or make_server(config, clock)
+    return Application(config, clock, host, resolver, http_endpoints, visits, when_loaded)

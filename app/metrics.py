@@ -15,11 +15,11 @@ import platform
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from app.hosting import Host
 from app.http.metrics import LoopDelay, Traffic
 from app.version import VERSION
 from core.counters import BOUNDS, Meter
 from core.errors import ErrorCode
-from core.server import Server
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.transactions import TransactionTotals
 
@@ -55,7 +55,7 @@ class Timing(NamedTuple):
 class Metrics:
     """The numbers of one process."""
 
-    def __init__(self, server: Server, traffic: Traffic, delay: LoopDelay) -> None:
+    def __init__(self, server: Host, traffic: Traffic, delay: LoopDelay) -> None:
         self._server = server
         self._broker = server.broker
         self._traffic = traffic
@@ -82,7 +82,8 @@ class Metrics:
             *self._tls(),
         ]
         if self._broker.ready:
-            families += _transactions(self._broker.transactions.totals())
+            if (totals := self._server.transaction_totals()) is not None:
+                families += _transactions(totals)
             held = await self._broker.holdings(config.metrics_max_topics, config.metrics_max_group_topics)
             families += _held(held)
         return families

@@ -6,6 +6,7 @@ A loop, queue, buffer or wait that has no limit here does not exist. Topic-level
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -161,6 +162,23 @@ class Peer:
     port: int
 
 
+# As which principal a gateway calls its cluster: as its own. The first is the default.
+IDENTITIES = ("gateway",)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The Kafka cluster whose gateway this process is.
+
+    `servers` are brokers of it, as `host:port`. `properties` are those of Kafka's clients, without
+    `bootstrap.servers`: they may be secrets, and no `repr` shows them. `identity` is one of `IDENTITIES`.
+    """
+
+    servers: tuple[str, ...]
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    identity: str = IDENTITIES[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """The settings of one broker process."""
@@ -189,6 +207,10 @@ class Config:
     # The API key of ProtocolVersionRequest, which only the draft of KIP-35 has and which never got a key. 0 turns
     # it off. Kafka assigns keys from 0 upwards and has reached about 100.
     protocol_version_api_key: int = 32_035
+
+    # --- upstream mode ---------------------------------------------------------------------------------------
+    # The Kafka cluster in the place of an embedded broker. None: this process is the broker.
+    upstream: Upstream | None = None
 
     # --- TLS -----------------------------------------------------------------------------------------------
     # The certificates of listeners, by their names.

@@ -31,6 +31,7 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
         name="sluice",
         version=VERSION,
         cluster_id=broker.cluster_id,
+        capabilities=sorted(broker.capabilities),
         limits={
             "body_bytes": config.http_max_body_bytes,
             "records_per_write": config.http_max_records,
@@ -56,6 +57,7 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
 
 async def get_cluster(request: Request, shared: SharedDep, broker: BrokerDep) -> Cluster:
     """The cluster's id, its brokers, how much it holds."""
+    await broker.look(None)
     topics = broker.topics.list(include_internal=True)
     return Cluster(
         cluster_id=broker.cluster_id,
