@@ -19,6 +19,7 @@ from app.commands.errors import USAGE, CommandError
 from core.client.cluster import ClusterClient
 from core.client.properties import client_settings
 from core.clock import Clock
+from core.directory import DataDirectory
 from core.errors import BrokerError, StartupError
 from core.move.cluster import MoveCluster
 from core.move.copy import Copy, CopyOptions, Lag, MoveError
@@ -26,7 +27,6 @@ from core.move.gateway_state import MovedState, Translate, move_state, stored_gr
 from core.move.groups import GroupPlan, commit_groups, plan_groups, source_groups
 from core.move.journal import Journal, JournalError
 from core.move.verify import Report, verify
-from core.server import DataDirectory
 from core.types import TopicPartition
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ from core.consumers.membership import Membership
 from core.consumers.reading import Reading
 from core.consumers.store import ConsumerStore
 from core.consumers.topic_pattern import SubscribedTopics
+from core.errors import BrokerError
 from core.purgatory import Purgatory
 from core.types import TopicPartition
 
@@ -91,6 +92,8 @@ class Rebalances:
         self, consumer: Consumer, owned: set[TopicPartition], follows: bool, new_generation: bool
     ) -> None:
         kept = owned & set(consumer.assigned) if follows else set()
+        if consumer.moved:
+            kept, consumer.moved = self._unread_since(consumer, owned), False
         lost = consumer.positions.keys() - kept
         consumer.replace_partitions(kept, owned)
         self._reading.begin(consumer, owned - kept)
@@ -113,6 +116,21 @@ class Rebalances:
             else:
                 consumer.outstanding.pop(tp, None)
                 consumer.move(tp, committed.offset)
+
+    def _unread_since(self, consumer: Consumer, owned: set[TopicPartition]) -> set[TopicPartition]:
+        """Return partitions of a moved consumer in which its group has committed just its position.
+
+        Then no other member has acknowledged anything since the move, and the outstanding batch is still right.
+        """
+        kept = set()
+        for tp in owned & set(consumer.assigned):
+            try:
+                committed = self._groups.committed(consumer.group_id, *tp)
+            except BrokerError:
+                continue
+            if committed is not None and committed.offset == consumer.positions.get(tp):
+                kept.add(tp)
+        return kept
 
     def _revoked(self, consumer: Consumer) -> None:
         consumer.replace_partitions((), ())
