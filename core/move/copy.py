@@ -315,21 +315,21 @@ class Copy:
         # The first one alone: a target that has forgotten the producer takes any sequence for its first.
         window = 1
         while left:
+            before = len(left)
             outcomes = await asyncio.gather(
                 *(self._target.produce(tp, piece.batch) for piece in left[:window]), return_exceptions=True
             )
             failure = self._take(tp, outcomes)
-            done = len(found) - len(self._progress[tp].planned)
-            if len(left) > len(found) - done:
-                left, window, deadline, pause = list(found[done:]), IN_FLIGHT, now() + PATIENCE, 0.1
+            if failure is not None and failure.code in _WRONG_SEQUENCE:
+                await self._resume(tp, failure)
+            left = list(found[len(found) - len(self._progress[tp].planned) :])
+            self._stamp_again(tp, left if failure is not None else ())
+            if len(left) < before:
+                deadline, pause = now() + PATIENCE, 0.1
+            window = IN_FLIGHT if failure is None else 1
             if failure is None:
                 continue
-            window = 1
-            if failure.code in _WRONG_SEQUENCE:
-                await self._resume(tp, failure)
-                left = list(found[len(found) - len(self._progress[tp].planned) :])
-                self._stamp_again(tp, left)
-            elif not failure.code.retriable or now() + pause > deadline:
+            if not (failure.code in _WRONG_SEQUENCE or failure.code.retriable) or now() + pause > deadline:
                 raise MoveError(self._explained(tp, failure))
             await asyncio.sleep(pause)
             pause = min(pause * 2, 2.0)
@@ -378,7 +378,7 @@ class Copy:
 
     def _stamp_again(self, tp: TopicPartition, left: Sequence[Piece]) -> None:
         progress = self._progress[tp]
-        for piece, planned in zip(left, progress.planned, strict=True):
+        for piece, planned in zip(left, progress.planned, strict=False):
             stamp(piece.batch, progress.producer_id, progress.producer_epoch, planned.sequence)
 
     async def _settle(self, tp: TopicPartition) -> None:

@@ -102,7 +102,7 @@ class Journal:
             )
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db = sqlite3.connect(path, timeout=1.0, isolation_level=None)
             # A journal that another process writes is not touched.
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE" if create else "PRAGMA query_only = OFF")
             self._db.execute("PRAGMA journal_mode = WAL")
