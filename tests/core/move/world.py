@@ -11,11 +11,9 @@ from core.client.cluster import ClusterClient
 from core.client.settings import Address, ClientSettings
 from core.clock import Clock
 from core.config import Config, Endpoint
-from core.errors import BrokerError
-from core.move.batches import Run
 from core.move.cluster import MoveCluster
 from core.move.copy import Copy
-from core.move.journal import Journal, Progress
+from core.move.journal import Journal
 from core.move.verify import Report, verify
 from core.records.batch import decode_all
 from core.records.record import NewRecord, Record
@@ -74,14 +72,14 @@ class FaultyJournal(Journal):
 class Pair:
     """A source and a target. `async with` starts and stops them."""
 
-    def __init__(self, directory: Path, **source: Any) -> None:
+    def __init__(self, directory: Path, **settings: Any) -> None:
         self._directory = directory
-        self._source_settings = source
+        self._settings = settings
         self._stack = AsyncExitStack()
         self._moves = 0
 
     async def __aenter__(self) -> Pair:
-        self.source = await self._start("source", **self._source_settings)
+        self.source = await self._start("source")
         self.target = await self._start("target")
         self.clients = [await self._client(server) for server in (self.source, self.target)]
         return self
@@ -89,9 +87,9 @@ class Pair:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    async def _start(self, name: str, **settings: Any) -> Server:
+    async def _start(self, name: str) -> Server:
         listeners = (Endpoint("kafka", "127.0.0.1", 0),)
-        server = Server(Config(data_dir=self._directory / name, listeners=listeners, **settings))
+        server = Server(Config(data_dir=self._directory / name, listeners=listeners, **self._settings))
         await server.start()
         self._stack.push_async_callback(server.stop)
         return server
@@ -160,6 +158,3 @@ class Pair:
 def contents(records: Sequence[Record]) -> list[tuple[object, ...]]:
     """Records without their offsets."""
     return [(r.timestamp, r.key, r.value, r.headers) for r in records]
-
-
-__all__ = ["BrokerError", "Killed", "Pair", "Progress", "Run", "contents"]
