@@ -441,6 +441,10 @@ class Cluster:
         node.listener.bound(Endpoint("kafka", host, PORT, self.options))
         self._disconnect(node)
 
+    def alias(self, host: str, node_id: int) -> None:
+        """Let a host that no node has lead to a node, as a name of the bootstrap servers does."""
+        self._addresses[host] = node_id
+
     def disconnect(self) -> None:
         """Break every connection."""
         for node in self.nodes.values():
