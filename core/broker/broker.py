@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.batches.open_batches import OpenBatches
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
 from core.broker.led_transaction_logs import LedTransactionLogs
-from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.producer_ids import ProducerIds, ReservedIds
 from core.broker.records import Records
