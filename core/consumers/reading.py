@@ -7,7 +7,7 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from core.consumers.consumer import Consumer
@@ -83,14 +83,12 @@ class Reading:
         if self._groups.at_hand or not partitions:
             return
         await self._groups.bring(consumer.group_id, partitions, fresh=True)
-        start = consumer.options.start
-        await self._broker.look(
-            partitions=partitions,
-            moment=start if isinstance(start, int) else None,
-            committed=consumer.options.committed,
-        )
+        committed = consumer.options.committed
+        if isinstance(consumer.options.start, int):
+            await self._broker.look(partitions=partitions, moment=consumer.options.start, committed=committed)
+        await self._broker.look(partitions=partitions)
 
-    async def bring_targets(self, consumer: Consumer, seeks: Iterable[Seek]) -> None:
+    async def bring_targets(self, consumer: Consumer, seeks: Sequence[Seek]) -> None:
         """Bring to hand what `target` needs for these seeks."""
         if self._groups.at_hand:
             return
@@ -98,9 +96,10 @@ class Reading:
         for seek in seeks:
             moments.setdefault(seek.time_ms, []).append(TopicPartition(seek.topic, seek.partition))
         for moment, partitions in moments.items():
-            await self._broker.look(
-                partitions=partitions, moment=moment, committed=consumer.options.committed
-            )
+            if moment is not None:
+                committed = consumer.options.committed
+                await self._broker.look(partitions=partitions, moment=moment, committed=committed)
+        await self._broker.look(partitions=[TopicPartition(one.topic, one.partition) for one in seeks])
 
     # --- where to begin ------------------------------------------------------------------------------------
 

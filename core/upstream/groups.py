@@ -236,9 +236,10 @@ class RemotePositions:
         moment = target.time
         if target.earliest or target.latest:
             moment = EARLIEST if target.earliest else LATEST
-        await self._broker.look(
-            names, partitions=wanted, moment=moment, committed=moment is not None and not target.earliest
-        )
+        if moment is not None:
+            committed = not target.earliest
+            await self._broker.look(partitions=wanted, moment=moment, committed=committed)
+        await self._broker.look(partitions=wanted)
         return await self._positions.reset(group_id, target, names, dry_run=dry_run)
 
     async def forget(self, group_id: str, topic: str, partition: int | None = None) -> None:
