@@ -38,6 +38,7 @@ from core.errors import BrokerError, StartupError
 from core.groups.groups import Groups
 from core.groups.store import MetadataGroupStore
 from core.idempotency.keys import IdempotencyKeys
+from core.idempotency.plan_writer import PlanWriter
 from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log
@@ -301,10 +302,13 @@ class Broker:
         await self.consumers.open()
         if ends:
             await start.attempt(start.cut_back_consumers(self.consumers, ends))
-        self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
+        self.idempotency = self._idempotency_keys()
         await start.attempt(self.idempotency.open())
         await self._serve_transactions()
         start.settled()
+
+    def _idempotency_keys(self) -> IdempotencyKeys:
+        return IdempotencyKeys(self, self.store, self.producer_ids, PlanWriter(self, self.partitions.log))
 
     async def _serve_transactions(self) -> None:
         """Take over the transactional ids, as the last broker that kept them has left them."""
@@ -341,7 +345,7 @@ class Broker:
         self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
         self.groups.elsewhere()
         self.consumers = Consumers(self, self.store, self.groups)
-        self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
+        self.idempotency = self._idempotency_keys()
 
     async def _topics_changed(self) -> None:
         """Take over settings, users, access rules, quotas and topics that the store has got from another broker."""

@@ -8,22 +8,20 @@ from collections.abc import Mapping, Sequence
 from core.batches.decoding import Decoder
 from core.batches.distribution import Distribution, take_results
 from core.batches.open_batches import OpenBatches
+from core.batches.reading import RecordReader
 from core.broker.drafts import draft_topic
 from core.broker.partitions import Partitions
 from core.broker.topic_table import TopicTable
 from core.broker.topics import Topics
-from core.clock import Clock, TimeSlice
+from core.clock import Clock
 from core.errors import BrokerError
 from core.records.partitioner import StickyPartitions
 from core.records.record import NewRecord
-from core.types import LogRead, TopicPartition
+from core.types import TopicPartition
 from core.vocabulary.one_shot import Draft
 from core.vocabulary.records import (
     UNDONE,
     AppendRecords,
-    Fetched,
-    FetchedAll,
-    FetchRead,
     ProduceResult,
     ReadResult,
     refuse_batch,
@@ -49,7 +47,9 @@ class Records:
         self._topics = topics
         self._table = table
         self._partitions = partitions
-        self._decoder = Decoder(open_batches)
+        self._reader = RecordReader(
+            clock, partitions, Decoder(open_batches), lambda name: table.get(name).topic_id
+        )
         self._distribution = Distribution(sticky)
 
     # --- produce -------------------------------------------------------------------------------------------
@@ -180,27 +180,16 @@ class Records:
         wait begins with it instead of another read. Raises OFFSET_OUT_OF_RANGE with the bounds in `details`,
         UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE.
         """
-        nothing = None
-        if first is not None and first.next_offset > offset:
-            offset = first.next_offset
-        elif first is not None:
-            nothing = FetchedAll([Fetched(tp, LogRead(None, first.offsets))], 0, False, first.event)
-        monotonic = self._clock.monotonic
-        until = monotonic() + wait_ms / 1000
-        time_slice = TimeSlice(self._clock)
-        while True:
-            (one,) = await self._partitions.fetch(
-                [FetchRead(tp, offset, max_bytes, committed=committed)],
-                max_bytes=max_bytes,
-                min_bytes=min_bytes,
-                wait_ms=max(round((until - monotonic()) * 1000), 0),
-                first=nothing,
-            )
-            result = self._decoded(one, offset, max_records)
-            if result.records or result.next_offset == offset:
-                return result
-            offset, nothing = result.next_offset, None
-            await time_slice.give_way()
+        return await self._reader.read(
+            tp,
+            offset,
+            max_bytes=max_bytes,
+            max_records=max_records,
+            wait_ms=wait_ms,
+            min_bytes=min_bytes,
+            first=first,
+            committed=committed,
+        )
 
     def read_now(
         self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int, committed: bool = True
@@ -209,24 +198,6 @@ class Records:
 
         There may be none although there are more further on: if `next_offset` has moved, continue there.
         """
-        fetched = self._partitions.fetch_now(
-            [FetchRead(tp, offset, max_bytes, committed=committed)], max_bytes=max_bytes
-        )
-        return self._decoded(fetched.answers[0], offset, max_records, fetched.event)
-
-    def _decoded(self, one: Fetched, offset: int, max_records: int, event: int = -1) -> ReadResult:
-        if one.error is not None:
-            raise one.error
-        assert one.read is not None
-        if one.read.slice is None:
-            return ReadResult([], one.read.offsets, offset, event)
-        return self._decoder.decode(
-            one.tp,
-            self._table.get(one.tp.topic).topic_id,
-            one.read.slice.read(),
-            offset,
-            max_records,
-            one.read.offsets,
-            aborted=one.read.aborted,
-            event=event,
+        return self._reader.read_now(
+            tp, offset, max_bytes=max_bytes, max_records=max_records, committed=committed
         )
