@@ -245,7 +245,9 @@ class Topics:
         await self.look((name,))
         info = self.get(name)
         if info.internal:
-            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {name!r} is internal to the cluster.")
+            raise BrokerError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {name!r} is internal to the cluster."
+            )
         topics = [DeleteTopicState(name=name)]
         request = DeleteTopicsRequest(topics, [name], self._cluster.settings.request_timeout_ms)
         answer = await self._cluster.ask_controller(request)
@@ -265,9 +267,7 @@ class Topics:
         await self.look((name,))
         info = self.get(name)
         topic = CreatePartitionsTopic(name, count, None)
-        request = CreatePartitionsRequest(
-            [topic], self._cluster.settings.request_timeout_ms, validate_only
-        )
+        request = CreatePartitionsRequest([topic], self._cluster.settings.request_timeout_ms, validate_only)
         answer = await self._cluster.ask_controller(request)
         grown = answer.results[0]
         if grown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
