@@ -38,6 +38,7 @@ from core.security.tls import Certificates
 from core.security.users import Users
 from core.types import ApiSupport
 from core.vocabulary.transactions import TransactionTotals
+from core.vocabulary.upstream import ClientNumbers
 
 if TYPE_CHECKING:
     from core.kafka07.registration import ZooKeeperRegistry
@@ -181,6 +182,13 @@ class Server:
     def transaction_totals(self) -> TransactionTotals:
         """Return what there is of transactions."""
         return self.broker.transactions.totals()
+
+    def cluster_state(self) -> None:
+        """Return None: this process is a broker itself."""
+
+    def client_numbers(self) -> ClientNumbers:
+        """Raise NotImplementedError: there is no client of another cluster."""
+        raise NotImplementedError
 
     def load(self) -> list[ListenerLoad]:
         """Return the load of each TCP listener now."""
