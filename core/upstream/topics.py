@@ -147,12 +147,12 @@ class Topics:
         self._changes.touch(name)
 
     def _drop(self, info: TopicInfo) -> None:
+        for listener in self.deleted:
+            listener(info.name)
         del self._infos[info.name]
         self._names.pop(info.topic_id, None)
         self._configs.forget(info.name)
         self._sticky.forget(info.name)
-        for listener in self.deleted:
-            listener(info.name)
         self._changes.topics_changed()
         self._changes.forget(info.name)
         for partition in range(info.partitions):

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import CoroutineType
 from typing import Any, NamedTuple
@@ -311,7 +311,8 @@ class Cluster:
 
     `options` are those of the Kafka listener, such as ("auth", "plain"). `max_versions` are the highest versions that
     the nodes serve, by API key; −1 for an API that they lack. `asked` counts requests by API key, `versions` has the
-    version last used. With `hints`, nodes name the new leader (KIP-951).
+    version last used, `dials` the hosts of all connections that clients tried. With `hints`, nodes name the new
+    leader (KIP-951).
     """
 
     def __init__(
@@ -331,6 +332,7 @@ class Cluster:
         self.asked: Counter[int] = Counter()
         self.versions: dict[int, int] = {}
         self.max_versions: dict[int, int] = {}
+        self.dials: list[str] = []
         self.changed = asyncio.Event()
         self.nodes = {n: Node(self, n) for n in range(1, nodes + 1)}
         self._addresses: dict[str, int] = {n.host: n.id for n in self.nodes.values()}
@@ -439,12 +441,22 @@ class Cluster:
         node.listener.bound(Endpoint("kafka", host, PORT, self.options))
         self._disconnect(node)
 
+    def alias(self, host: str, node_id: int) -> None:
+        """Let a host that no node has lead to a node, as a name of the bootstrap servers does."""
+        self._addresses[host] = node_id
+
     def disconnect(self) -> None:
         """Break every connection."""
         for node in self.nodes.values():
             self._disconnect(node)
 
     # --- the network of clients ------------------------------------------------------------------------------
+
+    async def connect(self, protocol: Callable[[], asyncio.BufferedProtocol], address: Any, tls: Any) -> None:
+        """See `core.client.network.Network`."""
+        await asyncio.sleep(self.latency)
+        self.dials.append(str(address.host))
+        self.dial(address.host, address.port, protocol())
 
     def dial(self, host: str, port: int, protocol: asyncio.BaseProtocol) -> MemoryTransport:
         """Connect a client's protocol with a node. Raises ConnectionRefusedError."""
