@@ -30,21 +30,36 @@ class Served(Ruled, Protocol):
     """A broker with the users of this process. See `core.security.local` for the members."""
 
     @property
-    def users(self) -> Users: ...
+    def users(self) -> Users:
+        """The users of this process."""
+
     @property
-    def tokens(self) -> Tokens: ...
+    def tokens(self) -> Tokens:
+        """Tokens of its users."""
+
     @property
-    def passwords(self) -> Passwords: ...
+    def passwords(self) -> Passwords:
+        """The checks of passwords and tokens."""
+
     @property
-    def logins(self) -> OpenLogins: ...
+    def logins(self) -> OpenLogins:
+        """The logins of open connections."""
+
     @property
-    def jwts(self) -> JwtVerifier: ...
+    def jwts(self) -> JwtVerifier:
+        """The checks of access tokens of issuers."""
+
     @property
-    def audit(self) -> Audit: ...
+    def audit(self) -> Audit:
+        """The audit log."""
+
     @property
-    def quota_table(self) -> QuotaTable: ...
+    def quota_table(self) -> QuotaTable:
+        """The client quotas, as they are asked for each request."""
+
     @property
-    def guards(self) -> Guards: ...
+    def guards(self) -> Guards:
+        """The facades of callers."""
 
     @property
     def long_transactions(self) -> LongTransactions:

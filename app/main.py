@@ -21,7 +21,7 @@ from app.metrics import Metrics
 from app.native.operations import Operations
 from app.native.routes import PREFIX, lean_routes, operation_routes
 from app.native.transaction_header import HEADER as TRANSACTION
-from app.native.transaction_header import check_transaction
+from app.native.transaction_header import transaction_check
 from app.rest_v2.surface import RENDERERS as V2_RENDERERS
 from app.rest_v2.surface import ProxySurface
 from app.settings import load_with_file, open_listeners
@@ -77,8 +77,10 @@ class Application:
         lean = RouteTable(
             (PREFIX, lean_routes(config, find, shared.acting, shared.long_transactions)),
             ("", operation_routes(operations)),
+            capabilities=shared.capabilities,
         )
-        router = Router(lean, [ProxySurface(shared)], self.fastapi, {TRANSACTION: check_transaction})
+        checks = {TRANSACTION: transaction_check(shared.capabilities)}
+        router = Router(lean, [ProxySurface(shared)], self.fastapi, checks)
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
             resolver = Authenticator(
                 config,

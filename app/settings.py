@@ -274,10 +274,7 @@ def load(
     hosts_of_zookeeper = zookeeper if zookeeper is not None else environ.get("SLUICE_ZOOKEEPER", "")
     if hosts_of_zookeeper:
         values["zookeeper"] = parse_zookeeper(hosts_of_zookeeper)
-    for name, given, choices in (("log_format", log_format, FORMATS), ("log_level", log_level, LEVELS)):
-        word = given if given is not None else environ.get(variable_of(name), "")
-        if word:
-            values[name] = parse_choice(variable_of(name), word, choices)
+    values |= _of_logs(environ, log_format, log_level)
     values |= {"access_log": True} if access_log else {}
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     values |= _files(environ)
@@ -298,6 +295,15 @@ def _listeners(
 def _of_peers(environ: Mapping[str, str], others: Sequence[str], broker_id: int) -> dict[str, object]:
     principal = environ.get("SLUICE_PEER_PRINCIPAL", "").strip() or Config().peer_principal
     return {"peers": parse_peers(others, broker_id), "peer_principal": principal}
+
+
+def _of_logs(environ: Mapping[str, str], log_format: str | None, log_level: str | None) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name, given, choices in (("log_format", log_format, FORMATS), ("log_level", log_level, LEVELS)):
+        word = given if given is not None else environ.get(variable_of(name), "")
+        if word:
+            values[name] = parse_choice(variable_of(name), word, choices)
+    return values
 
 
 def _of_issuers(environ: Mapping[str, str]) -> dict[str, object]:

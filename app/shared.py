@@ -59,6 +59,10 @@ class Shared:
         """Return the broker without a check of rights, for what is no request and for what callers share."""
         return self.broker
 
+    def capabilities(self) -> frozenset[str]:
+        """Return the names of what the broker can do."""
+        return self.broker.capabilities
+
     def long_transactions(self, scope: Scope) -> CallersTransactions:
         """Return the transactions of several requests as the client of a request may use them."""
         return self.broker.long_transactions.of(self.acting(scope), principal_of(scope))

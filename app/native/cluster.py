@@ -10,6 +10,7 @@ from app.shared import Shared
 from app.version import VERSION
 from core.config import Endpoint
 from core.facade import Facade
+from core.vocabulary.capabilities import KAFKA_PORT
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
@@ -34,7 +35,7 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
         links={
             "cluster": "/api/v1/cluster",
             "brokers": "/api/v1/brokers",
-            "protocol_versions": "/api/v1/protocol-versions",
+            **_links_of_the_port(broker),
             "topics": "/api/v1/topics",
             "console": "/console",
             "docs": "/docs",
@@ -43,6 +44,10 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
             "ready": "/readyz",
         },
     )
+
+
+def _links_of_the_port(broker: Facade) -> dict[str, str]:
+    return {"protocol_versions": "/api/v1/protocol-versions"} if KAFKA_PORT in broker.capabilities else {}
 
 
 async def get_cluster(request: Request, shared: SharedDep, broker: BrokerDep) -> Cluster:
