@@ -454,9 +454,15 @@ class Cluster:
 
     async def connect(self, protocol: Callable[[], asyncio.BufferedProtocol], address: Any, tls: Any) -> None:
         """See `core.client.network.Network`."""
+        await self.connected(protocol, address)
+
+    async def connected(
+        self, protocol: Callable[[], asyncio.BufferedProtocol], address: Any
+    ) -> MemoryTransport:
+        """Connect, and return the client's end. Raises ConnectionRefusedError."""
         await asyncio.sleep(self.latency)
         self.dials.append(str(address.host))
-        self.dial(address.host, address.port, protocol())
+        return self.dial(address.host, address.port, protocol())
 
     def dial(self, host: str, port: int, protocol: asyncio.BaseProtocol) -> MemoryTransport:
         """Connect a client's protocol with a node. Raises ConnectionRefusedError."""
