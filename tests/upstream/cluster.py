@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import CoroutineType
 from typing import Any, NamedTuple
@@ -323,6 +323,7 @@ class Cluster:
         latency: float = 0.0,
         hints: bool = False,
         options: tuple[tuple[str, str], ...] = (),
+        max_versions: Mapping[int, int] | None = None,
     ) -> None:
         self.broker = broker
         self.latency = latency
@@ -331,7 +332,7 @@ class Cluster:
         self.faults = Faults()
         self.asked: Counter[int] = Counter()
         self.versions: dict[int, int] = {}
-        self.max_versions: dict[int, int] = {}
+        self.max_versions: dict[int, int] = dict(max_versions or {})
         self.dials: list[str] = []
         self.changed = asyncio.Event()
         self.nodes = {n: Node(self, n) for n in range(1, nodes + 1)}

@@ -94,9 +94,9 @@ def test_a_refused_record_does_not_hit_the_records_of_other_clients(tmp_path: Pa
         assert all(one.status_code == 200 for one in answers), [one.text for one in answers]
         refused = await bad
         assert refused.status_code in (400, 422), refused.text
-        found = dict((value, offset) for offset, value in await stored(cluster, TOPIC))
+        found = {value: offset for offset, value in await stored(cluster, TOPIC)}
         assert found == {"first": 0} | {f"good-{n}": offsets(a)[0] for n, a in enumerate(answers)}
-        assert [value for value in found] == ["first", *(f"good-{n}" for n in range(6))]
+        assert list(found) == ["first", *(f"good-{n}" for n in range(6))]
 
     with_gateway(tmp_path, scenario)
 
