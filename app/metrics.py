@@ -256,7 +256,7 @@ def _held(held: Holdings) -> Iterator[Family]:
     by_topic = ("topic",)
     for name, meaning, samples in (
         ("sluice_topic_partitions", "Partitions.", [((t.name,), t.partitions) for t in held.topics]),
-        ("sluice_topic_log_bytes", "Bytes of log.", [((t.name,), t.size) for t in held.topics]),
+        ("sluice_topic_log_bytes", "Bytes of log.", [((t.name,), t.size) for t in held.topics if t.size is not None]),
         ("sluice_topic_end_offsets", "Sum of the end offsets.", [((t.name,), t.offsets) for t in held.topics]),
         ("sluice_topic_kept_offsets", "End offsets less start offsets.", [((t.name,), t.kept) for t in held.topics]),
     ):  # fmt: skip

@@ -129,15 +129,14 @@ async def create_topic(
                 if dry:
                     return _planned(info)
                 response.headers["location"] = f"/api/v1/topics/{topic}"
-                return await _detail(broker, info, response)
+                return await _detail(broker, topic, response)
     _compare(info, wanted, configs)
-    return await _detail(broker, info, response)
+    return await _detail(broker, topic, response)
 
 
 async def get_topic(broker: BrokerDep, response: Response, topic: TopicName) -> TopicDetail:
     """A topic with the bounds and size of each partition and all settings. The ETag names its version."""
-    await broker.look((topic,), configs=True)
-    return await _detail(broker, broker.topics.get(topic), response)
+    return await _detail(broker, topic, response)
 
 
 async def change_topic(
@@ -166,8 +165,7 @@ async def change_topic(
             await broker.topics.alter_configs(topic, configs)
         if grow:
             await broker.topics.create_partitions(topic, change.partitions or 0)
-        await broker.look((topic,), configs=True)
-        return await _detail(broker, broker.topics.get(topic), response)
+        return await _detail(broker, topic, response)
 
 
 async def delete_topic(
@@ -304,8 +302,9 @@ def _summary(info: TopicInfo) -> TopicSummary:
     return TopicSummary(**_summary_members(info))
 
 
-async def _detail(broker: Facade, info: TopicInfo, response: Response) -> TopicDetail:
-    await broker.look((info.name,), bounds=True)
+async def _detail(broker: Facade, name: str, response: Response) -> TopicDetail:
+    await broker.look((name,), bounds=True, configs=True)
+    info = broker.topics.get(name)
     response.headers["etag"] = _etag(info)
     partitions = []
     for partition in range(info.partitions):

@@ -155,9 +155,7 @@ class Bounds:
             found = LogOffsets(*map(max, known, found))
         self.learn(tp, found)
 
-    async def look_at_moment(
-        self, tps: Collection[TopicPartition], moment: int, *, committed: bool
-    ) -> None:
+    async def look_at_moment(self, tps: Collection[TopicPartition], moment: int, *, committed: bool) -> None:
         """Search by time in partitions."""
         found = await list_offsets(self._cluster, dict.fromkeys(tps, moment), committed=committed)
         for tp, result in found.items():

@@ -403,7 +403,9 @@ class Partitions:
         self, tp: TopicPartition, epoch: int, current_epoch: int = -1
     ) -> tuple[int, int]:
         """See `facade.Partitions.end_offset_for_epoch`: only a leader knows it."""
-        raise unsupported("The leader of the partition in the cluster knows the ends of leader epochs; ask it.")
+        raise unsupported(
+            "The leader of the partition in the cluster knows the ends of leader epochs; ask it."
+        )
 
     def segment_offsets(self, tp: TopicPartition, timestamp: int, limit: int) -> list[int]:
         """See `facade.Partitions.segment_offsets`: the cluster does not show its segments."""
@@ -411,7 +413,9 @@ class Partitions:
 
     def active_producers(self, tp: TopicPartition) -> Iterator[ProducerState]:
         """See `facade.Partitions.active_producers`."""
-        raise unsupported("Ask the leader of the partition in the cluster for its producers (DescribeProducers).")
+        raise unsupported(
+            "Ask the leader of the partition in the cluster for its producers (DescribeProducers)."
+        )
 
     def disk_space(self) -> tuple[int, int]:
         """See `facade.Partitions.disk_space`: the disks are those of other machines."""
@@ -431,6 +435,4 @@ def out_of_range(tp: TopicPartition, offset: int, known: LogOffsets) -> BrokerEr
 def _log_read(found: Stretch) -> LogRead:
     if not len(found.data):
         return LogRead(None, found.offsets, found.offsets.last_stable_offset)
-    return LogRead(
-        MemorySlice(found.data), found.offsets, found.offsets.last_stable_offset, found.aborted
-    )
+    return LogRead(MemorySlice(found.data), found.offsets, found.offsets.last_stable_offset, found.aborted)

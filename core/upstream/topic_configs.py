@@ -131,6 +131,8 @@ def _entry(one: DescribeConfigsResourceResult) -> ConfigEntry:
         source=_SOURCES.get(source, "default"),
         type=kind,
         doc=one.documentation or (ours.doc if ours is not None else ""),
-        synonyms=tuple(Synonym(s.name, s.value or "", _SOURCES.get(s.source, "default")) for s in one.synonyms),
+        synonyms=tuple(
+            Synonym(s.name, s.value or "", _SOURCES.get(s.source, "default")) for s in one.synonyms
+        ),
         read_only=one.read_only,
     )

@@ -147,12 +147,12 @@ class Topics:
         self._changes.touch(name)
 
     def _drop(self, info: TopicInfo) -> None:
+        for listener in self.deleted:
+            listener(info.name)
         del self._infos[info.name]
         self._names.pop(info.topic_id, None)
         self._configs.forget(info.name)
         self._sticky.forget(info.name)
-        for listener in self.deleted:
-            listener(info.name)
         self._changes.topics_changed()
         self._changes.forget(info.name)
         for partition in range(info.partitions):
@@ -245,7 +245,9 @@ class Topics:
         await self.look((name,))
         info = self.get(name)
         if info.internal:
-            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {name!r} is internal to the cluster.")
+            raise BrokerError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {name!r} is internal to the cluster."
+            )
         topics = [DeleteTopicState(name=name)]
         request = DeleteTopicsRequest(topics, [name], self._cluster.settings.request_timeout_ms)
         answer = await self._cluster.ask_controller(request)
@@ -265,9 +267,7 @@ class Topics:
         await self.look((name,))
         info = self.get(name)
         topic = CreatePartitionsTopic(name, count, None)
-        request = CreatePartitionsRequest(
-            [topic], self._cluster.settings.request_timeout_ms, validate_only
-        )
+        request = CreatePartitionsRequest([topic], self._cluster.settings.request_timeout_ms, validate_only)
         answer = await self._cluster.ask_controller(request)
         grown = answer.results[0]
         if grown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
