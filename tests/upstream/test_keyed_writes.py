@@ -24,7 +24,7 @@ async def write(gateway: Gateway, *values: str, key: str = "k") -> httpx.Respons
 
 
 async def all_values(cluster: Cluster) -> list[str]:
-    return sorted(value for p in (0, 1) for _, value in await stored(cluster, TOPIC, p))
+    return sorted([value for p in (0, 1) for _, value in await stored(cluster, TOPIC, p)])
 
 
 def places(answer: httpx.Response) -> list[tuple[int, int]]:

@@ -151,7 +151,7 @@ def test_too_few_replicas_are_said_and_a_retry_with_a_key_writes_once(tmp_path: 
 def test_replicas_that_come_back_in_time_are_waited_for(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster, gateway: Gateway) -> None:
         await cluster.broker.topics.create(TOPIC, partitions=1)
-        cluster.faults.add(PRODUCE, times=5, error=ErrorCode.NOT_ENOUGH_REPLICAS)
+        cluster.faults.add(PRODUCE, times=3, error=ErrorCode.NOT_ENOUGH_REPLICAS)
         assert offsets(await write(gateway, "v")) == [0]
         assert [value for _, value in await stored(cluster, TOPIC)] == ["v"]
 
