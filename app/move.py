@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from app.commands.errors import USAGE, CommandError
+from app.upstream_settings import read_properties
 from core.client.cluster import ClusterClient
 from core.client.properties import client_settings
 from core.clock import Clock
@@ -228,11 +229,12 @@ async def _clusters(move: Move) -> AsyncIterator[tuple[MoveCluster, MoveCluster]
 
 @asynccontextmanager
 async def _cluster(place: Place, role: str) -> AsyncIterator[MoveCluster]:
-    properties = {} if place.config is None else _properties(place.config)
+    option = "--to-config" if role == "target" else "--from-config"
+    properties = {} if place.config is None else read_properties(place.config, option)
     try:
         settings = client_settings({**properties, "bootstrap.servers": place.bootstrap})
     except ValueError as error:
-        raise CommandError(f"The settings of the {role} cannot be used: {error}") from None
+        raise CommandError(f"{option}: {error}") from None
     client = ClusterClient(settings, Clock())
     try:
         await client.open()
@@ -249,23 +251,6 @@ def _target(move: Move) -> Place:
     if move.target is None:
         raise CommandError("Name the target: --to HOST:PORT.")
     return move.target
-
-
-def _properties(file: Path) -> dict[str, str]:
-    try:
-        lines = file.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"Cannot read {file}: {error}.") from None
-    found = {}
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if not text or text[0] in "#!":
-            continue
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise CommandError(f"{file}, line {number}: a property is NAME=VALUE.")
-        found[name.strip()] = value.strip()
-    return found
 
 
 @contextmanager

@@ -26,16 +26,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from core.directory import BROKER_DATABASE, GATEWAY_DATABASE
 from core.metadata.models import SCHEMA_REVISION
 from core.move.groups import GroupOffset, Offsets
 from core.move.journal import Journal, JournalError
 from core.types import TopicPartition
 from core.vocabulary.consumers import Range
 
-DATABASE = "metadata.db"
 # Single values that belong to users, and not to the logs of a broker.
 _KEPT_SETTINGS = ("security.fake.salt",)
-_CLUSTER_ID = "cluster.id"
+# As `core.upstream.remote_broker` stores the cluster that its data belongs to.
+_CLUSTER_ID = "upstream.cluster.id"
 # What the cluster keeps, or what belongs to the logs of the source.
 _LEFT_OUT = (
     "topics", "broker_configs", "groups", "group_members", "committed_offsets", "pending_offsets",
@@ -100,14 +101,16 @@ def move_state(
     Raises JournalError: for a target that has a state already, an offset that is not copied, another release, writes
     that have ended half-way.
     """
-    path, final = source / DATABASE, target / DATABASE
+    path, final = source / BROKER_DATABASE, target / GATEWAY_DATABASE
     if not path.is_file():
-        raise JournalError(f"There is no {DATABASE} in {source}: is it the data directory of a broker?")
+        raise JournalError(
+            f"There is no {BROKER_DATABASE} in {source}: is it the data directory of a broker?"
+        )
     if final.exists():
         raise JournalError(
-            f"{target} has a {DATABASE} already: choose an empty data directory for the gateway."
+            f"{target} has a {GATEWAY_DATABASE} already: choose an empty data directory for the gateway."
         )
-    fresh = target / f"{DATABASE}.moving"
+    fresh = target / f"{GATEWAY_DATABASE}.moving"
     try:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in (fresh, Path(f"{fresh}-wal"), Path(f"{fresh}-shm")):
@@ -160,7 +163,7 @@ def stored_groups(source: Path) -> dict[str, Offsets]:
     The position of a managed consumer counts as committed where its group has committed nothing: then the group of
     the target has it, and the consumer keeps its outstanding batch. Raises JournalError.
     """
-    path = source / DATABASE
+    path = source / BROKER_DATABASE
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
             staged = db.execute("SELECT DISTINCT group_id FROM pending_offsets").fetchall()

@@ -17,8 +17,9 @@ from app.move import translate_answer
 from core.broker.broker import Broker
 from core.clock import ManualClock
 from core.config import Config
+from core.directory import BROKER_DATABASE, GATEWAY_DATABASE
 from core.move.batches import Run
-from core.move.gateway_state import DATABASE, MovedState, move_state, stored_groups
+from core.move.gateway_state import MovedState, move_state, stored_groups
 from core.move.groups import GroupOffset
 from core.move.journal import Journal, JournalError, MovedTopic, Progress
 from core.records.record import NewRecord
@@ -91,12 +92,13 @@ def move(stopped: Stopped, target: Path, **options: Any) -> MovedState:
 
 
 def rows(directory: Path, statement: str) -> list[Any]:
-    with closing(sqlite3.connect(directory / DATABASE)) as db:
+    name = GATEWAY_DATABASE if (directory / GATEWAY_DATABASE).exists() else BROKER_DATABASE
+    with closing(sqlite3.connect(directory / name)) as db:
         return db.execute(statement).fetchall()
 
 
 def change(directory: Path, statement: str, *values: object) -> None:
-    with closing(sqlite3.connect(directory / DATABASE)) as db, db:
+    with closing(sqlite3.connect(directory / BROKER_DATABASE)) as db, db:
         db.execute(statement, values)
 
 
@@ -118,7 +120,7 @@ async def test_consumers_keys_and_users_are_there_with_translated_offsets(
     ((answer,),) = rows(target, "SELECT answer FROM idempotency_keys")
     _, body, _ = msgspec.msgpack.decode(answer[1:])
     assert msgspec.json.decode(body)["records"] == [{"partition": 0, "offset": 5}]
-    assert rows(target, "SELECT value FROM settings WHERE name = 'cluster.id'") == [(CLUSTER,)]
+    assert rows(target, "SELECT value FROM settings WHERE name = 'upstream.cluster.id'") == [(CLUSTER,)]
     for table in ("topics", "groups", "group_members", "committed_offsets"):
         assert rows(target, f"SELECT count(*) FROM {table}") == [(0,)]
     # The source is as it was.
@@ -128,9 +130,11 @@ async def test_consumers_keys_and_users_are_there_with_translated_offsets(
 async def test_a_broker_opens_the_copy(stopped: Stopped, tmp_path: Path) -> None:
     target = tmp_path / "gateway"
     move(stopped, target)
+    # An embedded broker has the same tables.
+    (target / GATEWAY_DATABASE).rename(target / BROKER_DATABASE)
     broker = Broker(Config(data_dir=target), ManualClock())
     await broker.open()
-    assert broker.cluster_id == CLUSTER and [user.name for user in broker.users.all()] == ["alice"]
+    assert [user.name for user in broker.users.all()] == ["alice"]
     assert broker.consumers.get("g", "c").token == stopped.token
     await broker.close()
 
@@ -156,7 +160,7 @@ async def test_a_failed_copy_leaves_nothing_that_a_gateway_would_take(
     change(stopped.directory, "UPDATE consumer_positions SET position = 12")
     with pytest.raises(JournalError, match="Offset 12 of t-0 is not copied yet"):
         move(stopped, tmp_path / "gateway")
-    assert not (tmp_path / "gateway" / DATABASE).exists()
+    assert not (tmp_path / "gateway" / GATEWAY_DATABASE).exists()
     change(stopped.directory, "UPDATE consumer_positions SET position = 7")
     assert move(stopped, tmp_path / "gateway").consumers == 2
 
