@@ -22,6 +22,7 @@ from core.client.properties import client_settings
 from core.clock import Clock
 from core.directory import DataDirectory
 from core.errors import BrokerError, StartupError
+from core.move import topic_settings
 from core.move.cluster import MoveCluster
 from core.move.copy import Copy, CopyOptions, Lag, MoveError
 from core.move.gateway_state import MovedState, Translate, move_state, stored_groups
@@ -102,10 +103,9 @@ def finish(move: Move) -> list[str]:
     """Give the topics of the target the settings that were held back; return their names."""
 
     async def work() -> list[str]:
-        async with _clusters(move) as (source, target):
-            with Journal(move.work_dir, create=False) as journal:
-                journal.belongs_to(source.cluster_id, target.cluster_id)
-                return await Copy(source, target, journal, move.wants).finish()
+        with Journal(move.work_dir, create=False) as journal:
+            async with _cluster(_target(move), "target") as target:
+                return await topic_settings.finish(target, journal, move.wants)
 
     return _run(work())
 

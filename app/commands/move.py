@@ -270,7 +270,7 @@ def consumers(move: Any, data_dir: Path, gateway_dir: Path, drop_half_done: bool
 
 
 @move.command()
-@_options()
+@_options(source=False)
 def finish(move: Any, as_json: bool) -> None:
     """Give the topics of the target their own settings for retention, compaction and time stamps."""
     names = import_module(_MOVE).finish(move)

@@ -26,6 +26,7 @@ from core.errors import BrokerError, ErrorCode
 from core.move.batches import Piece, Run, after, pieces, stamp, whole_batches
 from core.move.cluster import EARLIEST, LATEST, PATIENCE, FetchedPartition, MoveCluster
 from core.move.journal import Journal, MovedTopic, Planned, Progress, runs_of_batches
+from core.move.topic_settings import HELD, HELD_BEFORE_3_6, LEFT_OUT
 from core.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -37,30 +38,6 @@ ROUND_BYTES, PARTITION_BYTES = 32 * MIB, 4 * MIB
 IN_FLIGHT = 5
 # How long a round waits for records when all are copied.
 FOLLOW_MS = 500
-_FOREVER = str(2**63 - 1)
-# What a topic of the target has while it is copied. `finish` puts the source's own values in the place.
-HELD: dict[str, str] = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "message.timestamp.type": "CreateTime",
-    "message.timestamp.before.max.ms": _FOREVER,
-    "message.timestamp.after.max.ms": _FOREVER,
-    "compression.type": "producer",
-}
-# Kafka before 3.6 has one for the two.
-_OLDER_NAMES = {"message.timestamp.difference.max.ms": _FOREVER}
-_NEWER_NAMES = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
-# Settings that describe where replicas are, or that Kafka 4 refuses.
-LEFT_OUT = frozenset(
-    {
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
-        "message.format.version",
-        "message.downconversion.enable",
-        "message.timestamp.difference.max.ms",
-    }
-)
 _WRONG_SEQUENCE = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -175,9 +152,8 @@ class Copy:
         return found
 
     async def _create_held(self, name: str, count: int, configs: Mapping[str, str]) -> None:
-        older = {key: value for key, value in HELD.items() if key not in _NEWER_NAMES} | _OLDER_NAMES
         factor = self._options.replication_factor
-        for held in (HELD, older):
+        for held in (HELD, HELD_BEFORE_3_6):
             try:
                 await self._target.create_topic(name, count, factor, {**configs, **held})
                 return
@@ -185,7 +161,9 @@ class Copy:
                 if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                     return
                 unknown = error.code is ErrorCode.INVALID_CONFIG and held is HELD
-                if not unknown or not any(key in error.message for key in _NEWER_NAMES):
+                if not unknown or not any(
+                    key in error.message for key in HELD.keys() - HELD_BEFORE_3_6.keys()
+                ):
                     hint = (
                         " Leave a setting out with --skip-config."
                         if error.code is ErrorCode.INVALID_CONFIG
@@ -436,19 +414,3 @@ class Copy:
             stable = max(stable, progress.source_next)
             found.append(Lag(tp, progress.source_next, progress.target_next, stable, max(0, high - stable)))
         return found
-
-    async def finish(self) -> list[str]:
-        """Give topics of the target the settings that were held back; return their names. It may be repeated."""
-        finished = []
-        for name, moved in self._journal.topics().items():
-            if not self._wanted(name):
-                continue
-            held = {**HELD, **_OLDER_NAMES}
-            there = (await self._target.overrides([name]))[name]
-            changes = {key: moved.configs.get(key) for key in held if key in there}
-            changes |= {key: value for key, value in moved.configs.items() if key in held}
-            if changes:
-                await self._target.alter(name, changes)
-            self._journal.put_topic(moved._replace(finished=True))
-            finished.append(name)
-        return finished

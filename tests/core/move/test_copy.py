@@ -11,8 +11,9 @@ import pytest
 from core.client.failures import LinkLost
 from core.errors import BrokerError, ErrorCode
 from core.move import copy as copying
-from core.move.copy import HELD, Copy, MoveError
+from core.move.copy import MoveError
 from core.move.journal import JournalError
+from core.move.topic_settings import HELD, finish
 from core.records.record import NewRecord
 from core.types import TopicPartition
 from tests.core.move.world import Killed, Pair, contents
@@ -69,7 +70,7 @@ async def test_a_copy_has_the_same_records_settings_and_offsets(pair: Pair) -> N
     assert (await pair.verify()).equal
     with pair.journal() as journal:
         assert journal.equal_offsets(TP)
-        await Copy(*pair.clusters(), journal, lambda name: True).finish()
+        assert await finish(pair.clusters()[1], journal, lambda name: True) == ["t"]
     finished = pair.target.broker.topics.get("t").overrides
     assert (finished["cleanup.policy"], finished["retention.ms"]) == ("compact", "777")
     assert not HELD.keys() & finished.keys() - {"cleanup.policy", "retention.ms"}
