@@ -3,6 +3,9 @@
 Both logs of a partition are read from the first record that the source still has, in step. A record is equal if its
 key, value, headers and time are, and if its offset is the one that the journal says. The CRC of a partition covers
 key, value, headers and time of all its records in their order; it is printed for both sides.
+
+The source goes on to compact its topics, also while it is frozen. So in a compacted topic the target may have records
+that the source does not have any more; they are counted apart, and the target will compact them, too.
 """
 
 from __future__ import annotations
@@ -42,13 +45,17 @@ class Side(NamedTuple):
 
 
 class PartitionReport(NamedTuple):
-    """A partition that was compared. `difference` says what is not equal; empty if all is."""
+    """A partition that was compared. `difference` says what is not equal; empty if all is.
+
+    `compacted` records of the target were removed from the source by compaction, after they were copied.
+    """
 
     tp: TopicPartition
     source: Side
     target: Side
     same_offsets: bool
     difference: str
+    compacted: int = 0
 
     @property
     def equal(self) -> bool:
@@ -90,11 +97,12 @@ async def verify(
             problems.append(problem)
         else:
             tps += [TopicPartition(name, partition) for partition in range(len(there[name].partitions))]
+    policies = {name: topic.configs.get("cleanup.policy", "") for name, topic in moved.items()}
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def compare(tp: TopicPartition) -> PartitionReport:
         async with limit:
-            return await _compare(source, target, journal, tp)
+            return await _compare(source, target, journal, tp, compacted="compact" in policies[tp.topic])
 
     reports = await asyncio.gather(*(compare(tp) for tp in tps))
     differences = await compare_groups(source, target, journal, wanted) if groups else []
@@ -114,7 +122,7 @@ def _of_topic(topic: MovedTopic, source: object, target: object) -> str:
 
 
 async def _compare(
-    source: MoveCluster, target: MoveCluster, journal: Journal, tp: TopicPartition
+    source: MoveCluster, target: MoveCluster, journal: Journal, tp: TopicPartition, *, compacted: bool
 ) -> PartitionReport:
     start = (await source.offsets([tp], EARLIEST))[tp]
     source_end = (await source.offsets([tp], LATEST, committed=True))[tp]
@@ -125,7 +133,7 @@ async def _compare(
     end, until = min(source_end, progress.source_next), min(target_end, progress.target_next)
     first = journal.translate(tp, min(max(start, progress.source_start), progress.source_next))
     state = _Comparison(journal, tp)
-    await state.run(
+    await (state.run_compacted if compacted else state.run)(
         _records(source, tp, start, end, committed=True), _records(target, tp, first, until, committed=False)
     )
     difference = state.difference
@@ -133,7 +141,9 @@ async def _compare(
         difference = f"offsets {progress.source_next} to {source_end - 1} of the source are not copied yet"
     if not difference and target_end != progress.target_next:
         difference = f"the target ends at {target_end}; the move has written it up to {progress.target_next}"
-    return PartitionReport(tp, state.source, state.target, journal.equal_offsets(tp), difference)
+    return PartitionReport(
+        tp, state.source, state.target, journal.equal_offsets(tp), difference, state.compacted
+    )
 
 
 class _Comparison:
@@ -144,6 +154,31 @@ class _Comparison:
         self._run = next(self._runs, None)
         self.source, self.target = Side(0, 0), Side(0, 0)
         self.difference = ""
+        self.compacted = 0
+
+    async def run_compacted(
+        self, source: AsyncIterator[list[Record]], target: AsyncIterator[list[Record]]
+    ) -> None:
+        """The same, but leave out records of the target whose offsets the source does not have any more."""
+        theirs: list[Record] = []
+        async for ours in source:
+            for one in ours:
+                wanted = self._translated(one.offset)
+                while wanted is not None:
+                    if not theirs and not (theirs := (await anext(target, []))[::-1]):
+                        break
+                    if theirs[-1].offset >= wanted:
+                        break
+                    theirs.pop()
+                    self.compacted += 1
+                if theirs:
+                    self._pair(one, theirs.pop())
+                else:
+                    self._alone([one], [])
+            await asyncio.sleep(0)
+        self.compacted += len(theirs)
+        async for left in target:
+            self.compacted += len(left)
 
     async def run(self, source: AsyncIterator[list[Record]], target: AsyncIterator[list[Record]]) -> None:
         """Read both to their ends; note the first difference."""
