@@ -17,7 +17,9 @@ class Source(Protocol):
 
     def fetch_now(
         self, reads: Sequence[FetchRead], *, max_bytes: int, min_one_each: bool = False
-    ) -> FetchedAll: ...
+    ) -> FetchedAll:
+        """See `facade.Partitions.fetch_now`."""
+        ...
 
     async def fetch(
         self,
@@ -28,7 +30,9 @@ class Source(Protocol):
         wait_ms: int,
         min_one_each: bool = False,
         first: FetchedAll | None = None,
-    ) -> list[Fetched]: ...
+    ) -> list[Fetched]:
+        """See `facade.Partitions.fetch`."""
+        ...
 
 
 class RecordReader:

@@ -1,4 +1,4 @@
-"""The offsets of partitions as the cluster has told them last, and who learns of a change.
+"""The offsets of partitions as the cluster has told them last, and what waits for a change.
 
 Three sources tell of bounds: ListOffsets, which is asked for them; each Fetch; and the acknowledgement of an append,
 after which the high watermark is above the records at least with acks=all. They arrive in any order, so that an older
