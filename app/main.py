@@ -73,6 +73,7 @@ class Application:
             server.zookeeper_state,
             self.metrics.scrape,
             open_listeners(config.listeners, config.tls),
+            server.cluster_state,
         )
         lean = RouteTable(
             (PREFIX, lean_routes(config, find, shared.acting, shared.long_transactions)),
