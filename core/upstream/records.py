@@ -99,7 +99,8 @@ class Records:
         now: int,
         results: list[ProduceResult],
     ) -> None:
-        for first, count, done, error in parts:
+        for part in parts:
+            first, count, done, error = part.first, part.count, part.result, part.error
             some = indexes if len(parts) == 1 else indexes[first : first + count]
             if done is None:
                 assert error is not None
