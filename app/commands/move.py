@@ -149,8 +149,9 @@ def _say(report: Any) -> None:
     for one in report.partitions:
         if one.equal:
             offsets = "the same offsets" if one.same_offsets else "translated offsets"
+            more = f", {one.compacted:,} more that the source has compacted since" if one.compacted else ""
             click.echo(
-                f"{one.tp}: {counted(one.source.records, 'record')}, CRC {one.source.crc:08x}, {offsets}"
+                f"{one.tp}: {counted(one.source.records, 'record')}, CRC {one.source.crc:08x}, {offsets}{more}"
             )
         else:
             click.echo(
@@ -175,7 +176,7 @@ def _report(report: Any) -> dict[str, Any]:
         "partitions": [
             {
                 "topic": one.tp.topic, "partition": one.tp.partition, "equal": one.equal, "source": side(one.source),
-                "target": side(one.target), "same_offsets": one.same_offsets, "difference": one.difference,
+                "target": side(one.target), "same_offsets": one.same_offsets, "difference": one.difference, "compacted": one.compacted,
             }
             for one in report.partitions
         ],

@@ -44,7 +44,8 @@ async def finish(target: MoveCluster, journal: Journal, wanted: Callable[[str], 
             continue
         there = (await target.overrides([name]))[name]
         own = {key: value for key, value in moved.configs.items() if key in held}
-        await target.alter(name, {key: None for key in held if key in there} | own)
+        changes: dict[str, str | None] = {key: None for key in held if key in there}
+        await target.alter(name, changes | own)
         journal.put_topic(moved._replace(finished=True))
         finished.append(name)
     return finished
