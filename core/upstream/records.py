@@ -167,7 +167,7 @@ class Records:
         self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int, committed: bool = True
     ) -> ReadResult:
         """See `facade.Records.read_now`. Raises `NotAtHandError` for what was not brought to hand."""
-        return self._reader.read_now(
+        return self._reader.read_pieces(
             tp, offset, max_bytes=max_bytes, max_records=max_records, committed=committed
         )
 

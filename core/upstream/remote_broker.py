@@ -114,6 +114,7 @@ class RemoteBroker:
         self.roles = Roles(self.cluster)
         self.purgatory.follow = self.partitions.follow
         self.topics.deleted.append(self._topic_deleted)
+        self.topics.grown.append(self.partitions.grown)
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -278,7 +279,7 @@ class RemoteBroker:
 
     async def _keep_following(self) -> None:
         """Read the partitions that requests wait for, so that the fetcher does not take them for idle."""
-        for key in self.purgatory.awaited():
+        for key in tuple(self.purgatory.awaited()):
             self.partitions.follow(key)
 
     async def _expire_keys(self) -> None:
