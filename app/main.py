@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from app.gateways.setup import forwarding_of
 from app.http.application import HttpApplication
 from app.http.authentication import Authenticator
 from app.http.exchange import ASGIApp
@@ -63,7 +64,8 @@ class Application:
         )
         self._delay = LoopDelay(clock)
         self._when_loaded = when_loaded
-        self.metrics = Metrics(server, traffic, self._delay)
+        self.forwarding = forwarding_of(config, clock)
+        self.metrics = Metrics(server, traffic, self._delay, self.forwarding)
         self.fastapi = LazyApp(self._load_fastapi)
         find = shared.current_broker
         operations = Operations(
@@ -91,7 +93,7 @@ class Application:
                 server.broker.audit,
             )
         self.http = HttpApplication(
-            config, clock, router, traffic, refusals, resolver, server.broker.quota_table
+            config, clock, router, traffic, refusals, resolver, server.broker.quota_table, self.forwarding
         )
 
     def _load_fastapi(self) -> ASGIApp:
@@ -119,6 +121,8 @@ class Application:
             yield
         finally:
             self._delay.stop()
+            if self.forwarding is not None:
+                self.forwarding.close()
             await self.server.stop()
 
     def drain(self) -> None:

@@ -15,6 +15,7 @@ import platform
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from app.gateways.forwarding import Forwarding
 from app.http.metrics import LoopDelay, Traffic
 from app.version import VERSION
 from core.counters import BOUNDS, Meter
@@ -55,7 +56,10 @@ class Timing(NamedTuple):
 class Metrics:
     """The numbers of one process."""
 
-    def __init__(self, server: Server, traffic: Traffic, delay: LoopDelay) -> None:
+    def __init__(
+        self, server: Server, traffic: Traffic, delay: LoopDelay, forwarding: Forwarding | None = None
+    ) -> None:
+        self._forwarding = forwarding
         self._server = server
         self._broker = server.broker
         self._traffic = traffic
@@ -80,6 +84,7 @@ class Metrics:
             *self._state(),
             *self._zookeeper(),
             *self._tls(),
+            *self._gateways(),
         ]
         if self._broker.ready:
             families += _transactions(self._broker.transactions.totals())
@@ -149,6 +154,25 @@ class Metrics:
             "TLS handshakes under way.",
             ("listener",),
             [((scheme,), count) for scheme, count in under_way.items()],
+        )
+
+    def _gateways(self) -> Iterator[Family]:
+        if self._forwarding is None:
+            return
+        counts = self._forwarding.counts
+        yield Family(
+            "counter",
+            "sluice_forwarded_requests",
+            "Requests forwarded to their owner, another gateway. `unreachable` and `lost` were answered 503.",
+            ("gateway", "result"),
+            [*counts.forwarded.items()],
+        )
+        yield Family(
+            "counter",
+            "sluice_received_forwards",
+            "Requests that other gateways have forwarded to this one.",
+            ("gateway",),
+            [((sender,), count) for sender, count in counts.received.items()],
         )
 
     def _line_commands(self) -> Iterator[Family | Timing]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from app.gateway_settings import check_gateways, of_gateways
 from app.logs import FORMATS, LEVELS
 from app.oauth_settings import parse_oauth, refuse_tokens_without_issuer
 from app.oidc_settings import parse_oidc
@@ -175,6 +176,26 @@ SETTINGS: tuple[Setting, ...] = (
         "The principal of another broker's certificate, with `{id}` in place of the broker's number.",
     ),
     Setting(
+        "SLUICE_GATEWAYS",
+        "--gateway",
+        "none",
+        "All gateways over the same cluster as `a=http://10.0.0.1:8082`, this one included; repeat the flag, or "
+        "separate by commas. Every gateway needs the same list.",
+    ),
+    Setting("SLUICE_GATEWAY_NAME", "--gateway-name", "none", "The name of this gateway in that list."),
+    Setting(
+        "SLUICE_GATEWAY_SECRET_FILE",
+        "",
+        "none",
+        "A file with the secret that all gateways share: 16 bytes or more. Needed with two gateways and more.",
+    ),
+    Setting(
+        "SLUICE_GATEWAY_CA",
+        "",
+        "those of the system",
+        "A PEM file with the authorities of the certificates of other gateways, for `https` in `--gateway`.",
+    ),
+    Setting(
         "SLUICE_V2_DIALECT",
         "--v2-dialect",
         "confluent",
@@ -215,6 +236,8 @@ def load(
     super_users: Sequence[str] = (),
     broker_id: int | None = None,
     peers: Sequence[str] = (),
+    gateways: Sequence[str] = (),
+    gateway_name: str | None = None,
     v2_dialect: str | None = None,
     zookeeper: str | None = None,
     log_format: str | None = None,
@@ -243,16 +266,14 @@ def load(
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
     if others:
         values |= _of_peers(environ, others, int(str(values.get("broker_id", Config().broker_id))))
+    values |= of_gateways(environ, gateways, gateway_name, split_list(environ.get("SLUICE_GATEWAYS", "")))
     dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
     if dialect:
         values["v2_dialect"] = parse_dialect(dialect)
     hosts_of_zookeeper = zookeeper if zookeeper is not None else environ.get("SLUICE_ZOOKEEPER", "")
     if hosts_of_zookeeper:
         values["zookeeper"] = parse_zookeeper(hosts_of_zookeeper)
-    for name, given, choices in (("log_format", log_format, FORMATS), ("log_level", log_level, LEVELS)):
-        word = given if given is not None else environ.get(variable_of(name), "")
-        if word:
-            values[name] = parse_choice(variable_of(name), word, choices)
+    values |= _of_logs(environ, log_format, log_level)
     values |= {"access_log": True} if access_log else {}
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     values |= _files(environ)
@@ -264,6 +285,15 @@ def load(
 def _of_peers(environ: Mapping[str, str], others: Sequence[str], broker_id: int) -> dict[str, object]:
     principal = environ.get("SLUICE_PEER_PRINCIPAL", "").strip() or Config().peer_principal
     return {"peers": parse_peers(others, broker_id), "peer_principal": principal}
+
+
+def _of_logs(environ: Mapping[str, str], log_format: str | None, log_level: str | None) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name, given, choices in (("log_format", log_format, FORMATS), ("log_level", log_level, LEVELS)):
+        word = given if given is not None else environ.get(variable_of(name), "")
+        if word:
+            values[name] = parse_choice(variable_of(name), word, choices)
+    return values
 
 
 def _of_issuers(environ: Mapping[str, str]) -> dict[str, object]:
@@ -296,6 +326,7 @@ def _refuse_unsafe(
         refuse_clear_passwords(config.listeners)
     refuse_tokens_without_issuer(config.listeners, config)
     check_peers(config)
+    check_gateways(config)
 
 
 def _switch_of(environ: Mapping[str, str], variable: str) -> bool:

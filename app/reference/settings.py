@@ -73,6 +73,8 @@ OTHER: dict[str, str] = {
     "tls_check_interval_ms": "How often the broker checks the files of certificates for changes.",
     "max_acls": "Access rules at most.",
     "max_quotas": "Client quotas at most.",
+    "gateway_connect_timeout_ms": "How long a gateway waits for a connection to another one.",
+    "gateway_max_requests": "Requests that are forwarded to one other gateway at the same time.",
     "max_inflight_bytes": "Bytes of requests that are partly received, over all connections.",
     "first_request_timeout_ms": "A connection must send its first request within this time.",
     "frame_timeout_ms": "A request that has begun must be complete within this time.",
