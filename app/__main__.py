@@ -79,6 +79,18 @@ def main(context: click.Context) -> None:
     help="A gateway over the same cluster, as a=http://HOST:PORT; repeat it for all, this one included.",
 )  # fmt: skip
 @click.option("--gateway-name", metavar="NAME", help="The name of this gateway among them.")
+@click.option(
+    "--upstream", "upstream", metavar="HOST:PORT", multiple=True,
+    help="A broker of an existing Kafka cluster, to be a gateway over it; repeat it, or separate by commas.",
+)  # fmt: skip
+@click.option(
+    "--upstream-config",
+    metavar="FILE",
+    help="Properties of Kafka's clients for that cluster: security.protocol, sasl.mechanism, …",
+)
+@click.option(
+    "--upstream-identity", metavar="NAME", help="As which principal to call that cluster [gateway]."
+)
 @click.option("--v2-dialect", metavar="NAME", help="Whose REST Proxy v2 clients are used to [confluent].")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Where clients of Kafka 0.7 look for brokers.")
 @click.option("--log-format", metavar="NAME", help="How logs are written: console or json [console].")

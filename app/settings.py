@@ -28,10 +28,12 @@ from app.peer_settings import check_peers
 from app.rest_v2.dialect import DIALECTS
 from app.setting_tables import did_you_mean
 from app.tls_settings import authenticates, listeners_with_tls, parse_tls
+from app.upstream_settings import check_upstream, listeners_of_a_gateway, upstream_of
 from core.config import (
     ADVERTISED,
     AUTH,
     DEFAULT_CERTIFICATE,
+    IDENTITIES,
     LISTENER_OPTIONS,
     MAX_BROKERS,
     TLS,
@@ -196,6 +198,26 @@ SETTINGS: tuple[Setting, ...] = (
         "A PEM file with the authorities of the certificates of other gateways, for `https` in `--gateway`.",
     ),
     Setting(
+        "SLUICE_UPSTREAM",
+        "--upstream",
+        "none",
+        "Brokers of an existing Kafka cluster, as `host:port`: this process is a gateway over it without a broker of "
+        "its own. Repeat the flag, or separate by commas.",
+    ),
+    Setting(
+        "SLUICE_UPSTREAM_CONFIG",
+        "--upstream-config",
+        "none",
+        "A properties file with the settings of Kafka's clients for that cluster: `security.protocol`, "
+        "`sasl.mechanism`, `sasl.username`, … A file with a password must be for its owner alone.",
+    ),
+    Setting(
+        "SLUICE_UPSTREAM_IDENTITY",
+        "--upstream-identity",
+        IDENTITIES[0],
+        "As which principal the gateway calls the cluster: `gateway` is its own.",
+    ),
+    Setting(
         "SLUICE_V2_DIALECT",
         "--v2-dialect",
         "confluent",
@@ -238,6 +260,9 @@ def load(
     peers: Sequence[str] = (),
     gateways: Sequence[str] = (),
     gateway_name: str | None = None,
+    upstream: Sequence[str] = (),
+    upstream_config: str | None = None,
+    upstream_identity: str | None = None,
     v2_dialect: str | None = None,
     zookeeper: str | None = None,
     log_format: str | None = None,
@@ -253,9 +278,9 @@ def load(
     if where:
         values["data_dir"] = Path(where).expanduser()
     certificates = parse_tls(tls if tls is not None else environ.get("SLUICE_TLS", ""))
-    texts = listeners or split_listeners(environ.get("SLUICE_LISTENERS", ""))
-    named = _distinct([parse_listener(text) for text in texts])
-    values |= {"tls": certificates, "listeners": listeners_with_tls(named, certificates)}
+    cluster = upstream_of(environ, upstream, upstream_config, upstream_identity)
+    served = _listeners(environ, listeners, certificates, gateway=cluster is not None)
+    values |= {"upstream": cluster, "tls": certificates, "listeners": served}
     values |= _of_issuers(environ)
     address = advertised if advertised is not None else environ.get("SLUICE_ADVERTISED", "")
     values |= {"advertised": parse_advertised(address)} if address else {}
@@ -280,6 +305,15 @@ def load(
     config = Config(**values)  # type: ignore[arg-type]
     _refuse_unsafe(config, environ, insecure=insecure, insecure_passwords=insecure_passwords)
     return config
+
+
+def _listeners(
+    environ: Mapping[str, str], given: Sequence[str], certificates: tuple[TlsSettings, ...], *, gateway: bool
+) -> tuple[Endpoint, ...]:
+    texts = given or split_listeners(environ.get("SLUICE_LISTENERS", ""))
+    named = _distinct([parse_listener(text) for text in texts])
+    served = listeners_with_tls(named, certificates)
+    return listeners_of_a_gateway(served, bool(named)) if gateway else served
 
 
 def _of_peers(environ: Mapping[str, str], others: Sequence[str], broker_id: int) -> dict[str, object]:
@@ -327,6 +361,7 @@ def _refuse_unsafe(
     refuse_tokens_without_issuer(config.listeners, config)
     check_peers(config)
     check_gateways(config)
+    check_upstream(config)
 
 
 def _switch_of(environ: Mapping[str, str], variable: str) -> bool:

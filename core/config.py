@@ -6,6 +6,7 @@ A loop, queue, buffer or wait that has no limit here does not exist. Topic-level
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -175,6 +176,23 @@ class Gateway(NamedTuple):
         return f"{self.name}={self.scheme}://{host}:{self.port}"
 
 
+# As which principal a gateway calls its cluster: as its own. The first is the default.
+IDENTITIES = ("gateway",)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The Kafka cluster whose gateway this process is.
+
+    `servers` are brokers of it, as `host:port`. `properties` are those of Kafka's clients, without
+    `bootstrap.servers`: they may be secrets, and no `repr` shows them. `identity` is one of `IDENTITIES`.
+    """
+
+    servers: tuple[str, ...]
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    identity: str = IDENTITIES[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """The settings of one broker process."""
@@ -217,6 +235,10 @@ class Config:
     # Forwarded requests to one gateway at the same time. Each is a connection, and long polls hold it for long: half
     # of what the other side takes.
     gateway_max_requests: int = 5_000
+
+    # --- upstream mode ---------------------------------------------------------------------------------------
+    # The Kafka cluster in the place of an embedded broker. None: this process is the broker.
+    upstream: Upstream | None = None
 
     # --- TLS -----------------------------------------------------------------------------------------------
     # The certificates of listeners, by their names.

@@ -6,21 +6,17 @@ its pid keeps a second process out.
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import logging
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.broker.acls import Acls
 from core.broker.broker import DATABASE, Broker
 from core.clock import Clock
 from core.config import Config
 from core.counters import Handshakes, ListenerLoad
+from core.directory import DataDirectory
 from core.errors import StartupError
 from core.kafka07.views import Kafka07Views
 from core.listeners.acceptor import Acceptor, Listener
@@ -33,22 +29,22 @@ from core.metadata.store import Store
 from core.metadata.topics import load_settings
 from core.metadata.users import load_users
 from core.protocol.apis import APIS
-from core.replication.controller import Controller
 from core.replication.promises import ROLES
+from core.security.acls import Acls
 from core.security.addresses import Addresses
 from core.security.authorizer import Authorizer
+from core.security.keeper import Alone
 from core.security.tls import Certificates
 from core.security.users import Users
 from core.types import ApiSupport
+from core.vocabulary.transactions import TransactionTotals
+from core.vocabulary.upstream import ClientNumbers
 
 if TYPE_CHECKING:
     from core.kafka07.registration import ZooKeeperRegistry
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
-LOCK_FILE = ".lock"
 KAFKA_07 = "kafka07"
 HTTP_SCHEMES = frozenset({"http"})
 
@@ -83,52 +79,6 @@ LISTENERS: dict[str, Callable[[Server], tuple[Listener, type[Connection]]]] = {
     "peer": _peer,
     "text": _line,
 }
-
-
-class DataDirectory:
-    """The data directory, owned by this process until `release`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor = -1
-
-    def acquire(self) -> None:
-        """Create the directory, check that it can be written, and lock it. Raises StartupError with one line."""
-        try:
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._descriptor = os.open(
-                self._path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600
-            )
-        except OSError as error:
-            raise StartupError(
-                f"The data directory {self._path} cannot be written ({error.strerror}). "
-                "Choose another with --data-dir."
-            ) from None
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            pid = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._descriptor)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise StartupError(
-                    f"The data directory {self._path} is in use by the process with pid {pid}. "
-                    "Stop it, or choose another directory with --data-dir."
-                ) from None
-            raise StartupError(
-                f"The data directory {self._path} cannot be locked ({error.strerror})."
-            ) from None
-        try:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:
-            # On a full disk the broker starts for reading only. The lock holds without the pid in its file.
-            log.warning("cannot write the pid into %s: %s", self._path / LOCK_FILE, error.strerror)
-
-    def release(self) -> None:
-        """Unlock the directory."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 class Server:
@@ -229,6 +179,17 @@ class Server:
         """Return each API that the Kafka listener serves, as the draft of KIP-35 lists them."""
         return protocol_versions(HANDLERS, self.config.protocol_version_api_key)
 
+    def transaction_totals(self) -> TransactionTotals:
+        """Return what there is of transactions."""
+        return self.broker.transactions.totals()
+
+    def cluster_state(self) -> None:
+        """Return None: this process is a broker itself."""
+
+    def client_numbers(self) -> ClientNumbers:
+        """Raise NotImplementedError: there is no client of another cluster."""
+        raise NotImplementedError
+
     def load(self) -> list[ListenerLoad]:
         """Return the load of each TCP listener now."""
         return [acceptor.load for acceptor in self._acceptors]
@@ -281,8 +242,7 @@ async def stopped_acls(data_dir: Path) -> AsyncIterator[Acls]:
     """Open the access rules of a broker that is stopped, with its directory locked. Raises StartupError."""
     async with _stopped_store(data_dir) as (store, _):
         config = Config(data_dir=data_dir)
-        controller = Controller(config.broker_id, None)
-        acls = Acls(config, store, controller, Authorizer(enabled=True), _to_the_end)
+        acls = Acls(config, store, Alone(), Authorizer(enabled=True), _to_the_end)
         acls.load(await store.read(load_acls))
         yield acls
 

@@ -10,6 +10,7 @@ from app.shared import Shared
 from app.version import VERSION
 from core.config import Endpoint
 from core.facade import Facade
+from core.vocabulary.capabilities import KAFKA_PORT, UPSTREAM
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
@@ -21,6 +22,7 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
         name="sluice",
         version=VERSION,
         cluster_id=broker.cluster_id,
+        capabilities=sorted(broker.capabilities),
         limits={
             "body_bytes": config.http_max_body_bytes,
             "records_per_write": config.http_max_records,
@@ -33,7 +35,7 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
         links={
             "cluster": "/api/v1/cluster",
             "brokers": "/api/v1/brokers",
-            "protocol_versions": "/api/v1/protocol-versions",
+            **_links_of_the_port(broker),
             "topics": "/api/v1/topics",
             "console": "/console",
             "docs": "/docs",
@@ -44,8 +46,13 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
     )
 
 
+def _links_of_the_port(broker: Facade) -> dict[str, str]:
+    return {"protocol_versions": "/api/v1/protocol-versions"} if KAFKA_PORT in broker.capabilities else {}
+
+
 async def get_cluster(request: Request, shared: SharedDep, broker: BrokerDep) -> Cluster:
     """The cluster's id, its brokers, how much it holds."""
+    await broker.look(None)
     topics = broker.topics.list(include_internal=True)
     return Cluster(
         cluster_id=broker.cluster_id,
@@ -81,7 +88,7 @@ async def get_protocol_versions(shared: SharedDep) -> ProtocolVersions:
 
 
 def _brokers(shared: Shared, broker: Facade, request: Request) -> list[BrokerDetail]:
-    """This broker and its peers, of which only the Kafka port is known."""
+    """The brokers of the cluster. Of another one than this, only the Kafka port is known."""
     peers = [
         BrokerDetail(
             broker_id=peer,
@@ -90,7 +97,9 @@ def _brokers(shared: Shared, broker: Facade, request: Request) -> list[BrokerDet
         )
         for peer, endpoint in broker.roles.peers()
     ]
-    return sorted([_this_broker(shared, request), *peers], key=lambda one: one.broker_id)
+    # A gateway is no broker of its cluster.
+    own = [] if UPSTREAM in broker.capabilities else [_this_broker(shared, request)]
+    return sorted([*own, *peers], key=lambda one: one.broker_id)
 
 
 def _this_broker(shared: Shared, request: Request) -> BrokerDetail:

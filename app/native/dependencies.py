@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from app.http.capabilities import require_capability
 from app.http.request import invalid_parameter
 from app.shared import Shared
 from core.facade import Facade
@@ -33,6 +35,15 @@ async def long_transactions(request: Request) -> CallersTransactions:
 async def guarded(request: Request) -> Guarded:
     """The same, with what only an administrator uses."""
     return (await shared(request)).acting(request.scope)
+
+
+def capability(needed: str) -> Callable[[Request], Awaitable[None]]:
+    """Return the dependency of a route that needs a capability."""
+
+    async def check(request: Request) -> None:
+        require_capability((await shared(request)).broker.capabilities, needed)
+
+    return check
 
 
 async def known_parameters_only(request: Request) -> None:

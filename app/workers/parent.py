@@ -45,7 +45,7 @@ class Setting(NamedTuple):
     """What the first process passes to the parent: see `app.workers.start`."""
 
     command: list[str]
-    count: int
+    workers: int
     home: str
     sockets: str
     http: list[list[int]]
@@ -89,7 +89,7 @@ class Parent:
         self._setting = setting
         self._secret = secrets.token_hex(32)
         directory = Path(setting.sockets)
-        self._paths = [str(directory / f"worker-{index}.sock") for index in range(setting.count)]
+        self._paths = [str(directory / f"worker-{index}.sock") for index in range(setting.workers)]
         self._workers = [Worker(index, _unix_socket(path)) for index, path in enumerate(self._paths)]
         # Of worker 0, once it has told them.
         self._ports: list[int] = []
@@ -188,7 +188,7 @@ class Parent:
         ours, theirs = socket.socketpair()
         os.set_inheritable(theirs.fileno(), True)
         spec = Spec(
-            worker.index, self._setting.count, self._setting.home, self._secret, self._setting.http,
+            worker.index, self._setting.workers, self._setting.home, self._secret, self._setting.http,
             worker.unix.fileno(), self._paths, theirs.fileno(), self._ports, self._kafka,
             announce=worker.index == 0 and not self._announced,
         )  # fmt: skip
@@ -323,7 +323,9 @@ class Parent:
         if self._stopping or self._check is not None or self._rolling or self._replacing is not None:
             self._log("warning", "a rolling restart or a stop is under way; the signal is ignored")
             return
-        spec = Spec(CHECK, self._setting.count, self._setting.home, "", self._setting.http, -1, [], -1, [], "", False)
+        spec = Spec(
+            CHECK, self._setting.workers, self._setting.home, "", self._setting.http, -1, [], -1, [], "", False
+        )
         self._check = self._spawn(spec, [])
 
     def _begin_rolling(self, code: int) -> None:

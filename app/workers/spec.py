@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 # The number of the descriptor that a worker reads its `Spec` from.
 VARIABLE = "SLUICE_WORKER_FD"
-# The index of a process that checks the settings and ends.
+# The number of a process that checks the settings and ends.
 CHECK = -1
 ADOPT, RELEASE, READY = "adopt", "release", "ready"
 
 
 class Spec(NamedTuple):
-    """One worker of `count`. `index` begins with 0.
+    """One worker of `workers`. `number` begins with 0.
 
     `home` is the data directory of the settings. `secret` (hex) signs the requests that workers forward. `http` has a
     descriptor for each HTTP listener and worker. `unix` is the descriptor of this worker's own UNIX socket, `paths`
@@ -29,8 +29,8 @@ class Spec(NamedTuple):
     the addresses.
     """
 
-    index: int
-    count: int
+    number: int
+    workers: int
     home: str
     secret: str
     http: list[list[int]]
@@ -53,8 +53,8 @@ class Spec(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of this worker among the workers: its index."""
-        return str(self.index)
+        """The name of this worker among the workers: its number."""
+        return str(self.number)
 
 
 def own_spec() -> Spec | None:

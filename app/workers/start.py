@@ -65,9 +65,7 @@ def bind_for_workers(endpoint: Endpoint, count: int) -> list[socket.socket]:
     port = probe.getsockname()[1]
     probe.close()
     chosen = replace(endpoint, port=port)
-    return [
-        bind_socket(chosen, backlog=BACKLOG, only_ipv6=True, reuse_port=True) for _ in range(count)
-    ]
+    return [bind_socket(chosen, backlog=BACKLOG, only_ipv6=True, reuse_port=True) for _ in range(count)]
 
 
 def _socket_directory(data_dir: Path) -> Path:

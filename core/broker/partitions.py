@@ -29,6 +29,7 @@ from core.vocabulary.partition import (
     PartitionInfo,
 )
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
+from core.vocabulary.topic import check_partition
 from core.vocabulary.transactions import TransactionalWrite
 
 
@@ -69,12 +70,7 @@ class Partitions:
         """
         topic = self._topics.get(tp.topic)
         if not 0 <= tp.partition < topic.partitions:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Topic {topic.name!r} has no partition {tp.partition}; it has {topic.partitions}, counted from 0.",
-                topic=topic.name,
-                partition=tp.partition,
-            )
+            check_partition(topic, tp.partition)
         if topic.replicas and self._config.broker_id not in topic.replicas:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,

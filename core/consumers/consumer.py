@@ -39,6 +39,7 @@ class Consumer:
 
     __slots__ = (
         "advancing",
+        "ahead",
         "assigned",
         "created_ms",
         "deadline",
@@ -87,6 +88,8 @@ class Consumer:
         # --- reading
         self.assigned: tuple[TopicPartition, ...] = ()
         self.positions: dict[TopicPartition, int] = {}
+        # Partitions of a cluster whose position lies beyond the high watermark, with the time when that was noticed.
+        self.ahead: dict[TopicPartition, float] = {}
         # Partitions whose position is not stored yet, in the order of their changes.
         self.unsaved: dict[TopicPartition, None] = {}
         self.paused: set[TopicPartition] = set()
@@ -171,6 +174,8 @@ class Consumer:
         """Set the next offset of a partition; the next write to the store includes it."""
         self.positions[tp] = position
         self.unsaved[tp] = None
+        if self.ahead:
+            self.ahead.pop(tp, None)
 
     def give(self, ranges: Iterable[Range], *, advancing: bool) -> None:
         """Make these ranges the outstanding batch, under a new token."""

@@ -25,10 +25,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from core.consumers.commits import Commits
 from core.consumers.consumer import Consumer
+from core.consumers.interfaces import MemberGroups
 from core.consumers.polls import Polls
 from core.consumers.reading import Reading
 from core.consumers.rebalances import Rebalances
@@ -38,7 +39,6 @@ from core.consumers.store import ConsumerStore
 from core.consumers.topic_pattern import SubscribedTopics, compile_pattern
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.groups.groups import Groups
 from core.groups.hosted import offers
 from core.metadata.store import Store
 from core.types import TopicPartition
@@ -73,7 +73,7 @@ ACK_PATIENCE = 10.0
 class Consumers:
     """All managed consumers of a broker, as `broker.consumers`."""
 
-    def __init__(self, broker: Logs, store: Store, groups: Groups) -> None:
+    def __init__(self, broker: Logs, store: Store, groups: MemberGroups) -> None:
         config, clock = broker.config, broker.clock
         self._broker = broker
         self._groups = groups
@@ -374,7 +374,9 @@ class Consumers:
         until = self._monotonic() + min(wait_ms, self._config.max_wait_ms) / 1000
         await self._polls.settled(consumer, until)
 
-    async def _move(self, consumer: Consumer, seeks: Iterable[Seek]) -> None:
+    async def _move(self, consumer: Consumer, seeks: Sequence[Seek]) -> None:
+        consumer.require_assigned(TopicPartition(one.topic, one.partition) for one in seeks)
+        await self._reading.bring_targets(consumer, seeks)
         targets = {}
         for one in seeks:
             tp = TopicPartition(one.topic, one.partition)
@@ -403,7 +405,7 @@ class Consumers:
             if self._polls.advance(consumer):
                 self._store.progress(consumer)
             if offsets is None:
-                commits = self._commits.uncommitted(consumer)
+                commits = await self._commits.bring_uncommitted(consumer)
             else:
                 commits = [Commit(o.topic, o.partition, o.next_offset, metadata=o.metadata) for o in offsets]
             if not commits:
@@ -441,9 +443,9 @@ class Consumers:
             before = set(consumer.positions)
             kept = [tp for tp in consumer.assigned if tp in subscription.assignments]
             consumer.replace_partitions(kept, subscription.assignments)
-            self._reading.begin(
-                consumer, [tp for tp in subscription.assignments if tp not in consumer.positions]
-            )
+            begins = [tp for tp in subscription.assignments if tp not in consumer.positions]
+            await self._reading.bring_beginnings(consumer, begins)
+            self._reading.begin(consumer, [tp for tp in begins if tp not in consumer.positions])
             self._store.progress(consumer, before - consumer.positions.keys())
         await self._store.save(consumer)
         if subscription.joins:
@@ -486,9 +488,12 @@ class Consumers:
             compile_pattern(wanted.pattern, self._config.max_pattern_bytes)
         for topic in wanted.topics:
             await self._broker.topics.get_or_create(topic)
+        if wanted.assignments:
+            await self._broker.look(partitions=wanted.assignments)
         for tp in wanted.assignments:
             self._broker.partitions.offsets(tp)
         if wanted.assignments:
+            await self._groups.look(group_id)
             view = self._groups.describe(group_id)
             if view is not None and view.members:
                 raise self._groups.refusal(ErrorCode.NON_EMPTY_GROUP, group_id)

@@ -289,12 +289,12 @@ class GuardedHttpMembers:
         self._rights.require(_READ, _GROUP, group_id)
         return reply
 
-    def heartbeat(
+    async def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> None:
         """See `HttpMembers.heartbeat`."""
         self._rights.require(_READ, _GROUP, group_id)
-        self._members.heartbeat(group_id, member_id, generation, group_instance_id)
+        await self._members.heartbeat(group_id, member_id, generation, group_instance_id)
 
     async def leave(self, group_id: str, member_id: str, group_instance_id: str | None = None) -> None:
         """See `HttpMembers.leave`."""
