@@ -17,6 +17,8 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 # 128 bits, the least for an HMAC key that cannot be guessed (RFC 2104 recommends the length of the hash).
 _LEAST_SECRET = 16
 _MOST_SECRET = 4_096
+# More processes than cores are of no use, and each takes 60 MiB.
+MAX_WORKERS = 64
 
 
 def of_gateways(
@@ -85,6 +87,16 @@ def check_gateways(config: Config) -> None:
             "Gateways prove to each other by a secret that they forward a request: write the same 32 random bytes "
             "into a file on each host and name it by SLUICE_GATEWAY_SECRET_FILE."
         )
+
+
+def check_workers(config: Config) -> None:
+    """Raise StartupError for a number of workers that cannot be started."""
+    if not 1 <= config.workers <= MAX_WORKERS:
+        raise StartupError(f"--workers must be from 1 to {MAX_WORKERS}, not {config.workers}.")
+    if config.workers > 1 and not any(one.scheme == "http" for one in config.listeners):
+        raise StartupError("--workers is for HTTP, and there is no HTTP listener: leave it out.")
+    if config.workers > 1 and config.peers:
+        raise StartupError("--workers cannot be used with --peer: a broker of a cluster is one process.")
 
 
 def read_secret(path: Path) -> bytes:

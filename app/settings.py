@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app.gateway_settings import check_gateways, of_gateways
+from app.gateway_settings import check_gateways, check_workers, of_gateways
 from app.logs import FORMATS, LEVELS
 from app.oauth_settings import parse_oauth, refuse_tokens_without_issuer
 from app.oidc_settings import parse_oidc
@@ -260,6 +260,7 @@ def load(
     peers: Sequence[str] = (),
     gateways: Sequence[str] = (),
     gateway_name: str | None = None,
+    workers: int | None = None,
     upstream: Sequence[str] = (),
     upstream_config: str | None = None,
     upstream_identity: str | None = None,
@@ -291,6 +292,7 @@ def load(
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
     if others:
         values |= _of_peers(environ, others, int(str(values.get("broker_id", Config().broker_id))))
+    values |= {} if workers is None else {"workers": workers}
     values |= of_gateways(environ, gateways, gateway_name, split_list(environ.get("SLUICE_GATEWAYS", "")))
     dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
     if dialect:
@@ -361,6 +363,7 @@ def _refuse_unsafe(
     refuse_tokens_without_issuer(config.listeners, config)
     check_peers(config)
     check_gateways(config)
+    check_workers(config)
     check_upstream(config)
 
 

@@ -222,6 +222,15 @@ class Config:
     # it off. Kafka assigns keys from 0 upwards and has reached about 100.
     protocol_version_api_key: int = 32_035
 
+    # --- several processes -----------------------------------------------------------------------------------
+    # Processes that serve HTTP: a number of cores.
+    workers: int = 1
+    # How long a worker that is replaced still answers on its connections, so that clients learn to open others. Links
+    # between workers are not used after half of it without a request.
+    worker_linger_ms: int = 2_000
+    # How long a request for a consumer or a key waits while its worker is restarted. A start takes a second or two.
+    worker_hold_ms: int = 10_000
+
     # --- several gateways ----------------------------------------------------------------------------------
     # All gateways of the cluster, this one included, and its name among them.
     gateways: tuple[Gateway, ...] = ()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from app.errors import Problem
@@ -48,22 +48,30 @@ _HOP_BY_HOP = frozenset(
 _OWN_LINES = _HOP_BY_HOP | {b"expect", b"origin", b"content-length", b"x-request-id", HEADER}
 # Lines of every answer, which the sender adds; those of CORS depend on the rules of this gateway.
 _ADDED = _HOP_BY_HOP | {
-    b"date", b"x-request-id", b"x-content-type-options", b"content-security-policy", b"content-type",
+    b"date", b"x-request-id", b"content-type",
 }  # fmt: skip
 _CORS = b"access-control-"
 
 
 class Level(NamedTuple):
-    """One set of gateways: its name, this gateway's name, the rule of ownership, and the way to each of the others.
+    """One set of gateways: its name, this gateway's name, their secret, and the way to each of the others.
 
-    `hold_ms`: how long a request waits for an owner that accepts no connections, because it is being restarted.
+    `owner` is the rule of ownership; None if another worker of this host follows it. `hold_ms`: how long a request
+    waits for an owner that accepts no connections, because it is being restarted. `local`: the others are workers of
+    this host, so that what this one has looked up holds for them as well.
     """
 
     name: str
     own: str
-    owner: Policy
+    secret: bytes
+    owner: Policy | None
     links: Mapping[str, Links]
     hold_ms: int = 0
+    local: bool = False
+
+
+Everywhere = Callable[[Request, Hop | None], Awaitable[Answer | Streamed] | None]
+"""Returns the awaitable that answers a request for all workers; None for other requests."""
 
 
 class Counts:
@@ -75,12 +83,15 @@ class Counts:
 
 
 class Forwarding:
-    """Decides for each request where it is served. `levels` are in the order of the hops."""
+    """Decides for each request where it is served. `levels` are in the order of the hops.
 
-    def __init__(self, levels: Sequence[Level], secret: bytes, clock: Clock) -> None:
+    `everywhere` answers requests that concern all workers; it returns None for others.
+    """
+
+    def __init__(self, levels: Sequence[Level], clock: Clock, everywhere: Everywhere | None = None) -> None:
         self.counts = Counts()
         self._levels = levels
-        self._secret = secret
+        self._everywhere = everywhere
         self._now = clock.monotonic
         # Owners that could not be reached when they were tried last.
         self._down: set[str] = set()
@@ -95,8 +106,9 @@ class Forwarding:
         if line is None:
             return None
         scope = request.scope
-        hop = unseal(self._secret, line, scope)
-        if hop is None:
+        hop = next((hop for one in self._levels if (hop := unseal(one.secret, line, scope))), None)
+        level = None if hop is None else next((one for one in self._levels if one.name == hop.level), None)
+        if hop is None or level is None:
             # Not ignored: two gateways with different secrets would forward a request to each other without an end.
             raise Problem(
                 "untrusted-hop",
@@ -104,31 +116,34 @@ class Forwarding:
                 "gateways the same secret (SLUICE_GATEWAY_SECRET_FILE).",
             )
         scope["client"], scope["scheme"] = hop.client, hop.scheme
-        if hop.server is not None and hop.level == self._levels[-1].name:
+        if level.local and hop.server is not None:
+            # The listener that the client has reached says how its clients log in.
             scope["server"] = hop.server
         scope.pop(CERTIFICATE, None)
         if hop.principal is not None:
             scope[CERTIFICATE] = Principal(*hop.principal)
-        own = next((level.own for level in self._levels if level.name == hop.level), None)
-        if hop.owner != own:
+        if hop.owner != level.own:
             raise Problem(
                 "gateways-differ",
-                f"The gateway {hop.sender!r} takes {hop.owner!r} for the owner of this request, and forwarded it to "
-                f"{own!r}. Give all gateways the same list (--gateway), each with its own name (--gateway-name).",
+                f"The gateway {hop.sender!r} takes {hop.owner!r} for the owner of this request, and sent it to "
+                f"{level.own!r}. Give all gateways the same list (--gateway), and each its name (--gateway-name).",
             )
         self.counts.received[hop.sender] += 1
         return hop
 
     def route(self, request: Request, hop: Hop | None) -> Awaitable[Answer | Streamed] | None:
         """Return the awaitable that forwards a request to its owner; None if it is served here."""
-        begin = 0
-        if hop is not None:
-            begin = 1 + next(i for i, level in enumerate(self._levels) if level.name == hop.level)
-        for level in self._levels[begin:]:
+        passed = set(hop.passed) if hop is not None else set()
+        if self._everywhere is not None and (answer := self._everywhere(request, hop)) is not None:
+            return answer
+        for level in self._levels:
+            if level.owner is None or level.name in passed:
+                continue
+            passed.add(level.name)
             owner = level.owner(request)
             if owner is not None and owner != level.own:
                 request.route = ROUTE
-                return self._forward(level, owner, request)
+                return self._forward(level, owner, request, passed if level.local else ())
         return None
 
     def close(self) -> None:
@@ -137,9 +152,12 @@ class Forwarding:
             for links in level.links.values():
                 links.close()
 
-    async def _forward(self, level: Level, owner: str, request: Request) -> Answer | Streamed:
+    async def _forward(
+        self, level: Level, owner: str, request: Request, passed: Iterable[str]
+    ) -> Answer | Streamed:
         await in_task()
-        line = seal(self._secret, hop_of(request.scope, level.name, level.own, owner), request.scope)
+        hop = hop_of(request.scope, level.name, level.own, owner, passed)
+        line = seal(level.secret, hop, request.scope)
         passage = Passage(request, level.links[owner], line)
         try:
             answer = await self._pass(passage, level, owner)

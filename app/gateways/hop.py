@@ -12,6 +12,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +27,7 @@ HEADER = b"sluice-hop"
 class Hop(Struct, frozen=True, omit_defaults=True):
     """What the sender says: its level, its name, the owner that it looked up, and the client's connection.
 
+    `passed` are the levels at which the request needs no further hop on the host of the owner.
     `client` and `server` are host and port, `principal` kind and name of the principal of the client's certificate.
     """
 
@@ -33,6 +35,7 @@ class Hop(Struct, frozen=True, omit_defaults=True):
     sender: str
     owner: str
     scheme: str
+    passed: list[str] = []
     client: tuple[str, int] | None = None
     server: tuple[str, int] | None = None
     principal: tuple[str, str] | None = None
@@ -42,12 +45,19 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Hop).decode
 
 
-def hop_of(scope: Scope, level: str, sender: str, owner: str) -> Hop:
+def hop_of(scope: Scope, level: str, sender: str, owner: str, passed: Iterable[str] = ()) -> Hop:
     """Return the hop of a request that is forwarded."""
     shown: Principal | None = scope.get(CERTIFICATE)
     principal = None if shown is None else (shown.kind, shown.name)
     return Hop(
-        level, sender, owner, scope.get("scheme", "http"), scope.get("client"), scope.get("server"), principal
+        level,
+        sender,
+        owner,
+        scope.get("scheme", "http"),
+        sorted({level, *passed}),
+        scope.get("client"),
+        scope.get("server"),
+        principal,
     )
 
 

@@ -23,7 +23,7 @@ _READ = 65_536
 _MAX_HEAD = 65_536
 # A link that was idle for longer is closed: the owner closes it after `idle_timeout_ms`, and a request that is sent
 # at that moment would fail.
-_MAX_IDLE_SECONDS = 20.0
+MAX_IDLE_SECONDS = 20.0
 # Idle links to one gateway. More are made when there are more requests, and closed after them.
 _MAX_IDLE = 64
 
@@ -166,7 +166,16 @@ class Link:
 class Links:
     """The connections to one gateway."""
 
-    def __init__(self, target: Target, clock: Clock, *, connect_timeout_ms: int, most: int) -> None:
+    def __init__(
+        self,
+        target: Target,
+        clock: Clock,
+        *,
+        connect_timeout_ms: int,
+        most: int,
+        idle_seconds: float = MAX_IDLE_SECONDS,
+    ) -> None:
+        self._idle_seconds = idle_seconds
         self.target = target
         self._now = clock.monotonic
         self._timeout = connect_timeout_ms / 1000
@@ -183,7 +192,7 @@ class Links:
 
         `fresh`: a new one. OSError also means that too many are open.
         """
-        oldest = self._now() - _MAX_IDLE_SECONDS
+        oldest = self._now() - self._idle_seconds
         while self._idle and not fresh:
             link = self._idle.pop()
             if link.open and link.idle_since > oldest:

@@ -18,6 +18,12 @@ GATEWAY_LEVEL = "gateway"
 
 def forwarding_of(config: Config, clock: Clock) -> Forwarding | None:
     """Return the forwarding to the gateways of the settings; None for one gateway. Raises StartupError."""
+    level = gateway_level(config, clock)
+    return None if level is None else Forwarding([level], clock)
+
+
+def gateway_level(config: Config, clock: Clock) -> Level | None:
+    """Return the level of the gateways of the settings; None for one gateway. Raises StartupError."""
     if len(config.gateways) < 2 or config.gateway_secret_file is None:
         return None
     tls = _tls(config) if any(one.scheme == "https" for one in config.gateways) else None
@@ -31,8 +37,8 @@ def forwarding_of(config: Config, clock: Clock) -> Forwarding | None:
         for one in config.gateways
         if one.name != config.gateway_name
     }
-    level = Level(GATEWAY_LEVEL, config.gateway_name, hashed([one.name for one in config.gateways]), links)
-    return Forwarding([level], read_secret(config.gateway_secret_file), clock)
+    owner = hashed([one.name for one in config.gateways])
+    return Level(GATEWAY_LEVEL, config.gateway_name, read_secret(config.gateway_secret_file), owner, links)
 
 
 def _target(gateway: Gateway, tls: ssl.SSLContext | None) -> Target:

@@ -25,7 +25,7 @@ from app.http.metrics import Traffic
 from app.http.principal import LOGIN, Resolver, principal_of, resolve
 from app.http.refusals import Refusals
 from app.http.request import Answer, ClientGoneError, Receive, Request, Scope, Send, Streamed
-from app.http.router import READING, Router
+from app.http.router import READING
 from app.http.sender import Sender
 from app.http.waiting import WAITING
 from app.logs import REQUEST_ID
@@ -40,6 +40,14 @@ log = logging.getLogger("sluice.http")
 
 _SOURCE = Source("http")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+
+
+class Answering(Protocol):
+    """What finds the answer to a request: `app.http.router.Router`."""
+
+    def answer(self, request: Request, sender: Sender) -> Awaitable[Answer | Streamed | None]:
+        """Return the awaitable that answers; its result is None if `sender` has answered."""
+        ...
 
 
 class Forwarding(Protocol):
@@ -61,7 +69,7 @@ class HttpApplication:
         self,
         config: Config,
         clock: Clock,
-        router: Router,
+        router: Answering,
         traffic: Traffic,
         refusals: Refusals,
         resolver: Resolver | None,
@@ -149,6 +157,7 @@ class HttpApplication:
                 return _ready(granted)
         if self._forwarding is not None and (elsewhere := self._forwarding.route(request, hop)) is not None:
             # The owner checks the credentials: they are passed on as they are.
+            sender.relayed = True
             return elsewhere
         if self._resolver is not None:
             return self._handle_resolved(self._resolver, request, sender)

@@ -1,8 +1,8 @@
 """The parent of the workers: it keeps the listening sockets open, and starts, watches and replaces the workers.
 
-It has no event loop and handles no request, so there is little in it that can fail. Each worker has a listening socket
-of its own per HTTP listener (SO_REUSEPORT), and the system spreads connections over them. While a worker is down, the
-parent tells another one to accept its connections as well. So no client waits for a restart.
+It has no event loop and handles no request, so there is little in it that can fail. Each worker has a listening
+socket of its own per HTTP listener (SO_REUSEPORT), and the system spreads connections over them. While a worker is
+down, the parent tells another one to accept its connections as well. So no client waits for a restart.
 
     worker ends      restarted at once; with a pause that doubles up to 10 s if it did not run for 10 s
     SIGTERM, SIGINT, SIGHUP    all workers drain, worker 0 last; a second signal ends them at once
@@ -38,6 +38,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 # Forwarded requests that wait for a worker are refused if its restart is further away than this.
 _HOLD_SECONDS = 2.0
 _BACKLOG = 2048
+# In the data directory. Those of topics end with a number after a hyphen.
+DIRECTORY = ".workers"
 _MAX_LINE = 65_536
 
 
@@ -141,10 +143,10 @@ class Parent:
         timeout = max(0.0, min(dues) - time.monotonic()) if dues and not self._stopping else None
         if timeout is not None and timeout > _HOLD_SECONDS:
             timeout = _HOLD_SECONDS / 4
-        controls = {w.control: w for w in self._workers if w.control is not None}
+        controls = {w.control.fileno(): w for w in self._workers if w.control is not None}
         readable, _, _ = select.select([woken, *controls], [], [], timeout)
         for one in readable:
-            if one is woken:
+            if one == woken:
                 with contextlib.suppress(BlockingIOError):
                     os.read(woken, 4096)
             else:
@@ -324,7 +326,17 @@ class Parent:
             self._log("warning", "a rolling restart or a stop is under way; the signal is ignored")
             return
         spec = Spec(
-            CHECK, self._setting.workers, self._setting.home, "", self._setting.http, -1, [], -1, [], "", False
+            CHECK,
+            self._setting.workers,
+            self._setting.home,
+            "",
+            self._setting.http,
+            -1,
+            [],
+            -1,
+            [],
+            "",
+            False,
         )
         self._check = self._spawn(spec, [])
 

@@ -25,8 +25,8 @@ class Spec(NamedTuple):
     `home` is the data directory of the settings. `secret` (hex) signs the requests that workers forward. `http` has a
     descriptor for each HTTP listener and worker. `unix` is the descriptor of this worker's own UNIX socket, `paths`
     are those of all workers. `control` is the descriptor of the socket to the parent. `ports` are those that the
-    system has chosen for the TCP listeners of worker 0, `kafka` is the address of its Kafka listener. `announce`: print
-    the addresses.
+    system has chosen for the TCP listeners of worker 0, `kafka` is the address of its Kafka listener. `announce`:
+    print the addresses.
     """
 
     number: int
@@ -62,5 +62,5 @@ def own_spec() -> Spec | None:
     number = os.environ.pop(VARIABLE, "")
     if not number:
         return None
-    with open(int(number), "rb") as pipe:
+    with os.fdopen(int(number), "rb") as pipe:
         return Spec.decoded(pipe.read())

@@ -12,24 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.http.server import BACKLOG
-from app.workers.parent import Setting
+from app.workers.parent import DIRECTORY, Setting
 from core.config import Config, Endpoint
 from core.errors import StartupError
 from core.listeners.sockets import bind_socket
 
 # The longest path of a UNIX socket is 107 bytes (sun_path of unix(7)); the name of the socket is part of it.
 _LONGEST_DIRECTORY = 107 - len("/worker-000.sock")
-MAX_WORKERS = 64
-
-
-def check_workers(config: Config) -> None:
-    """Raise StartupError for a number of workers that cannot be started."""
-    if not 1 <= config.workers <= MAX_WORKERS:
-        raise StartupError(f"--workers must be from 1 to {MAX_WORKERS}, not {config.workers}.")
-    if config.workers > 1 and not any(one.scheme == "http" for one in config.listeners):
-        raise StartupError("--workers is for HTTP, and there is no HTTP listener: leave it out.")
-    if config.workers > 1 and config.peers:
-        raise StartupError("--workers cannot be used with --peer: a broker of a cluster is one process.")
 
 
 def run_parent(config: Config, arguments: Sequence[str]) -> int:
@@ -42,8 +31,11 @@ def run_parent(config: Config, arguments: Sequence[str]) -> int:
         return 1
     for one in (s for listener in bound for s in listener):
         os.set_inheritable(one.fileno(), True)
+    # Not from the current directory, which may have a package with the name "app".
+    places = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
     setting = Setting(
-        [sys.executable, "-m", "app", *arguments],
+        [sys.executable, "-P", "-m", "app", *arguments],
         config.workers,
         str(config.data_dir),
         str(sockets),
@@ -52,7 +44,9 @@ def run_parent(config: Config, arguments: Sequence[str]) -> int:
     )
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "app.workers.parent", json.dumps(setting._asdict())])
+    os.execv(
+        sys.executable, [sys.executable, "-P", "-m", "app.workers.parent", json.dumps(setting._asdict())]
+    )
 
 
 def bind_for_workers(endpoint: Endpoint, count: int) -> list[socket.socket]:
@@ -70,7 +64,7 @@ def bind_for_workers(endpoint: Endpoint, count: int) -> list[socket.socket]:
 
 def _socket_directory(data_dir: Path) -> Path:
     """Return the directory of the workers' UNIX sockets: in the data directory, if the path is short enough."""
-    directory = data_dir.resolve() / "workers"
+    directory = data_dir.resolve() / DIRECTORY
     if len(os.fsencode(directory)) > _LONGEST_DIRECTORY:
         return Path(tempfile.mkdtemp(prefix="sluice-workers-"))
     try:

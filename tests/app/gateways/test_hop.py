@@ -28,7 +28,7 @@ def test_a_hop_says_where_the_client_is_and_what_its_certificate_says() -> None:
     sent = scope()
     hop = hop_of(sent, "gateway", "a", "b")
     assert unseal(SECRET, seal(SECRET, hop, sent), scope()) == Hop(
-        "gateway", "a", "b", "https", ("10.1.2.3", 55), ("10.0.0.1", 8082), ("User", "CN=alice")
+        "gateway", "a", "b", "https", ["gateway"], ("10.1.2.3", 55), ("10.0.0.1", 8082), ("User", "CN=alice")
     )
 
 
