@@ -9,38 +9,23 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from core.client.cluster import ClusterClient
 from core.client.network import Network
 from core.client.properties import client_settings
 from core.client.settings import ClientSettings
 from core.clock import Clock
 from core.config import Config, Upstream
 from core.counters import Handshakes, ListenerLoad
-from core.directory import DataDirectory
-from core.errors import BrokerError, ErrorCode, StartupError
+from core.directory import BROKER_DATABASE, DataDirectory
+from core.errors import StartupError
 from core.protocol.apis import APIS
 from core.security.addresses import Addresses
 from core.security.tls import Certificates
 from core.types import ApiSupport
+from core.upstream.numbers import client_numbers, cluster_state
 from core.upstream.remote_broker import RemoteBroker
+from core.vocabulary.upstream import ClientNumbers, ClusterState
 
 log = logging.getLogger(__name__)
-
-# Refusals of a login. What to check is the same for all of them.
-_LOGIN = frozenset(
-    {
-        ErrorCode.SASL_AUTHENTICATION_FAILED,
-        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-        ErrorCode.ILLEGAL_SASL_STATE,
-    }
-)
-_FORBIDDEN = frozenset(
-    {
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    }
-)
 
 
 def settings_of(upstream: Upstream) -> ClientSettings:
@@ -51,31 +36,6 @@ def settings_of(upstream: Upstream) -> ClientSettings:
         raise StartupError(f"SLUICE_UPSTREAM_CONFIG: {error}") from None
 
 
-def startup_error(error: BrokerError, upstream: Upstream) -> StartupError:
-    """Return what a start says that could not reach its cluster: what was tried, and what to check."""
-    tried = ", ".join(upstream.servers)
-    why = error.message.rstrip(".")
-    if error.code in _LOGIN:
-        return StartupError(
-            f"The Kafka cluster at {tried} refuses the login: {why}. Check sasl.mechanism, sasl.username and "
-            "sasl.password in the file of --upstream-config."
-        )
-    if error.code in _FORBIDDEN:
-        return StartupError(
-            f"The Kafka cluster at {tried} does not let this principal in: {why}. Grant DESCRIBE on the cluster and on "
-            "the topics."
-        )
-    if "certificate" in why.lower() or "ssl" in why.lower() or "tls" in why.lower():
-        return StartupError(
-            f"No TLS connection to the Kafka cluster at {tried}: {why}. Check security.protocol, ssl.ca.location or "
-            "ssl.truststore.location, and whether the certificate names the host."
-        )
-    return StartupError(
-        f"No broker of the Kafka cluster answers. Tried {tried}: {why}. Check --upstream, and security.protocol in the "
-        "file of --upstream-config: a broker that expects TLS or a login closes other connections."
-    )
-
-
 class Gateway:
     """A gateway over the cluster of `config.upstream`. `network` is that of tests."""
 
@@ -84,8 +44,7 @@ class Gateway:
         self.config = config
         self._upstream = config.upstream
         clock = clock or Clock()
-        self.client = ClusterClient(settings_of(config.upstream), clock, network)
-        self.broker = RemoteBroker(config, clock, self.client)
+        self.broker = RemoteBroker(config, clock, settings_of(config.upstream), network)
         self.certificates = Certificates(config, clock)
         self.addresses = Addresses(config, clock, self.broker.quota_table)
         self.endpoints = self.broker.endpoints
@@ -95,18 +54,34 @@ class Gateway:
         """Lock the directory, ask the cluster for its metadata, open the broker. Raises StartupError."""
         self._directory.acquire()
         try:
+            self._refuse_data_of_a_broker()
             self.certificates.load()
             log.info("connecting to the Kafka cluster at %s", ", ".join(self._upstream.servers))
             try:
-                await self.client.open()
-            except BrokerError as error:
-                raise startup_error(error, self._upstream) from None
-            await self.broker.open()
+                await self.broker.open()
+            except BaseException:
+                await self.broker.close()
+                raise
         except BaseException:
-            await self.client.close()
             self._directory.release()
             raise
         self.certificates.start()
+
+    def _refuse_data_of_a_broker(self) -> None:
+        data_dir = self.config.data_dir
+        if (Path(data_dir) / BROKER_DATABASE).exists():
+            raise StartupError(
+                f"{data_dir} holds the topics of an embedded broker, which a gateway does not serve. Choose another "
+                "directory with --data-dir, or start without --upstream."
+            )
+
+    def cluster_state(self) -> ClusterState:
+        """Return the brokers of the cluster as this process sees them now."""
+        return cluster_state(self.broker)
+
+    def client_numbers(self) -> ClientNumbers:
+        """Return the numbers of the client of the cluster."""
+        return client_numbers(self.broker)
 
     def drain(self) -> None:
         """Answer all waiting requests. Requests under way continue."""
@@ -118,7 +93,6 @@ class Gateway:
         self.certificates.stop()
         try:
             await self.broker.close()
-            await self.client.close()
         finally:
             self._directory.release()
 

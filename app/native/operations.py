@@ -61,7 +61,7 @@ class Health(Struct):
     status: Annotated[
         Literal["ok", "cluster unreachable", "starting or stopping"],
         Meta(
-            description="`/healthz` of a gateway says `cluster unreachable` if no broker of its cluster can be reached."
+            description="`cluster unreachable`: `/healthz` of a gateway can reach no broker of its cluster."
         ),
     ]
     zookeeper: Annotated[

@@ -94,7 +94,7 @@ class Link(asyncio.BufferedProtocol):
         self._waiting: dict[int, _Waiting] = {}
         self._timer: asyncio.TimerHandle | None = None
         # Requests that wait while the link logs in again; None otherwise.
-        self._held: list[Sequence[bytes]] | None = None
+        self._held: list[Sequence[bytes | bytearray]] | None = None
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._buffer = bytearray(_BUFFER_BYTES)
@@ -159,13 +159,13 @@ class Link(asyncio.BufferedProtocol):
         return self.start_encoded(key, version, (body,), timeout_ms)
 
     def start_encoded(
-        self, key: int, version: int, body: Sequence[bytes], timeout_ms: int | None = None
+        self, key: int, version: int, body: Sequence[bytes | bytearray], timeout_ms: int | None = None
     ) -> asyncio.Future[Any]:
         """Send a request whose body is encoded, in pieces; return the future of its answer. Raises LinkLost."""
         return self._start(key, version, body, timeout_ms, hold=True)
 
     def _start(
-        self, key: int, version: int, body: Sequence[bytes], timeout_ms: int | None, *, hold: bool
+        self, key: int, version: int, body: Sequence[bytes | bytearray], timeout_ms: int | None, *, hold: bool
     ) -> asyncio.Future[Any]:
         if self.lost is not None or self._transport is None:
             raise LinkLost(f"The connection to {self.address} is closed.", sent=False)

@@ -42,8 +42,13 @@ class MemberGroups(Protocol):
     async def look(self, group_id: str) -> None:
         """Bring the group to hand, for `describe` in the same turn of the event loop."""
 
-    async def bring(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
-        """Bring the committed offsets of partitions to hand, for `committed`. Raises BrokerError."""
+    async def bring(
+        self, group_id: str, partitions: Collection[TopicPartition], *, fresh: bool = False
+    ) -> None:
+        """Bring the committed offsets of partitions to hand, for `committed`. Raises BrokerError.
+
+        `fresh`: another member may have committed; else the last commit that went through here will do.
+        """
 
     def standing(self, group_id: str, member_id: str) -> Standing | None:
         """Return what is known of a member; None if it is not at hand: then only the coordinator knows."""

@@ -22,7 +22,7 @@ joins under it. After a restart such a member asks first whether its group still
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 
 from core.clock import Clock
@@ -56,8 +56,9 @@ class Membership:
 
     `subscription` and `topics_of` return what the member wants to read now. The other callbacks report what happens:
     `named` says that the group has given the member its id; `before_rejoin` is awaited before partitions are given
-    up; `assigned(partitions, follows, new_generation)` brings an assignment; `revoked` takes all partitions away;
-    `lost` does so too, and the group has forgotten the member; `changed` says that waiting polls should look again.
+    up; `bring(partitions)` is awaited before `assigned(partitions, follows, new_generation)` puts an assignment in
+    force; `revoked` takes all partitions away; `lost` does so too, and the group has forgotten the member; `changed`
+    says that waiting polls should look again.
     """
 
     leads = True
@@ -66,6 +67,7 @@ class Membership:
     __slots__ = (
         "_assigned",
         "_before_rejoin",
+        "_bring",
         "_changed",
         "_clock",
         "_closed",
@@ -102,6 +104,7 @@ class Membership:
         subscription: Callable[[], Subscription],
         topics_of: Callable[[Subscription], tuple[str, ...]],
         named: Callable[[], None],
+        bring: Callable[[Collection[TopicPartition]], Awaitable[None]],
         before_rejoin: Callable[[], Awaitable[None]],
         assigned: Callable[[set[TopicPartition], bool, bool], None],
         revoked: Callable[[], None],
@@ -116,6 +119,7 @@ class Membership:
         self._subscription = subscription
         self._topics_of = topics_of
         self._named = named
+        self._bring = bring
         self._before_rejoin = before_rejoin
         self._assigned = assigned
         self._revoked = revoked
@@ -281,7 +285,7 @@ class Membership:
             return None
         return Resumption(self.member_id, self.generation, self._options.group_instance_id)
 
-    def resumed(self, reply: SyncReply) -> Then:
+    async def resumed(self, reply: SyncReply) -> Then:
         """See `HostedMember`. A member that cannot continue joins, under the id that the group knows."""
         if self._closed:
             return Then.DONE
@@ -290,6 +294,7 @@ class Membership:
             return Then.LATER
         self._resuming = False
         if error is ErrorCode.NONE:
+            await self._bring(assigned_partitions(reply.assignment))
             self._continue(self.generation, reply.assignment)
             return Then.DONE
         if error is ErrorCode.FENCED_INSTANCE_ID:
@@ -329,10 +334,11 @@ class Membership:
             can_skip_assignment=True,
         )
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         """See `HostedMember`. Join again if the subscription has changed during the rebalance."""
         self.member_id = joined.member_id
         self._led = self._partitions_of_group() if joined.leader_id == joined.member_id else None
+        await self._bring(assigned_partitions(assignment))
         self._adopt(joined.generation, assignment)
         unchanged = self._joined_topics == self._topics_of(self._subscription())
         return Then.DONE if unchanged else Then.AGAIN

@@ -7,7 +7,7 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from core.consumers.consumer import Consumer
@@ -19,8 +19,6 @@ from core.types import LogOffsets, TopicPartition
 from core.vocabulary.consumers import EARLIEST, LATEST, NONE, Range, Seek
 from core.vocabulary.records import FetchRead
 
-# A partition that answers so has no records now; others may have.
-_NOTHING_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_NOT_AVAILABLE})
 # What a record counts for besides its key, value and headers, against the bytes of a batch.
 _RECORD_BYTES = 20
 # Seconds that a position may lie beyond the high watermark of a cluster's partition: a new leader learns of it late.
@@ -75,18 +73,22 @@ class Reading:
         """Set the positions of these partitions, which a cluster has to be asked for. See `begin`."""
         if self._groups.at_hand or not partitions:
             return
-        await self._groups.bring(consumer.group_id, partitions)
-        start = consumer.options.start
-        await self._broker.look(
-            partitions=partitions,
-            moment=start if isinstance(start, int) else None,
-            committed=consumer.options.committed,
-        )
+        await self.bring_offsets(consumer, partitions)
         self.begin(
             consumer, [tp for tp in partitions if tp in consumer.assigned and tp not in consumer.positions]
         )
 
-    async def bring_targets(self, consumer: Consumer, seeks: Iterable[Seek]) -> None:
+    async def bring_offsets(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
+        """Bring to hand what `begin` needs in the same turn of the event loop."""
+        if self._groups.at_hand or not partitions:
+            return
+        await self._groups.bring(consumer.group_id, partitions, fresh=True)
+        committed = consumer.options.committed
+        if isinstance(consumer.options.start, int):
+            await self._broker.look(partitions=partitions, moment=consumer.options.start, committed=committed)
+        await self._broker.look(partitions=partitions)
+
+    async def bring_targets(self, consumer: Consumer, seeks: Sequence[Seek]) -> None:
         """Bring to hand what `target` needs for these seeks."""
         if self._groups.at_hand:
             return
@@ -94,9 +96,10 @@ class Reading:
         for seek in seeks:
             moments.setdefault(seek.time_ms, []).append(TopicPartition(seek.topic, seek.partition))
         for moment, partitions in moments.items():
-            await self._broker.look(
-                partitions=partitions, moment=moment, committed=consumer.options.committed
-            )
+            if moment is not None:
+                committed = consumer.options.committed
+                await self._broker.look(partitions=partitions, moment=moment, committed=committed)
+        await self._broker.look(partitions=[TopicPartition(one.topic, one.partition) for one in seeks])
 
     # --- where to begin ------------------------------------------------------------------------------------
 
@@ -201,6 +204,15 @@ class Reading:
         now = self._broker.clock.monotonic()
         return now - consumer.ahead.setdefault(tp, now) < _AHEAD_SECONDS
 
+    def _has_nothing_yet(self, error: BrokerError) -> bool:
+        """Return whether a partition has no records for now, while others may have some.
+
+        It is deleted, or it belongs to a cluster and has no leader at the moment.
+        """
+        return error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (
+            error.code.retriable and not self._groups.at_hand
+        )
+
     # --- reading -------------------------------------------------------------------------------------------
 
     def ready(self, consumer: Consumer, min_bytes: int) -> bool:
@@ -214,7 +226,7 @@ class Reading:
                 bounds = self._broker.partitions.offsets(tp)
                 position = self._position(consumer, tp, bounds)
             except BrokerError as error:
-                if error.code in _NOTHING_YET:
+                if self._has_nothing_yet(error):
                     continue
                 return True
             if position < _end(consumer, bounds):
@@ -247,7 +259,7 @@ class Reading:
             try:
                 position, found, after = self._read(consumer, tp, limit, max_bytes)
             except BrokerError as error:
-                if error.code not in _NOTHING_YET:
+                if not self._has_nothing_yet(error):
                     failure = failure or _at(error, tp)
                 continue
             if not found:

@@ -7,6 +7,8 @@ partition in between. Other partitions begin at the committed offset, or where t
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Collection
 from functools import partial
 
 from core.clock import Clock
@@ -18,8 +20,11 @@ from core.consumers.membership import Membership
 from core.consumers.reading import Reading
 from core.consumers.store import ConsumerStore
 from core.consumers.topic_pattern import SubscribedTopics
+from core.errors import BrokerError
 from core.purgatory import Purgatory
 from core.types import TopicPartition
+
+log = logging.getLogger(__name__)
 
 
 class Rebalances:
@@ -56,6 +61,7 @@ class Rebalances:
             subscription=lambda: consumer.subscription,
             topics_of=self._topics.of,
             named=partial(self._named, consumer),
+            bring=partial(self._bring, consumer),
             before_rejoin=partial(self._before_rejoin, consumer),
             assigned=partial(self._assigned, consumer),
             revoked=partial(self._revoked, consumer),
@@ -67,6 +73,13 @@ class Rebalances:
         """Store the member id before the member joins under it: else a crash would leave a member in the group."""
         if not consumer.gone:
             self._store.progress(consumer)
+
+    async def _bring(self, consumer: Consumer, owned: Collection[TopicPartition]) -> None:
+        try:
+            await self._reading.bring_offsets(consumer, owned)
+        except BrokerError as error:
+            # The next poll asks again.
+            log.info("consumer %r of group %r: %s", consumer.name, consumer.group_id, error)
 
     async def _before_rejoin(self, consumer: Consumer) -> None:
         await self._linger(consumer)
@@ -103,7 +116,10 @@ class Rebalances:
     def _catch_up(self, consumer: Consumer, kept: set[TopicPartition]) -> None:
         """Move positions up to the committed offsets: a crash came after a commit, and before it was stored here."""
         for tp in kept:
-            committed = self._groups.committed(consumer.group_id, *tp)
+            try:
+                committed = self._groups.committed(consumer.group_id, *tp)
+            except BrokerError:
+                continue
             position = consumer.positions.get(tp)
             if committed is None or position is None or committed.offset <= position:
                 continue

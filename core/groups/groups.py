@@ -197,7 +197,9 @@ class Groups:
     async def look(self, group_id: str) -> None:
         """Return at once: all groups are at hand."""
 
-    async def bring(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
+    async def bring(
+        self, group_id: str, partitions: Collection[TopicPartition], *, fresh: bool = False
+    ) -> None:
         """Return at once: all committed offsets are at hand."""
 
     def standing(self, group_id: str, member_id: str) -> Standing:

@@ -97,7 +97,7 @@ class HostedMember(Protocol):
         """Return the member of an earlier run that continues without a join; None to join."""
         ...
 
-    def resumed(self, reply: SyncReply) -> Then:
+    async def resumed(self, reply: SyncReply) -> Then:
         """Handle the answer to `resumes`: DONE if the member continues, AGAIN to join, LATER to ask again."""
         ...
 
@@ -113,7 +113,7 @@ class HostedMember(Protocol):
         """Return the next join, or None to end the loop."""
         ...
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         """Adopt the new generation. `assignment` is empty if the client syncs."""
         ...
 
@@ -224,7 +224,7 @@ class HostedMembers:
     async def _resume(self, member: HostedMember) -> bool:
         """Continue as the member of an earlier run; return False if the member has to join."""
         while (wanted := member.resumes()) is not None:
-            then = member.resumed(await self._coordinator.resume(member.group_id, wanted))
+            then = await member.resumed(await self._coordinator.resume(member.group_id, wanted))
             if then is Then.DONE:
                 return True
             if then is not Then.LATER:
@@ -248,7 +248,7 @@ class HostedMembers:
                 wanted = SyncRequest(joined.member_id, joined.generation, (), request.group_instance_id)
                 synced = await self._coordinator.sync(group_id, wanted)
                 error, assignment = synced.error, synced.assignment
-            then = member.refused(error) if error else member.assigned(joined, assignment)
+            then = member.refused(error) if error else await member.assigned(joined, assignment)
             if then is Then.DONE:
                 return None
             if then is Then.FAIL:

@@ -44,7 +44,7 @@ class _Join:
         """See `HostedMember`. The client continues by its own requests."""
         return None
 
-    def resumed(self, reply: SyncReply) -> Then:
+    async def resumed(self, reply: SyncReply) -> Then:
         """See `HostedMember`. Not called."""
         return Then.AGAIN
 
@@ -59,7 +59,7 @@ class _Join:
         """See `HostedMember`."""
         return self._request
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         """See `HostedMember`."""
         self.reply = joined
         return Then.DONE

@@ -104,7 +104,7 @@ class LineMember:
         """See `HostedMember`. After a restart the group itself is at hand."""
         return None
 
-    def resumed(self, reply: SyncReply) -> Then:
+    async def resumed(self, reply: SyncReply) -> Then:
         """See `HostedMember`. Not called."""
         return Then.AGAIN
 
@@ -128,7 +128,7 @@ class LineMember:
             new_member_id=self.member_id,
         )
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         """See `HostedMember`. The client asks the group for its assignment."""
         return Then.DONE
 

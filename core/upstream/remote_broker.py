@@ -24,7 +24,10 @@ from core.client.producer import Producer
 from core.client.settings import ClientSettings
 from core.clock import Clock
 from core.config import Config, Endpoint
+from core.consumers.consumers import Consumers
+from core.directory import GATEWAY_DATABASE
 from core.errors import BrokerError, StartupError
+from core.idempotency.keys import IdempotencyKeys
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import load_settings, put_setting
 from core.records.partitioner import StickyPartitions
@@ -32,11 +35,14 @@ from core.security.keeper import Alone
 from core.security.local import LocalSecurity
 from core.types import TopicPartition
 from core.upstream.bounds import Bounds
+from core.upstream.groups import RemoteGroups
 from core.upstream.holdings import holdings
+from core.upstream.keyed_writes import RemotePlanWriter, RemoteProducerIds
 from core.upstream.no_transactions import NoTransactions, refuse_transactions
 from core.upstream.partitions import Partitions
 from core.upstream.records import Records
 from core.upstream.roles import Roles
+from core.upstream.startup import startup_error
 from core.upstream.topics import Topics
 from core.upstream.waiting import FollowingPurgatory
 from core.vocabulary.capabilities import OVER_A_CLUSTER
@@ -49,12 +55,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DATABASE = "gateway.db"
 _CLUSTER_ID = "upstream.cluster.id"
 
 
 class RemoteBroker:
-    """A gateway over one cluster. Open it on the event loop that will use it."""
+    """A gateway over one cluster. Open it on the event loop that will use it.
+
+    `groups`, `consumers` and `idempotency` exist once it is open.
+    """
+
+    groups: RemoteGroups
+    consumers: Consumers
+    idempotency: IdempotencyKeys
 
     def __init__(
         self, config: Config, clock: Clock, settings: ClientSettings, network: Network | None = None
@@ -66,13 +78,12 @@ class RemoteBroker:
         self.endpoints: list[Endpoint] = []
         self.foreign_groups = ForeignGroups()
         self.transactions = NoTransactions()
-        self.store = Store(Path(config.data_dir) / DATABASE, clock)
+        self.store = Store(Path(config.data_dir) / GATEWAY_DATABASE, clock)
         self.counters = self.store.counters
         self.purgatory = FollowingPurgatory(config.max_waiting)
         self.changes = TopicChanges(self.purgatory)
         self._build_security()
         self._build_data(settings, network)
-        self._build_groups()
         self._background: list[asyncio.Task[None]] = []
 
     def _build_security(self) -> None:
@@ -103,9 +114,7 @@ class RemoteBroker:
         self.roles = Roles(self.cluster)
         self.purgatory.follow = self.partitions.follow
         self.topics.deleted.append(self._topic_deleted)
-
-    def _build_groups(self) -> None:
-        """Build groups, managed consumers and keyed writes: the parts of helper `groups`."""
+        self.topics.grown.append(self.partitions.grown)
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -118,10 +127,7 @@ class RemoteBroker:
         try:
             await self.cluster.open()
         except BrokerError as error:
-            names = ", ".join(map(str, self.cluster.settings.bootstrap))
-            raise StartupError(
-                f"The Kafka cluster at {names} does not answer as it should: {error.message}"
-            ) from None
+            raise startup_error(error, self.cluster.settings.bootstrap) from None
         await self._check_cluster()
         await self.security.load(await self.store.read(load_settings))
         await self._open_groups()
@@ -149,10 +155,18 @@ class RemoteBroker:
             await self.store.submit([put_setting(_CLUSTER_ID, found)])
 
     async def _open_groups(self) -> None:
-        """Open what `_build_groups` has built, once cluster and store are open."""
+        """Open groups, managed consumers and idempotency keys; consumers of the last run stay members."""
+        self.groups = RemoteGroups(self.config, self.cluster, self)
+        self.consumers = Consumers(self, self.store, self.groups)
+        writer = RemotePlanWriter(self, self.cluster, self.producer)
+        self.idempotency = IdempotencyKeys(self, self.store, RemoteProducerIds(self.cluster), writer)
+        await self.consumers.open()
 
     def drain(self) -> None:
         """Answer every request that waits; none waits afterwards. The first half of a stop."""
+        if self.ready:
+            self.consumers.drain()
+            self.groups.drain()
         self.ready = False
         self.purgatory.drain()
 
@@ -171,7 +185,10 @@ class RemoteBroker:
         await self.store.close()
 
     async def _close_groups(self) -> None:
-        """Close what `_open_groups` has opened."""
+        """Close what `_open_groups` has opened. Consumers do not leave their groups."""
+        if self._background:
+            await self.consumers.close()
+            await self.groups.close()
 
     # --- the facade ----------------------------------------------------------------------------------------
 
@@ -224,9 +241,11 @@ class RemoteBroker:
 
     async def look_at_group(self, group_id: str) -> None:
         """See `Facade.look_at_group`."""
+        await self.groups.look_at_group(group_id)
 
     async def look_at_groups(self) -> None:
         """See `Facade.look_at_groups`."""
+        await self.groups.look_at_groups()
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """See `Facade.holdings`. Sizes are not known; offsets are those that were read last."""
@@ -237,6 +256,8 @@ class RemoteBroker:
     def _topic_deleted(self, name: str) -> None:
         info = self.topics.find(name)
         self._bounds.forget(name, 0 if info is None else info.partitions)
+        if self.ready:
+            self.consumers.topic_deleted(name)
 
     async def _every(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -258,8 +279,9 @@ class RemoteBroker:
 
     async def _keep_following(self) -> None:
         """Read the partitions that requests wait for, so that the fetcher does not take them for idle."""
-        for key in self.purgatory.awaited():
+        for key in tuple(self.purgatory.awaited()):
             self.partitions.follow(key)
 
     async def _expire_keys(self) -> None:
         """Delete idempotency keys that are too old."""
+        await self.idempotency.expire()

@@ -38,7 +38,7 @@ class Policy:
     def resumes(self) -> Resumption | None:
         return self.earlier
 
-    def resumed(self, reply: SyncReply) -> Then:
+    async def resumed(self, reply: SyncReply) -> Then:
         self.events.append(reply.error or "resumed")
         self.known, self.earlier = reply.error is not ErrorCode.UNKNOWN_MEMBER_ID, None
         return Then.AGAIN if reply.error else Then.DONE
@@ -58,7 +58,7 @@ class Policy:
             known, "consumer", offers(["t"]), self.session_ms, REBALANCE_MS, "c", new_member_id=self.member_id
         )
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         self.known = True
         self.events.append((joined.generation, len(owned_partitions(assignment))))
         return Then.DONE
