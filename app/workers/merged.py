@@ -1,8 +1,8 @@
 """`/metrics` of all workers in one answer: every sample gets the label `worker`.
 
 Any worker answers for all. It asks each, itself included, over the UNIX sockets; the request has a hop header, so
-each answers with its own numbers. A worker that does not answer in time is left out, and `sluice_worker_up` says so. The
-credentials of the caller are passed on, and a refusal by one worker is the answer.
+each answers with its own numbers. A worker that does not answer in time, or fails, is left out, and `sluice_worker_up`
+says so. The credentials of the caller are passed on, and a refusal by one worker is the answer.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ class Merged:
                 finally:
                     links.give_back(link)
         except (OSError, TimeoutError, LinkLostError):
+            return None
+        if head.status >= 500:
             return None
         return _Got(head.status, dict(head.headers).get(b"content-type", b""), b"".join(parts))
 
