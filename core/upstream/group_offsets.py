@@ -182,6 +182,10 @@ class RemoteOffsets:
             errors.get(TopicPartition(one.topic, one.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
             for one in request.commits
         ]
+        if request.member_id != NO_MEMBER:
+            # From version 9 on, a member of a group that was deleted gets this.
+            missing = ErrorCode.GROUP_ID_NOT_FOUND
+            results = [ErrorCode.UNKNOWN_MEMBER_ID if error is missing else error for error in results]
         now = self._cluster.clock.wall_ms()
         offsets = self._of(group_id).offsets
         for one, error in zip(request.commits, results, strict=True):

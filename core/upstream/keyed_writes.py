@@ -48,6 +48,7 @@ _EXPIRATION_AGE_SECONDS = 600.0
 # Bytes that a late retry searches at most, and bytes of one request.
 _MOST_SEARCHED, _FETCH_BYTES = 256 * MIB, 4 * MIB
 _BROKER_RESOURCE = 4
+_LEAST_TIMEOUT_MS = 500
 # Attempts to get a producer id, while its coordinator starts.
 _ATTEMPTS = 10
 # The leader does not take the next sequence number of a producer: its log has lost what came before.
@@ -128,9 +129,12 @@ class RemotePlanWriter:
         for number, (part, indexes) in enumerate(indexes_of(self._broker, topic, plan, records)):
             turn = turns[part.partition] = turns.get(part.partition, -1) + 1
             rounds.setdefault(turn, []).append((number, part, indexes))
+        timeout_ms = await self._timeout_ms(plan)
         for wave in rounds.values():
             sent = [
-                self._append_part(topic, plan, part, [records[index] for index in indexes], places[number])
+                self._append_part(
+                    topic, plan, part, [records[index] for index in indexes], places[number], timeout_ms
+                )
                 for number, part, indexes in wave
             ]
             for (number, part, indexes), done in zip(wave, await asyncio.gather(*sent), strict=True):
@@ -146,8 +150,22 @@ class RemotePlanWriter:
                 fill_results(results, part, done, plan.now_ms, records, indexes)
         return Run(results, appended, settled, spent=spent)
 
+    async def _timeout_ms(self, plan: Plan) -> int:
+        """Return for how long a batch may be sent again: never so long that the leader has forgotten its producer."""
+        left = await self._safe_age_ms() - (self._broker.clock.wall_ms() - plan.now_ms)
+        if left <= 0:
+            # The log was searched just now: the batch is sent as for the first time.
+            left = self._expiration_ms // 2
+        return min(self._cluster.settings.delivery_timeout_ms, max(left, _LEAST_TIMEOUT_MS))
+
     async def _append_part(
-        self, topic: str, plan: Plan, part: Part, records: Sequence[NewRecord], place: Place | None
+        self,
+        topic: str,
+        plan: Plan,
+        part: Part,
+        records: Sequence[NewRecord],
+        place: Place | None,
+        timeout_ms: int,
     ) -> Place | BrokerError:
         if place is not None:
             return place
@@ -160,7 +178,7 @@ class RemotePlanWriter:
                 base_sequence=part.base_sequence,
             )
             tp = TopicPartition(topic, part.partition)
-            done = await self._producer.append(tp, batch, acks=-1)
+            done = await self._producer.append(tp, batch, acks=-1, timeout_ms=timeout_ms)
         except BrokerError as error:
             return error
         return Place(done.base_offset, done.log_append_time)
