@@ -42,6 +42,6 @@ def of_cluster(state: ClusterState, numbers: ClientNumbers) -> Iterator[Family |
         ("metadata_age_seconds", "Age of the newest metadata of the cluster.", state.metadata_age_ms / 1000),
         ("unsent_bytes", "Bytes of records that wait for the answer of a broker.", numbers.unsent_bytes),
         ("window_bytes", "Bytes of batches that are kept for readers.", numbers.window_bytes),
-        ("followed_partitions", "Partitions whose new records are fetched for readers.", numbers.followed_partitions),
+        ("windows", "Partitions whose batches are kept for readers, by isolation level.", numbers.windows),
     ):  # fmt: skip
         yield gauge(f"{prefix}_{name}", meaning, now)

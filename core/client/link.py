@@ -61,7 +61,7 @@ def key_of(request: Struct) -> int:
 
 
 class _Waiting(NamedTuple):
-    """A request under way, with its bytes. `deadline` and `began` are in the loop's time."""
+    """A request under way, with its bytes. `deadline` is in the loop's time, `began` in the clock's."""
 
     future: asyncio.Future[Any]
     key: int
@@ -184,7 +184,7 @@ class Link(asyncio.BufferedProtocol):
         name = self._client_id
         tags = b"\0" if APIS[key].is_flexible(version) else b""
         size = 10 + len(name) + len(tags) + sum(map(len, body))
-        self._waiting[correlation] = _Waiting(future, key, version, deadline, now, size)
+        self._waiting[correlation] = _Waiting(future, key, version, deadline, self._clock.monotonic(), size)
         head = _HEAD.pack(size, key, version, correlation, len(name)) + name + tags
         if hold and self._held is not None:
             self._held.append((head, *body))
@@ -344,7 +344,7 @@ class Link(asyncio.BufferedProtocol):
             )
             return
         future, key, version, _, began, size = waiting
-        self._counts.requests[key].note(self._loop.time() - began, len(frame), size)
+        self._counts.requests[key].note(self._clock.monotonic() - began, len(frame), size)
         if future.done():
             return
         try:

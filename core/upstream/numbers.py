@@ -30,6 +30,6 @@ def client_numbers(broker: RemoteBroker) -> ClientNumbers:
         failed_connections=counts.failed_connections,
         failed_logins=counts.failed_logins,
         unsent_bytes=broker.producer.waiting_bytes,
-        window_bytes=fetcher.held_bytes,
-        followed_partitions=fetcher.followed,
+        window_bytes=fetcher.memory,
+        windows=fetcher.partitions,
     )

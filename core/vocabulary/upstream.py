@@ -34,7 +34,7 @@ class ClientNumbers(NamedTuple):
     """Numbers of the client of the cluster, for the metrics; mappings have the names of APIs as keys.
 
     `unsent_bytes` are records whose callers wait for the answer of a broker, `window_bytes` the batches that are kept
-    for readers, of `followed_partitions`.
+    for readers, in `windows`.
     """
 
     requests: Mapping[str, Meter]
@@ -45,4 +45,4 @@ class ClientNumbers(NamedTuple):
     failed_logins: int
     unsent_bytes: int
     window_bytes: int
-    followed_partitions: int
+    windows: int
