@@ -33,6 +33,8 @@ from core.types import TopicPartition
 
 T = TypeVar("T")
 
+# Seconds until a cluster counts as out of reach when a command begins.
+_OPEN_SECONDS = 10.0
 # Seconds between two lines about the progress.
 _REPORT_SECONDS = 2.0
 # While it follows, new topics and partitions are looked for this often, in seconds.
@@ -237,10 +239,16 @@ async def _cluster(place: Place, role: str) -> AsyncIterator[MoveCluster]:
         raise CommandError(f"{option}: {error}") from None
     client = ClusterClient(settings, Clock())
     try:
-        await client.open()
-    except BrokerError as error:
+        async with asyncio.timeout(_OPEN_SECONDS):
+            await client.open()
+    except (BrokerError, TimeoutError) as error:
         await client.close()
-        raise CommandError(f"The {role} at {place.bootstrap} cannot be reached: {error.message}") from None
+        why = (
+            error.message
+            if isinstance(error, BrokerError)
+            else f"no broker answered in {_OPEN_SECONDS:.0f} s."
+        )
+        raise CommandError(f"The {role} at {place.bootstrap} cannot be reached: {why}") from None
     try:
         yield MoveCluster(client)
     finally:

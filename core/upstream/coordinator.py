@@ -74,6 +74,9 @@ _MAX_GROUPS = 10_000
 
 V = TypeVar("V")
 
+# From version 5 on Kafka refuses a SyncGroup that does not name the protocol (INCONSISTENT_GROUP_PROTOCOL, KIP-559).
+_SYNC_WITHOUT_PROTOCOL = 4
+
 
 class _Remembered(Generic[V]):
     """A few values by key; the least recently used are dropped."""
@@ -250,12 +253,14 @@ class RemoteCoordinator:
                 for member_id, assignment in request.assignments
             ],
         )
+        wanted = _complete(wanted, self._led.get(group_id, request.member_id))
         try:
             answer: SyncGroupResponse = await self._cluster.ask_coordinator(
                 group_id,
-                _complete(wanted, self._led.get(group_id, request.member_id)),
+                wanted,
                 lane=ALONE,
                 timeout_ms=_SYNC_WAIT_MS + self._cluster.settings.request_timeout_ms,
+                newest=None if wanted.protocol_type and wanted.protocol_name else _SYNC_WITHOUT_PROTOCOL,
             )
         except BrokerError as error:
             return SyncReply(error.code)
