@@ -49,7 +49,7 @@ _WRONG_SEQUENCE = frozenset(
 
 
 class MoveError(Exception):
-    """The move cannot go on: one or two sentences for the operator."""
+    """The move has to stop: one or two sentences for the operator."""
 
 
 class Lag(NamedTuple):
@@ -339,13 +339,13 @@ class Copy:
         progress.planned = progress.planned[count:]
 
     async def _resume(self, tp: TopicPartition, failure: BrokerError) -> None:
-        """Find out what of the plan the target has; where that is nothing new, go on under another producer."""
+        """Find out what of the plan the target has; if that is nothing new, continue under another producer."""
         progress = self._progress[tp]
         before = len(progress.planned)
         await self._settle(tp)
         if len(progress.planned) < before or not progress.planned:
             return
-        log.warning("%s: %s; the move goes on under a new producer id", tp, failure.message)
+        log.warning("%s: %s; the move continues under a new producer id", tp, failure.message)
         producer_id, epoch = await self._target.producer()
         progress.producer_id, progress.producer_epoch, progress.sequence = producer_id, epoch, 0
         sequence, planned = 0, []

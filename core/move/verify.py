@@ -4,8 +4,8 @@ Both logs of a partition are read from the first record that the source still ha
 key, value, headers and time are, and if its offset is the one that the journal says. The CRC of a partition covers
 key, value, headers and time of all its records in their order; it is printed for both sides.
 
-The source goes on to compact its topics, also while it is frozen. So in a compacted topic the target may have records
-that the source does not have any more; they are counted apart, and the target will compact them, too.
+The source continues to compact its topics, also while it is frozen. So in a compacted topic the target may have
+records that the source does not have any more; they are counted apart, and the target will compact them, too.
 """
 
 from __future__ import annotations
