@@ -120,16 +120,19 @@ class Copy:
                 )
         new = sorted(there.keys() - known.keys())
         overrides = await self._source.overrides(new) if new else {}
+        found = await self._target.topics()
         for name in new:
-            await self._create(there[name], overrides[name])
+            found[name] = await self._create(there[name], overrides[name], found.get(name))
+        known = self._journal.topics()
         for name, topic in there.items():
-            await self._grow(topic, self._journal.topics()[name])
+            await self._grow(topic, known[name], found.get(name))
 
-    async def _create(self, topic: TopicMetadata, overrides: Mapping[str, str]) -> None:
+    async def _create(
+        self, topic: TopicMetadata, overrides: Mapping[str, str], found: TopicMetadata | None
+    ) -> TopicMetadata:
         name, count = topic.name, len(topic.partitions)
         skipped = LEFT_OUT | self._options.skipped
         configs = {key: value for key, value in overrides.items() if key not in skipped}
-        found = await self._target.topic(name)
         if found is None:
             await self._create_held(name, count, configs)
             found = await self._target.patient(lambda: self._created(name, count), topics=[name])
@@ -142,6 +145,7 @@ class Copy:
                 "leave it out with --topics."
             )
         self._journal.put_topic(MovedTopic(name, topic.topic_id, found.topic_id, configs, False))
+        return found
 
     async def _created(self, name: str, count: int) -> TopicMetadata:
         found = await self._target.topic(name)
@@ -171,9 +175,8 @@ class Copy:
                     )
                     raise MoveError(f"{error.message}.{hint}") from None
 
-    async def _grow(self, topic: TopicMetadata, moved: MovedTopic) -> None:
+    async def _grow(self, topic: TopicMetadata, moved: MovedTopic, found: TopicMetadata | None) -> None:
         """Add what partitions the target lacks, and begin with those that are new to the journal."""
-        found = await self._target.topic(topic.name)
         if found is None or (moved.target_id != found.topic_id and moved.target_id != UUID(int=0)):
             raise MoveError(
                 f"Topic {topic.name!r} of the target was deleted, or created again, since the move began. Use "
@@ -193,11 +196,13 @@ class Copy:
 
     # --- rounds --------------------------------------------------------------------------------------------
 
-    async def until_caught_up(self) -> None:
-        """Copy up to the last stable offsets that the source has now."""
+    async def until_caught_up(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Copy up to the last stable offsets that the source has now, or until `stopped` says so."""
         ends = await self._source.offsets(self._mine(), LATEST, committed=True)
-        while behind := [tp for tp in ends if self._progress[tp].source_next < ends[tp]]:
-            await self.round(behind, wait_ms=0)
+        while left := [tp for tp in ends if self._progress[tp].source_next < ends[tp]]:
+            if stopped():
+                break
+            await self.round(left, wait_ms=0)
         self.flush()
 
     async def round(self, tps: Sequence[TopicPartition] | None = None, *, wait_ms: int = FOLLOW_MS) -> int:
