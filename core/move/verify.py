@@ -139,7 +139,7 @@ async def _compare(
     target_end = (await target.offsets([tp], LATEST))[tp]
     end, until = min(source_end, progress.source_next), min(target_end, progress.target_next)
     first = journal.translate(tp, min(max(start, progress.source_start), progress.source_next))
-    state = _Comparison(journal, tp)
+    state = Comparison(journal, tp)
     await (state.run_compacted if compacted else state.run)(
         _records(source, tp, start, end, committed=True), _records(target, tp, first, until, committed=False)
     )
@@ -153,7 +153,7 @@ async def _compare(
     )
 
 
-class _Comparison:
+class Comparison:
     """Two logs that are read in step."""
 
     def __init__(self, journal: Journal, tp: TopicPartition) -> None:
