@@ -15,6 +15,7 @@ import platform
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from app.gateways.forwarding import Forwarding
 from app.hosting import Host
 from app.http.metrics import LoopDelay, Traffic
 from app.metrics_families import Family, Meterings, Samples, Timing, add, counter, gauge, metered, timing
@@ -36,7 +37,10 @@ _UNKNOWN_API = "unknown"
 class Metrics:
     """The numbers of one process."""
 
-    def __init__(self, server: Host, traffic: Traffic, delay: LoopDelay) -> None:
+    def __init__(
+        self, server: Host, traffic: Traffic, delay: LoopDelay, forwarding: Forwarding | None = None
+    ) -> None:
+        self._forwarding = forwarding
         self._server = server
         self._broker = server.broker
         self._traffic = traffic
@@ -48,7 +52,7 @@ class Metrics:
         """All metrics as text, and its media type, in the form that the Accept header asks for."""
         async with self._one_at_a_time:
             families = await self._families()
-            return await asyncio.get_running_loop().run_in_executor(None, text_of, families, accept)
+            return await text_of(families, accept)
 
     async def _families(self) -> list[Family | Timing]:
         config = self._broker.config
@@ -56,11 +60,12 @@ class Metrics:
             *self._kafka(),
             *self._line_commands(),
             *self._kafka07(),
-            *self._http(),
+            *of_http(self._traffic),
             *self._storage(),
             *self._state(),
             *self._zookeeper(),
             *self._tls(),
+            *of_gateways(self._forwarding),
         ]
         if (state := self._server.cluster_state()) is not None:
             families += of_cluster(state, self._server.client_numbers())
@@ -161,39 +166,6 @@ class Metrics:
             name = self._api_names[key] = self._server.api_name(key) if key >= 0 else _UNKNOWN_API
         return name
 
-    def _http(self) -> Iterator[Family | Timing]:
-        traffic = self._traffic
-        by_route: dict[tuple[str, str], Meter] = {}
-        statuses: Samples = []
-        for (method, route, status), meter in traffic.meters.items():
-            statuses.append(((method, route, str(status)), meter.count))
-            add(by_route.setdefault((method, route), Meter()), meter)
-        meters: Meterings = [*by_route.items()]
-        yield Family(
-            "counter",
-            "sluice_http_requests",
-            "HTTP requests answered.",
-            ("method", "route", "status"),
-            statuses,
-        )
-        yield from metered("sluice_http", "HTTP requests", ("method", "route"), meters, counted=False)
-        yield Family(
-            "counter",
-            "sluice_http_refusals",
-            "HTTP requests refused, by the type of problem (`/problems` lists them), or by a code of v2.",
-            ("problem",),
-            [((kind,), count) for kind, count in traffic.refusals.items()],
-        )
-        yield gauge("sluice_http_requests_in_progress", "HTTP requests under way.", traffic.in_progress)
-        yield gauge("sluice_http_connections", "Open HTTP connections.", traffic.connections)
-        yield gauge("sluice_http_inflight_bytes", "Bytes of bodies that are held.", traffic.in_flight.held)
-        dropped = traffic.visits.dropped if traffic.visits is not None else 0
-        yield counter(
-            "sluice_access_log_dropped_lines",
-            "Lines that the access log dropped because its queue was full.",
-            dropped,
-        )
-
     def _storage(self) -> Iterator[Family | Timing]:
         counters = self._broker.counters
         yield timing("sluice_fsync_duration_seconds", "fsyncs of logs.", counters.fsyncs)
@@ -229,6 +201,66 @@ class Metrics:
         yield timing(
             "sluice_event_loop_delay_seconds", "How late the event loop runs what is due.", self._delay.meter
         )
+
+
+def of_http(traffic: Traffic) -> Iterator[Family | Timing]:
+    """Return what an HTTP server counts."""
+    by_route: dict[tuple[str, str], Meter] = {}
+    statuses: Samples = []
+    for (method, route, status), meter in traffic.meters.items():
+        statuses.append(((method, route, str(status)), meter.count))
+        add(by_route.setdefault((method, route), Meter()), meter)
+    meters: Meterings = [*by_route.items()]
+    yield Family(
+        "counter",
+        "sluice_http_requests",
+        "HTTP requests answered.",
+        ("method", "route", "status"),
+        statuses,
+    )
+    yield from metered("sluice_http", "HTTP requests", ("method", "route"), meters, counted=False)
+    yield Family(
+        "counter",
+        "sluice_http_refusals",
+        "HTTP requests refused, by the type of problem (`/problems` lists them), or by a code of v2.",
+        ("problem",),
+        [((kind,), count) for kind, count in traffic.refusals.items()],
+    )
+    yield gauge("sluice_http_requests_in_progress", "HTTP requests under way.", traffic.in_progress)
+    yield gauge("sluice_http_connections", "Open HTTP connections.", traffic.connections)
+    yield gauge("sluice_http_inflight_bytes", "Bytes of bodies that are held.", traffic.in_flight.held)
+    dropped = traffic.visits.dropped if traffic.visits is not None else 0
+    yield counter(
+        "sluice_access_log_dropped_lines",
+        "Lines that the access log dropped because its queue was full.",
+        dropped,
+    )
+
+
+def of_gateways(forwarding: Forwarding | None) -> Iterator[Family]:
+    """Return what was forwarded to other gateways, and came from them."""
+    if forwarding is None:
+        return
+    counts = forwarding.counts
+    yield Family(
+        "counter",
+        "sluice_forwarded_requests",
+        "Requests forwarded to their owner, another gateway. `unreachable` and `lost` were answered 503.",
+        ("gateway", "result"),
+        [*counts.forwarded.items()],
+    )
+    yield Family(
+        "counter",
+        "sluice_received_forwards",
+        "Requests that other gateways have forwarded to this one.",
+        ("gateway",),
+        [((sender,), count) for sender, count in counts.received.items()],
+    )
+
+
+async def text_of(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+    """Return the text of families and of this process, and its media type. A thread writes it."""
+    return await asyncio.get_running_loop().run_in_executor(None, _text, families, accept)
 
 
 def _held(held: Holdings) -> Iterator[Family]:
@@ -351,8 +383,7 @@ def _registry(families: Iterable[Family | Timing]) -> CollectorRegistry:
     return registry
 
 
-def text_of(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
-    """Return families as text, and its media type, in the form that an Accept header asks for. Run it in a thread."""
+def _text(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
     from prometheus_client.exposition import choose_encoder
 
     encode, media_type = choose_encoder(accept)

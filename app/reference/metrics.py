@@ -50,7 +50,7 @@ def page() -> str:
     """Return the page. Starts a broker in a temporary directory, on ports that the system chooses."""
     # There is no ZooKeeper, and the broker says so.
     logging.getLogger().addHandler(logging.NullHandler())
-    text = asyncio.run(_scrape()) + _of_a_gateway()
+    text = asyncio.run(_scrape()) + asyncio.run(_of_a_gateway())
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     rows = []
     for name, meaning in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE):
@@ -60,7 +60,7 @@ def page() -> str:
     return _INTRODUCTION + table(("metric", "kind", "labels", "meaning"), sorted(rows))
 
 
-def _of_a_gateway() -> str:
+async def _of_a_gateway() -> str:
     """Return what a gateway adds to a scrape, with a sample of each."""
     meter = Meter()
     by_api = {"Fetch": 0}

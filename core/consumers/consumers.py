@@ -543,7 +543,7 @@ class Consumers:
                     log.exception("consumer %r of group %r", consumer.name, consumer.group_id)
 
     def _look_at_topics(self) -> None:
-        """Ask a cluster for the topics of all subscriptions from time to time: they may grow, or new ones may match."""
+        """Ask a cluster for the topics of all subscriptions from time to time: they may grow, or more may match."""
         if self._groups.at_hand or self._monotonic() < self._look_at or self._looking is not None:
             return
         self._look_at = self._monotonic() + _LOOK_SECONDS

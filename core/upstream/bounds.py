@@ -52,6 +52,10 @@ class Bounds:
             raise NotAtHandError(f"The offsets of {tp}")
         return found
 
+    def refusal(self, tp: TopicPartition) -> BrokerError | None:
+        """Return what the cluster has refused the last question about a partition with."""
+        return self._refused.get(tp)
+
     def at(self, moment: Moment) -> TimestampOffset:
         """Return the answer of a search by time. Raises what the cluster has refused it with."""
         found = self._found.get(moment)

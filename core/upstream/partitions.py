@@ -156,6 +156,8 @@ class Partitions:
                 return LogRead(None, known)
             if known is not None and not known.log_start_offset <= read.offset <= known.high_watermark:
                 raise out_of_range(tp, read.offset, known)
+            if (refused := self._bounds.refusal(tp)) is not None:
+                raise refused
             raise NotAtHandError(f"The records of {tp} at offset {read.offset}")
         return _log_read(found)
 
@@ -184,8 +186,11 @@ class Partitions:
                 break
         if missing:
             await asyncio.gather(*(self._bring_one(read) for read in missing))
-        elif fresh and ended and not have:
-            await self._check_ends(ended)
+        elif ended and not have:
+            if fresh:
+                await self._check_ends(ended)
+            else:
+                await self._wait_for_arrival(ended)
 
     def _try(self, read: FetchRead) -> Stretch | None:
         try:
@@ -218,12 +223,18 @@ class Partitions:
 
     async def _check_ends(self, reads: Sequence[FetchRead]) -> None:
         """Reads at the end of followed partitions: ask whether there is more by now, and wait for it then."""
-        committed = reads[0].committed
-        await self._bounds.look_at_ends([read.tp for read in reads], committed=committed)
+        await self._bounds.look_at_ends([read.tp for read in reads], committed=reads[0].committed)
+        await self._wait_for_arrival(reads)
+
+    async def _wait_for_arrival(self, reads: Sequence[FetchRead]) -> None:
+        """Wait for batches below the known ends that the long polls of followed partitions have not brought yet.
+
+        They may be late: the leader has moved, or was lost. A reader that did not wait would ask without a pause.
+        """
 
         def arrived(read: FetchRead) -> bool:
             known = self._bounds.find(read.tp)
-            if known is None or read.offset >= known.end(committed=committed):
+            if known is None or read.offset >= known.end(committed=read.committed):
                 return True
             found = self._try(read)
             return found is not None and len(found.data) > 0

@@ -26,12 +26,13 @@ from tests.core.upstream.gateways import open_gateway, with_gateway
 from tests.core.upstream.test_members import Native
 from tests.upstream.cluster import Cluster
 from tests.upstream.faults import FETCH, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
+from tests.virtual_time import START_MS
 
 G = "g"
 
 
 async def produce(cluster: Cluster, *values: int, partition: int = 0, topic: str = "t") -> None:
-    records = [NewRecord(key=None, value=b"%d" % value, timestamp=1_000 + value) for value in values]
+    records = [NewRecord(key=None, value=b"%d" % value, timestamp=START_MS + value) for value in values]
     await cluster.broker.records.produce(topic, records, partition=partition)
 
 
@@ -318,7 +319,7 @@ def test_where_a_consumer_begins_and_where_it_is_moved(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
         await cluster.broker.topics.create("t", partitions=2)
         await produce(cluster, *range(10))
-        for name, start, first in (("e", "earliest", 0), ("l", "latest", None), ("t", 1_004, 4)):
+        for name, start, first in (("e", "earliest", 0), ("l", "latest", None), ("t", START_MS + 4, 4)):
             await gateway.consumers.create(
                 name, "c", subscription=Subscription(("t",)), options=ConsumerOptions(start=start)
             )
@@ -328,7 +329,7 @@ def test_where_a_consumer_begins_and_where_it_is_moved(tmp_path: Path) -> None:
         await moved
         batch = await gateway.consumers.poll("e", "c", limit=100, max_bytes=1_000_000, wait_ms=1_000)
         assert values_of(batch) == [7, 8, 9]
-        await gateway.consumers.seek("e", "c", [Seek("t", 0, time_ms=1_002)])
+        await gateway.consumers.seek("e", "c", [Seek("t", 0, time_ms=START_MS + 2)])
         batch = await gateway.consumers.poll("e", "c", limit=2, max_bytes=1_000_000, wait_ms=1_000)
         assert values_of(batch) == [2, 3]
         await gateway.consumers.seek_everywhere("l", "c", "earliest")
