@@ -66,9 +66,8 @@ async def _of_a_gateway() -> str:
     by_api = {"Fetch": 0}
     state = ClusterState("id", 0, (BrokerLink(1, "b1:9092", 1, failing=False),))
     numbers = ClientNumbers({"Fetch": meter}, by_api, by_api, 0, 0, 0, 0, 0, 0)
-    own = [
-        line for line in text_of(of_cluster(state, numbers), "")[0].decode().splitlines() if _UPSTREAM in line
-    ]
+    text, _ = await text_of([*of_cluster(state, numbers)], "")
+    own = [line for line in text.decode().splitlines() if _UPSTREAM in line]
     return "\n".join(own) + "\n"
 
 
