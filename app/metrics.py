@@ -52,11 +52,7 @@ class Metrics:
         """All metrics as text, and its media type, in the form that the Accept header asks for."""
         async with self._one_at_a_time:
             families = await self._families()
-<<<<<<< HEAD
-            return await text_of(families, accept)
-=======
             return await scraped(families, accept)
->>>>>>> scale
 
     async def _families(self) -> list[Family | Timing]:
         config = self._broker.config
@@ -387,7 +383,8 @@ def _registry(families: Iterable[Family | Timing]) -> CollectorRegistry:
     return registry
 
 
-def _text(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+def text_of(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+    """Return families as text, and its media type, in the form that an Accept header asks for. Run it in a thread."""
     from prometheus_client.exposition import choose_encoder
 
     encode, media_type = choose_encoder(accept)

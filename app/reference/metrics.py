@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from app.main import Application, create_app
-from app.metrics import text_of
+from app.metrics import scraped
 from app.reference.markdown import table
 from app.upstream_metrics import of_cluster
 from core.config import DEFAULT_CERTIFICATE, TLS, Config, Endpoint, TlsSettings
@@ -66,7 +66,7 @@ async def _of_a_gateway() -> str:
     by_api = {"Fetch": 0}
     state = ClusterState("id", 0, (BrokerLink(1, "b1:9092", 1, failing=False),))
     numbers = ClientNumbers({"Fetch": meter}, by_api, by_api, 0, 0, 0, 0, 0, 0)
-    text, _ = await text_of([*of_cluster(state, numbers)], "")
+    text, _ = await scraped([*of_cluster(state, numbers)], "")
     own = [line for line in text.decode().splitlines() if _UPSTREAM in line]
     return "\n".join(own) + "\n"
 
