@@ -75,6 +75,12 @@ def main(context: click.Context) -> None:
     help="Another broker of the cluster and its Kafka port; repeat it for more.",
 )  # fmt: skip
 @click.option(
+    "--gateway", "gateways", metavar="NAME=URL", multiple=True,
+    help="A gateway over the same cluster, as a=http://HOST:PORT; repeat it for all, this one included.",
+)  # fmt: skip
+@click.option("--workers", type=int, metavar="N", help="Processes that serve HTTP on the same port [1].")
+@click.option("--gateway-name", metavar="NAME", help="The name of this gateway among them.")
+@click.option(
     "--upstream", "upstream", metavar="HOST:PORT", multiple=True,
     help="A broker of an existing Kafka cluster, to be a gateway over it; repeat it, or separate by commas.",
 )  # fmt: skip
@@ -101,20 +107,35 @@ def serve(config_file: Path | None = None, ephemeral: bool = False, **flags: Any
     Every setting can come from the environment or a configuration file as well:
     docs/reference/settings.md lists them.
     """
-    for warning in unknown_variables(os.environ):
-        print(f"sluice: {warning}", file=sys.stderr)
+    from app.workers.spec import own_spec
+
+    worker = own_spec()
+    if worker is None:
+        for warning in unknown_variables(os.environ):
+            print(f"sluice: {warning}", file=sys.stderr)
     try:
         config = load_with_file(os.environ, config_file, **flags)
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)
         sys.exit(2)
+    if worker is not None:
+        from app.workers.worker import run_worker
+
+        sys.exit(run_worker(config, worker))
     from app.serve import run, run_ephemeral
 
     if ephemeral:
+        if config.workers > 1:
+            print("sluice: --ephemeral is one process; leave --workers out.", file=sys.stderr)
+            sys.exit(2)
         if flags.get("data_dir") is not None:
             print("sluice: --ephemeral makes a directory of its own; leave --data-dir out.", file=sys.stderr)
             sys.exit(2)
         sys.exit(run_ephemeral(config, given_listeners=bool(flags.get("listeners"))))
+    if config.workers > 1:
+        from app.workers.start import run_parent
+
+        sys.exit(run_parent(config, sys.argv[1:]))
     sys.exit(run(config))
 
 

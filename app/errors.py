@@ -103,6 +103,22 @@ KINDS: dict[str, Kind] = {
         "The server failed",
         "This is a mistake in the server. Its log has an entry with the same `X-Request-Id`; please report it.",
     ),
+    "untrusted-hop": Kind(
+        403,
+        "The request claims to come from another gateway",
+        "Leave the header Sluice-Hop out. If a gateway has sent it, the gateways have different secrets.",
+    ),
+    "owner-unavailable": Kind(
+        503,
+        "The gateway that owns the request does not answer",
+        "A consumer or an Idempotency-Key belongs to one gateway. Repeat the request after the time that "
+        "Retry-After names. `gateway` names the owner.",
+    ),
+    "gateways-differ": Kind(
+        503,
+        "The gateways do not agree on the owner of the request",
+        "Start all gateways with the same list (--gateway), and each with its own name (--gateway-name).",
+    ),
     "missing-capability": Kind(
         501,
         "This server cannot do that",

@@ -24,6 +24,7 @@ from core.security.users import Users
 from core.transactions.long_transactions import LongTransactions
 from core.types import ApiSupport
 from core.vocabulary.transactions import TransactionTotals
+from core.vocabulary.upstream import ClientNumbers, ClusterState
 
 
 class Served(Ruled, Protocol):
@@ -111,6 +112,13 @@ class Host(Protocol):
 
     def transaction_totals(self) -> TransactionTotals | None:
         """Return what there is of transactions; None if this process coordinates none."""
+
+    def cluster_state(self) -> ClusterState | None:
+        """Return the brokers of the cluster that this process is a gateway of; None for an embedded broker."""
+
+    def client_numbers(self) -> ClientNumbers:
+        """Return the numbers of the client of that cluster."""
+        ...
 
     def load(self) -> list[ListenerLoad]:
         """Return the load of each TCP listener now."""

@@ -6,6 +6,8 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from app.gateways.forwarding import Forwarding
+from app.gateways.setup import forwarding_of
 from app.hosting import Host
 from app.http.application import HttpApplication
 from app.http.authentication import Authenticator
@@ -47,6 +49,7 @@ class Application:
         http_endpoints: Sequence[Endpoint],
         visits: Visits | None,
         when_loaded: Callable[[], None],
+        forwarding: Forwarding | None,
     ) -> None:
         self.server = server
         self.traffic = traffic = Traffic(config, clock, visits)
@@ -64,7 +67,8 @@ class Application:
         )
         self._delay = LoopDelay(clock)
         self._when_loaded = when_loaded
-        self.metrics = Metrics(server, traffic, self._delay)
+        self.forwarding = forwarding
+        self.metrics = Metrics(server, traffic, self._delay, self.forwarding)
         self.fastapi = LazyApp(self._load_fastapi)
         find = shared.current_broker
         operations = Operations(
@@ -73,6 +77,7 @@ class Application:
             server.zookeeper_state,
             self.metrics.scrape,
             open_listeners(config.listeners, config.tls),
+            server.cluster_state,
         )
         lean = RouteTable(
             (PREFIX, lean_routes(config, find, shared.acting, shared.long_transactions)),
@@ -94,7 +99,7 @@ class Application:
                 server.broker.audit,
             )
         self.http = HttpApplication(
-            config, clock, router, traffic, refusals, resolver, server.broker.quota_table
+            config, clock, router, traffic, refusals, resolver, server.broker.quota_table, self.forwarding
         )
 
     def _load_fastapi(self) -> ASGIApp:
@@ -122,6 +127,8 @@ class Application:
             yield
         finally:
             self._delay.stop()
+            if self.forwarding is not None:
+                self.forwarding.close()
             await self.server.stop()
 
     def drain(self) -> None:
@@ -161,6 +168,7 @@ def create_app(
     http_endpoints: Sequence[Endpoint] | None = None,
     visits: Visits | None = None,
     when_loaded: Callable[[], None] = lambda: None,
+    forwarding: Forwarding | None = None,
 ) -> Application:
     """Return the application over one configuration; it opens nothing before its lifespan begins.
 
@@ -169,7 +177,8 @@ def create_app(
     hold in the place of ours. `resolver` finds the principal of a request; without one every client is the same.
     `server` is one in the place of that of `make_server`. `http_endpoints` are the addresses that are really bound;
     without them, those of the settings are shown. `visits` takes the access log. `when_loaded` is called, in a
-    thread, when FastAPI has been loaded. Raises StartupError.
+    thread, when FastAPI has been loaded. `forwarding` is one in the place of that of
+    `forwarding_of`. Raises StartupError.
     """
     if config is None:
         config = load_with_file(os.environ, None)
@@ -177,4 +186,5 @@ def create_app(
         http_endpoints = [e for e in config.listeners if e.scheme == "http"]
     clock = clock or Clock()
     host = server or make_server(config, clock)
-    return Application(config, clock, host, resolver, http_endpoints, visits, when_loaded)
+    forwarding = forwarding or forwarding_of(config, clock)
+    return Application(config, clock, host, resolver, http_endpoints, visits, when_loaded, forwarding)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from app.gateway_settings import check_gateways, check_workers, of_gateways
 from app.logs import FORMATS, LEVELS
 from app.oauth_settings import parse_oauth, refuse_tokens_without_issuer
 from app.oidc_settings import parse_oidc
@@ -177,6 +178,26 @@ SETTINGS: tuple[Setting, ...] = (
         "The principal of another broker's certificate, with `{id}` in place of the broker's number.",
     ),
     Setting(
+        "SLUICE_GATEWAYS",
+        "--gateway",
+        "none",
+        "All gateways over the same cluster as `a=http://10.0.0.1:8082`, this one included; repeat the flag, or "
+        "separate by commas. Every gateway needs the same list.",
+    ),
+    Setting("SLUICE_GATEWAY_NAME", "--gateway-name", "none", "The name of this gateway in that list."),
+    Setting(
+        "SLUICE_GATEWAY_SECRET_FILE",
+        "",
+        "none",
+        "A file with the secret that all gateways share: 16 bytes or more. Needed with two gateways and more.",
+    ),
+    Setting(
+        "SLUICE_GATEWAY_CA",
+        "",
+        "those of the system",
+        "A PEM file with the authorities of the certificates of other gateways, for `https` in `--gateway`.",
+    ),
+    Setting(
         "SLUICE_UPSTREAM",
         "--upstream",
         "none",
@@ -237,6 +258,9 @@ def load(
     super_users: Sequence[str] = (),
     broker_id: int | None = None,
     peers: Sequence[str] = (),
+    gateways: Sequence[str] = (),
+    gateway_name: str | None = None,
+    workers: int | None = None,
     upstream: Sequence[str] = (),
     upstream_config: str | None = None,
     upstream_identity: str | None = None,
@@ -268,6 +292,8 @@ def load(
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
     if others:
         values |= _of_peers(environ, others, int(str(values.get("broker_id", Config().broker_id))))
+    values |= {} if workers is None else {"workers": workers}
+    values |= of_gateways(environ, gateways, gateway_name, split_list(environ.get("SLUICE_GATEWAYS", "")))
     dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
     if dialect:
         values["v2_dialect"] = parse_dialect(dialect)
@@ -336,6 +362,8 @@ def _refuse_unsafe(
         refuse_clear_passwords(config.listeners)
     refuse_tokens_without_issuer(config.listeners, config)
     check_peers(config)
+    check_gateways(config)
+    check_workers(config)
     check_upstream(config)
 
 

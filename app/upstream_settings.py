@@ -174,6 +174,13 @@ def check_upstream(config: Config) -> None:
     """Raise StartupError for a setting of an embedded broker in upstream mode; it says why."""
     if config.upstream is None:
         return
+    # Imported here: an embedded broker has no client.
+    from core.client.properties import client_settings
+
+    try:
+        client_settings({**config.upstream.properties, SERVERS: ",".join(config.upstream.servers)})
+    except ValueError as error:
+        raise StartupError(f"SLUICE_UPSTREAM_CONFIG: {error}") from None
     for endpoint in config.listeners:
         if (reason := _OF_A_BROKER.get(endpoint.scheme)) is not None:
             raise StartupError(f"--upstream and the listener {endpoint} exclude each other: {reason}.")

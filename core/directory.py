@@ -13,6 +13,8 @@ from core.errors import StartupError
 log = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
+# The files with the metadata of an embedded broker, and with what a gateway keeps itself.
+BROKER_DATABASE, GATEWAY_DATABASE = "metadata.db", "gateway.db"
 
 
 class DataDirectory:

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.broker.broker import DATABASE, Broker
+from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
 from core.counters import Handshakes, ListenerLoad
-from core.directory import DataDirectory
+from core.directory import BROKER_DATABASE, GATEWAY_DATABASE, DataDirectory
 from core.errors import StartupError
 from core.kafka07.views import Kafka07Views
 from core.listeners.acceptor import Acceptor, Listener
@@ -38,6 +38,7 @@ from core.security.tls import Certificates
 from core.security.users import Users
 from core.types import ApiSupport
 from core.vocabulary.transactions import TransactionTotals
+from core.vocabulary.upstream import ClientNumbers
 
 if TYPE_CHECKING:
     from core.kafka07.registration import ZooKeeperRegistry
@@ -113,6 +114,11 @@ class Server:
         self._directory.acquire()
         opened = False
         try:
+            if (Path(self.config.data_dir) / GATEWAY_DATABASE).exists():
+                raise StartupError(
+                    f"{self.config.data_dir} belongs to a gateway over a Kafka cluster. Start it with --upstream, or "
+                    "choose another directory with --data-dir."
+                )
             self.certificates.load()
             for endpoint in self.config.listeners:
                 if endpoint.scheme in HTTP_SCHEMES:
@@ -182,6 +188,13 @@ class Server:
         """Return what there is of transactions."""
         return self.broker.transactions.totals()
 
+    def cluster_state(self) -> None:
+        """Return None: this process is a broker itself."""
+
+    def client_numbers(self) -> ClientNumbers:
+        """Raise NotImplementedError: there is no client of another cluster."""
+        raise NotImplementedError
+
     def load(self) -> list[ListenerLoad]:
         """Return the load of each TCP listener now."""
         return [acceptor.load for acceptor in self._acceptors]
@@ -245,15 +258,16 @@ async def _stopped_store(data_dir: Path) -> AsyncIterator[tuple[Store, Clock]]:
 
     Raises StartupError for a directory without a database, in use, or of a broker of a cluster.
     """
-    if not (data_dir / DATABASE).is_file():
-        raise StartupError(f"{data_dir} is not the data directory of a broker: it has no {DATABASE}.")
+    found = [file for name in (BROKER_DATABASE, GATEWAY_DATABASE) if (file := data_dir / name).is_file()]
+    if not found:
+        raise StartupError(f"{data_dir} is not the data directory of a broker: it has no {BROKER_DATABASE}.")
     if (data_dir / ROLES).exists():
         raise StartupError(f"{data_dir} belongs to a broker of a cluster; change it while it runs.")
     directory = DataDirectory(data_dir)
     directory.acquire()
     try:
         clock = Clock()
-        store = Store(data_dir / DATABASE, clock)
+        store = Store(found[0], clock)
         await store.open(check=True)
         try:
             yield store, clock

@@ -10,7 +10,7 @@ from app.shared import Shared
 from app.version import VERSION
 from core.config import Endpoint
 from core.facade import Facade
-from core.vocabulary.capabilities import KAFKA_PORT
+from core.vocabulary.capabilities import KAFKA_PORT, UPSTREAM
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
@@ -88,7 +88,7 @@ async def get_protocol_versions(shared: SharedDep) -> ProtocolVersions:
 
 
 def _brokers(shared: Shared, broker: Facade, request: Request) -> list[BrokerDetail]:
-    """This broker and its peers, of which only the Kafka port is known."""
+    """The brokers of the cluster. Of another one than this, only the Kafka port is known."""
     peers = [
         BrokerDetail(
             broker_id=peer,
@@ -97,7 +97,9 @@ def _brokers(shared: Shared, broker: Facade, request: Request) -> list[BrokerDet
         )
         for peer, endpoint in broker.roles.peers()
     ]
-    return sorted([_this_broker(shared, request), *peers], key=lambda one: one.broker_id)
+    # A gateway is no broker of its cluster.
+    own = [] if UPSTREAM in broker.capabilities else [_this_broker(shared, request)]
+    return sorted([*own, *peers], key=lambda one: one.broker_id)
 
 
 def _this_broker(shared: Shared, request: Request) -> BrokerDetail:

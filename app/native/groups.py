@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from app.errors import Problem, field_error
 from app.http.parameters import PATH_NAME, parse_moment
 from app.http.request import invalid_parameter
-from app.native.dependencies import BrokerDep, LongTransactionsDep, SharedDep, TransactionHeader
+from app.native.dependencies import BrokerDep, NamedTransactionsDep, SharedDep, TransactionHeader
 from app.native.group_schemas import (
     AssignedPartition,
     BytePosition,
@@ -146,7 +146,7 @@ async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionL
 
 async def set_group_offsets(
     broker: BrokerDep,
-    transactions: LongTransactionsDep,
+    transactions: NamedTransactionsDep,
     group: GroupId,
     wanted: PositionsToSet,
     transaction: TransactionHeader = None,
@@ -161,7 +161,7 @@ async def set_group_offsets(
     if transaction is None:
         await broker.groups.positions.set(group, request)
     else:
-        errors = await transactions.commit_offsets(transaction, group, request)
+        errors = await transactions().commit_offsets(transaction, group, request)
         if (error := next(filter(None, errors), None)) is not None:
             raise broker.groups.refusal(error, group, wanted.member_id)
     await broker.look_at_group(group)

@@ -159,7 +159,7 @@ def operation_routes(parts: Operations) -> tuple[LeanRoute, ...]:
             answers={200: Health, 503: not_ready},
         ),
         Route(
-            "GET", "/healthz", parts.ready, "getHealth", "operations", "Ask whether traffic is welcome",
+            "GET", "/healthz", parts.health, "getHealth", "operations", "Ask whether traffic is welcome",
             answers={200: Health, 503: not_ready},
         ),
         Route(

@@ -1,1 +1,1 @@
-"""Between single records and record batches: which partition and batch a record goes to, and opening batches."""
+"""Between single records and record batches: the partition and the batch of a record, and opening batches."""

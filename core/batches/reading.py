@@ -8,6 +8,7 @@ from uuid import UUID
 
 from core.batches.decoding import Decoder
 from core.clock import Clock, TimeSlice
+from core.errors import BrokerError
 from core.types import LogRead, TopicPartition
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead, ReadResult
 
@@ -17,7 +18,9 @@ class Source(Protocol):
 
     def fetch_now(
         self, reads: Sequence[FetchRead], *, max_bytes: int, min_one_each: bool = False
-    ) -> FetchedAll: ...
+    ) -> FetchedAll:
+        """See `facade.Partitions.fetch_now`."""
+        ...
 
     async def fetch(
         self,
@@ -28,7 +31,9 @@ class Source(Protocol):
         wait_ms: int,
         min_one_each: bool = False,
         first: FetchedAll | None = None,
-    ) -> list[Fetched]: ...
+    ) -> list[Fetched]:
+        """See `facade.Partitions.fetch`."""
+        ...
 
 
 class RecordReader:
@@ -85,6 +90,33 @@ class RecordReader:
             [FetchRead(tp, offset, max_bytes, committed=committed)], max_bytes=max_bytes
         )
         return self._decoded(fetched.answers[0], offset, max_records, fetched.event)
+
+    def read_pieces(
+        self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int, committed: bool = True
+    ) -> ReadResult:
+        """`read_now` over a source that has what is at hand in pieces: read one after the other."""
+        before: ReadResult | None = None
+        while True:
+            fetched = self._source.fetch_now(
+                [FetchRead(tp, offset, max_bytes, committed=committed)], max_bytes=max_bytes
+            )
+            try:
+                result = self._decoded(fetched.answers[0], offset, max_records, fetched.event)
+            except BrokerError:
+                # What was read before is returned; the next read begins with the error.
+                if before is None or not before.records:
+                    raise
+                return before
+            max_bytes -= fetched.size
+            max_records -= len(result.records)
+            end = result.offsets.end(committed=committed)
+            at_end = result.next_offset <= offset or result.next_offset >= end
+            offset = result.next_offset
+            if before is not None:
+                result = result._replace(records=before.records + result.records)
+            if at_end or max_bytes <= 0 or max_records <= 0:
+                return result
+            before = result
 
     def _decoded(self, one: Fetched, offset: int, max_records: int, event: int = -1) -> ReadResult:
         if one.error is not None:

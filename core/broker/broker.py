@@ -34,6 +34,7 @@ from core.changes import TopicChanges
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.consumers.consumers import Consumers
+from core.directory import BROKER_DATABASE
 from core.errors import BrokerError, StartupError
 from core.groups.groups import Groups
 from core.groups.store import MetadataGroupStore
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DATABASE = "metadata.db"
+DATABASE = BROKER_DATABASE
 # The history of metadata is kept until it begins again with the whole database (`MetadataLog.shorten`).
 _METADATA_CONFIG = {"retention.ms": "-1", "segment.bytes": "67108864"}
 

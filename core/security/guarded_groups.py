@@ -42,6 +42,7 @@ from core.vocabulary.groups import (
     Target,
     TransactionalCommit,
 )
+from core.vocabulary.line_members import LineMembers
 from core.vocabulary.settlements import Fault, OffsetToSettle, RefusedError, StagedAck
 from core.vocabulary.transactions import Settlement
 
@@ -78,7 +79,7 @@ class GuardedGroups:
         return GuardedHttpMembers(self._groups.members, self._rights)
 
     @property
-    def lines(self) -> facade.LineMembers:
+    def lines(self) -> LineMembers:
         """See `Groups.lines`."""
         return GuardedLineMembers(self._groups.lines, self._rights)
 
@@ -305,7 +306,7 @@ class GuardedHttpMembers:
 class GuardedLineMembers:
     """`Facade.groups.lines` for one caller: READ on the group and on the topic."""
 
-    def __init__(self, lines: facade.LineMembers, rights: Rights) -> None:
+    def __init__(self, lines: LineMembers, rights: Rights) -> None:
         self._lines = lines
         self._rights = rights
 

@@ -1,4 +1,4 @@
-"""The offsets of partitions as the cluster has told them last, and who learns of a change.
+"""The offsets of partitions as the cluster has told them last, and what waits for a change.
 
 Three sources tell of bounds: ListOffsets, which is asked for them; each Fetch; and the acknowledgement of an append,
 after which the high watermark is above the records at least with acks=all. They arrive in any order, so that an older
@@ -52,6 +52,10 @@ class Bounds:
             raise NotAtHandError(f"The offsets of {tp}")
         return found
 
+    def refusal(self, tp: TopicPartition) -> BrokerError | None:
+        """Return what the cluster has refused the last question about a partition with."""
+        return self._refused.get(tp)
+
     def at(self, moment: Moment) -> TimestampOffset:
         """Return the answer of a search by time. Raises what the cluster has refused it with."""
         found = self._found.get(moment)
@@ -78,6 +82,21 @@ class Bounds:
         ):
             self._purgatory.notify(tp)
             self._changes.touch(tp.topic)
+
+    def arrived(self, tp: TopicPartition, found: LogOffsets) -> None:
+        """Take the bounds of a Fetch. It may be older than an acknowledged append: the end does not go back by that.
+
+        It goes back if the log was cut, after an unclean election; the leader epoch shows that to the fetcher, and
+        `look` replaces what is known.
+        """
+        known = self._known.get(tp)
+        if known is not None:
+            found = LogOffsets(*map(max, known, found))
+        self.learn(tp, found)
+
+    def begin(self, tp: TopicPartition) -> None:
+        """Take a partition that its topic has got since: its log begins at 0."""
+        self._known.setdefault(tp, LogOffsets(0, 0, 0, 0))
 
     def appended(self, tp: TopicPartition, next_offset: int) -> None:
         """Take the offset after records that all in-sync replicas have: the high watermark is not below it.

@@ -16,7 +16,6 @@ from core.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from core.purgatory import Purgatory
 from core.records.validation import ProduceBatches
 from core.types import (
     AppendResult,
@@ -30,6 +29,7 @@ from core.types import (
 from core.upstream.bounds import Bounds
 from core.upstream.failures import NotAtHandError, about
 from core.upstream.topics import Topics
+from core.upstream.waiting import FollowingPurgatory
 from core.vocabulary.capabilities import unsupported
 from core.vocabulary.partition import EARLIEST, LATEST, PartitionInfo
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
@@ -39,6 +39,9 @@ from core.vocabulary.transactions import TransactionalWrite
 # How long a read at the end waits for the records that ListOffsets has told of: the Fetch that brings them is under
 # way.
 _ARRIVAL_SECONDS = 2.0
+# A partition is followed for an isolation level this long after it was last read so. A stream that waits reads
+# nothing; it must not lose its level before it ends.
+_LEVEL_SECONDS = 3_600.0
 
 
 class Partitions:
@@ -51,7 +54,7 @@ class Partitions:
         fetcher: Fetcher,
         topics: Topics,
         bounds: Bounds,
-        purgatory: Purgatory,
+        purgatory: FollowingPurgatory,
         changes: TopicChanges,
     ) -> None:
         self._config = config
@@ -61,7 +64,9 @@ class Partitions:
         self._bounds = bounds
         self._purgatory = purgatory
         self._changes = changes
-        self._followers: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._followers: dict[tuple[TopicPartition, bool], asyncio.Task[None]] = {}
+        # When a partition was read last with an isolation level (committed or not): waits do not name one.
+        self._read_at: dict[tuple[TopicPartition, bool], float] = {}
 
     # --- bounds --------------------------------------------------------------------------------------------
 
@@ -151,6 +156,8 @@ class Partitions:
                 return LogRead(None, known)
             if known is not None and not known.log_start_offset <= read.offset <= known.high_watermark:
                 raise out_of_range(tp, read.offset, known)
+            if (refused := self._bounds.refusal(tp)) is not None:
+                raise refused
             raise NotAtHandError(f"The records of {tp} at offset {read.offset}")
         return _log_read(found)
 
@@ -159,23 +166,31 @@ class Partitions:
         missing: list[FetchRead] = []
         ended: list[FetchRead] = []
         have = 0
+        now = self._cluster.clock.monotonic()
         for read in reads:
             if not self._exists(read.tp):
                 continue
+            self._read_at[read.tp, read.committed] = now
             known = self._bounds.find(read.tp)
             if not fresh and known is not None and read.offset == known.end(committed=read.committed):
                 continue
             found = self._try(read)
             if found is None:
                 missing.append(read)
+                have += read.max_bytes
             elif len(found.data):
                 have += len(found.data)
             else:
                 ended.append(read)
-        if missing and not (have >= max_bytes and not fresh):
+            if have >= max_bytes and not fresh:
+                break
+        if missing:
             await asyncio.gather(*(self._bring_one(read) for read in missing))
-        elif fresh and ended and not have:
-            await self._check_ends(ended)
+        elif ended and not have:
+            if fresh:
+                await self._check_ends(ended)
+            else:
+                await self._wait_for_arrival(ended)
 
     def _try(self, read: FetchRead) -> Stretch | None:
         try:
@@ -194,7 +209,7 @@ class Partitions:
         except BrokerError as error:
             await self._refused(tp, error)
             return
-        self._bounds.learn(tp, found.offsets)
+        self._bounds.arrived(tp, found.offsets)
 
     async def _refused(self, tp: TopicPartition, error: BrokerError) -> None:
         """A read was refused: bring what the synchronous call needs to say why."""
@@ -208,12 +223,18 @@ class Partitions:
 
     async def _check_ends(self, reads: Sequence[FetchRead]) -> None:
         """Reads at the end of followed partitions: ask whether there is more by now, and wait for it then."""
-        committed = reads[0].committed
-        await self._bounds.look_at_ends([read.tp for read in reads], committed=committed)
+        await self._bounds.look_at_ends([read.tp for read in reads], committed=reads[0].committed)
+        await self._wait_for_arrival(reads)
+
+    async def _wait_for_arrival(self, reads: Sequence[FetchRead]) -> None:
+        """Wait for batches below the known ends that the long polls of followed partitions have not brought yet.
+
+        They may be late: the leader has moved, or was lost. A reader that did not wait would ask without a pause.
+        """
 
         def arrived(read: FetchRead) -> bool:
             known = self._bounds.find(read.tp)
-            if known is None or read.offset >= known.end(committed=committed):
+            if known is None or read.offset >= known.end(committed=read.committed):
                 return True
             found = self._try(read)
             return found is not None and len(found.data) > 0
@@ -271,15 +292,23 @@ class Partitions:
 
     def arrived(self, tp: TopicPartition) -> None:
         """Take the news of a followed partition; for the fetcher."""
-        found = self._fetcher.bounds(tp)
-        if found is not None:
-            before = self._bounds.find(tp)
-            self._bounds.learn(tp, found)
-            if before == found:
-                self._purgatory.notify(tp)
-        else:
-            # An error, or the end of following: what waits looks again.
-            self._purgatory.notify(tp)
+        followed = False
+        for committed in (True, False):
+            found = self._fetcher.bounds(tp, committed=committed)
+            if found is not None:
+                followed = True
+                self._bounds.arrived(tp, found)
+        if not followed:
+            # The log was cut, or the topic is another one: the end may have moved back.
+            self._start(tp, committed=True, afresh=True)
+        self._purgatory.notify(tp)
+
+    def grown(self, topic: str, before: int, after: int) -> None:
+        """Take new partitions of a topic: their logs begin at 0, and what waits for the topic waits for them."""
+        for partition in range(before, after):
+            self._bounds.begin(TopicPartition(topic, partition))
+        if topic in self._purgatory.awaited():
+            self.follow(topic)
 
     def follow(self, key: Hashable) -> None:
         """Follow what a wait names, a partition or a topic; for the purgatory. Also what keeps it followed."""
@@ -288,30 +317,56 @@ class Partitions:
         elif isinstance(key, str):
             topic = self._topics.find(key)
             if topic is not None:
+                # Keeps its metadata up to date.
+                self._cluster.topic(key)
                 for partition in range(topic.partitions):
                     self._follow(TopicPartition(key, partition))
 
     def _follow(self, tp: TopicPartition) -> None:
-        known = self._bounds.find(tp)
-        if not self._exists(tp) or tp in self._followers:
+        """Follow a partition as it was read lately: committed, uncommitted, or both."""
+        if not self._exists(tp):
             return
-        end = 0 if known is None else known.high_watermark
+        if self._is_read(tp, committed=False):
+            self._follow_level(tp, committed=False)
+            if not self._is_read(tp, committed=True):
+                return
+        self._follow_level(tp, committed=True)
+
+    def _is_read(self, tp: TopicPartition, *, committed: bool) -> bool:
+        read_at = self._read_at.get((tp, committed))
+        if read_at is None:
+            return False
+        if self._cluster.clock.monotonic() - read_at < _LEVEL_SECONDS:
+            return True
+        del self._read_at[tp, committed]
+        return False
+
+    def _follow_level(self, tp: TopicPartition, *, committed: bool) -> None:
+        known = self._bounds.find(tp)
+        end = 0 if known is None else known.end(committed=committed)
         try:
-            if self._fetcher.at_hand(tp, end, max_bytes=1, committed=False) is not None:
+            if self._fetcher.at_hand(tp, end, max_bytes=1, committed=committed) is not None:
                 return
         except BrokerError:
             pass
-        task = asyncio.get_running_loop().create_task(self._begin_to_follow(tp))
-        self._followers[tp] = task
-        task.add_done_callback(lambda _: self._followers.pop(tp, None))
+        self._start(tp, committed=committed)
 
-    async def _begin_to_follow(self, tp: TopicPartition) -> None:
+    def _start(self, tp: TopicPartition, *, committed: bool, afresh: bool = False) -> None:
+        """Begin to follow a partition; `afresh`: where it ends must be asked."""
+        key = tp, committed
+        if key in self._followers or not self._exists(tp):
+            return
+        task = asyncio.get_running_loop().create_task(self._begin_to_follow(tp, committed, afresh))
+        self._followers[key] = task
+        task.add_done_callback(lambda _: self._followers.pop(key, None))
+
+    async def _begin_to_follow(self, tp: TopicPartition, committed: bool, afresh: bool) -> None:
         try:
-            if self._bounds.find(tp) is None:
+            if afresh or self._bounds.find(tp) is None:
                 await self._bounds.look((tp,))
             known = self._bounds.find(tp)
             if known is not None:
-                await self._bring_one(FetchRead(tp, known.high_watermark, 1, committed=False))
+                await self._bring_one(FetchRead(tp, known.end(committed=committed), 1, committed=committed))
         except BrokerError as error:
             self._bounds.refuse(tp, error)
         # What the wait has missed until now.

@@ -99,7 +99,8 @@ class Records:
         now: int,
         results: list[ProduceResult],
     ) -> None:
-        for first, count, done, error in parts:
+        for part in parts:
+            first, count, done, error = part.first, part.count, part.result, part.error
             some = indexes if len(parts) == 1 else indexes[first : first + count]
             if done is None:
                 assert error is not None
@@ -166,7 +167,7 @@ class Records:
         self, tp: TopicPartition, offset: int, *, max_bytes: int, max_records: int, committed: bool = True
     ) -> ReadResult:
         """See `facade.Records.read_now`. Raises `NotAtHandError` for what was not brought to hand."""
-        return self._reader.read_now(
+        return self._reader.read_pieces(
             tp, offset, max_bytes=max_bytes, max_records=max_records, committed=committed
         )
 

@@ -25,6 +25,7 @@ from core.client.settings import ClientSettings
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.consumers.consumers import Consumers
+from core.directory import GATEWAY_DATABASE
 from core.errors import BrokerError, StartupError
 from core.idempotency.keys import IdempotencyKeys
 from core.metadata.store import CARRY_OVER, Store
@@ -41,6 +42,7 @@ from core.upstream.no_transactions import NoTransactions, refuse_transactions
 from core.upstream.partitions import Partitions
 from core.upstream.records import Records
 from core.upstream.roles import Roles
+from core.upstream.startup import startup_error
 from core.upstream.topics import Topics
 from core.upstream.waiting import FollowingPurgatory
 from core.vocabulary.capabilities import OVER_A_CLUSTER
@@ -53,7 +55,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DATABASE = "gateway.db"
 _CLUSTER_ID = "upstream.cluster.id"
 
 
@@ -77,7 +78,7 @@ class RemoteBroker:
         self.endpoints: list[Endpoint] = []
         self.foreign_groups = ForeignGroups()
         self.transactions = NoTransactions()
-        self.store = Store(Path(config.data_dir) / DATABASE, clock)
+        self.store = Store(Path(config.data_dir) / GATEWAY_DATABASE, clock)
         self.counters = self.store.counters
         self.purgatory = FollowingPurgatory(config.max_waiting)
         self.changes = TopicChanges(self.purgatory)
@@ -113,6 +114,7 @@ class RemoteBroker:
         self.roles = Roles(self.cluster)
         self.purgatory.follow = self.partitions.follow
         self.topics.deleted.append(self._topic_deleted)
+        self.topics.grown.append(self.partitions.grown)
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -125,10 +127,7 @@ class RemoteBroker:
         try:
             await self.cluster.open()
         except BrokerError as error:
-            names = ", ".join(map(str, self.cluster.settings.bootstrap))
-            raise StartupError(
-                f"The Kafka cluster at {names} does not answer as it should: {error.message}"
-            ) from None
+            raise startup_error(error, self.cluster.settings.bootstrap) from None
         await self._check_cluster()
         await self.security.load(await self.store.read(load_settings))
         await self._open_groups()
@@ -280,7 +279,7 @@ class RemoteBroker:
 
     async def _keep_following(self) -> None:
         """Read the partitions that requests wait for, so that the fetcher does not take them for idle."""
-        for key in self.purgatory.awaited():
+        for key in tuple(self.purgatory.awaited()):
             self.partitions.follow(key)
 
     async def _expire_keys(self) -> None:

@@ -63,6 +63,8 @@ class Topics:
         self._names: dict[UUID, str] = {}
         # Called with the name of a topic that is deleted, or that was deleted and created again.
         self.deleted: list[Callable[[str], None]] = []
+        # Called with the name of a topic that has grown, and its partitions before and after.
+        self.grown: list[Callable[[str, int, int], None]] = []
 
     # --- what is at hand -----------------------------------------------------------------------------------
 
@@ -143,6 +145,9 @@ class Topics:
             return
         self._infos[name] = info
         self._names[topic_id] = name
+        if before is not None and info.partitions > before.partitions:
+            for listener in self.grown:
+                listener(name, before.partitions, info.partitions)
         self._changes.topics_changed()
         self._changes.touch(name)
 

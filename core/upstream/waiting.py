@@ -6,7 +6,7 @@ of its partitions. The first wait for a key begins to follow it, so that 5,000 w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 
 from core.purgatory import Purgatory
 
@@ -29,6 +29,6 @@ class FollowingPurgatory(Purgatory):
                     self.follow(key)
         return await super().wait(wanted, timeout, check)
 
-    def awaited(self) -> list[Hashable]:
+    def awaited(self) -> Collection[Hashable]:
         """Return the keys that requests wait for."""
-        return list(self._waits)
+        return self._waits.keys()

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import CoroutineType
 from typing import Any, NamedTuple
@@ -323,6 +323,7 @@ class Cluster:
         latency: float = 0.0,
         hints: bool = False,
         options: tuple[tuple[str, str], ...] = (),
+        max_versions: Mapping[int, int] | None = None,
     ) -> None:
         self.broker = broker
         self.latency = latency
@@ -331,7 +332,7 @@ class Cluster:
         self.faults = Faults()
         self.asked: Counter[int] = Counter()
         self.versions: dict[int, int] = {}
-        self.max_versions: dict[int, int] = {}
+        self.max_versions: dict[int, int] = dict(max_versions or {})
         self.dials: list[str] = []
         self.changed = asyncio.Event()
         self.nodes = {n: Node(self, n) for n in range(1, nodes + 1)}
@@ -454,9 +455,15 @@ class Cluster:
 
     async def connect(self, protocol: Callable[[], asyncio.BufferedProtocol], address: Any, tls: Any) -> None:
         """See `core.client.network.Network`."""
+        await self.connected(protocol, address)
+
+    async def connected(
+        self, protocol: Callable[[], asyncio.BufferedProtocol], address: Any
+    ) -> MemoryTransport:
+        """Connect, and return the client's end. Raises ConnectionRefusedError."""
         await asyncio.sleep(self.latency)
         self.dials.append(str(address.host))
-        self.dial(address.host, address.port, protocol())
+        return self.dial(address.host, address.port, protocol())
 
     def dial(self, host: str, port: int, protocol: asyncio.BaseProtocol) -> MemoryTransport:
         """Connect a client's protocol with a node. Raises ConnectionRefusedError."""

@@ -19,13 +19,9 @@ from core.protocol.messages.offset_commit import (
 from core.types import TopicPartition
 from tests.upstream.cluster import Cluster
 from tests.upstream.faults import FIND_COORDINATOR, HEARTBEAT, METADATA, OFFSET_COMMIT
-from tests.upstream.running import client_of, with_cluster
+from tests.upstream.running import client_of, now, with_cluster
 
 TOPIC = "orders"
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 # --- case 32 -----------------------------------------------------------------------------------------------

@@ -252,8 +252,8 @@ class Fanout:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    async def bring(self, feed: Feed, position: Position, *, max_bytes: int, fresh: bool = False) -> None:
-        """Bring what a read at a position needs to hand; `fresh` as in `Facade.bring`."""
+    async def bring(self, feed: Feed, position: Position, *, max_bytes: int) -> None:
+        """Bring the batches of a read at a position to hand. The ends of the partitions are so already."""
         broker = self._broker()
         info = self.info(feed)
         offsets = position.offsets
@@ -270,7 +270,7 @@ class Fanout:
             for index, partition in enumerate(partitions)
         ]
         turn = position.turn
-        await broker.bring(reads[turn:] + reads[:turn], max_bytes=max_bytes, fresh=fresh)
+        await broker.bring(reads[turn:] + reads[:turn], max_bytes=max_bytes, fresh=False)
 
     async def piece(self, feed: Feed, form: Form, position: Position) -> Piece | None:
         """What a stream at a position sends next; None when there is nothing. Raises ReadFaultError."""

@@ -336,7 +336,7 @@ class MergedRoutes:
         """Return the existing records. Read in small steps, so that other requests are served between them."""
         texts: list[bytes] = []
         looked, left = 0, max_bytes
-        await self._fanout.bring(feed, position, max_bytes=max_bytes, fresh=True)
+        await self._fanout.bring(feed, position, max_bytes=max_bytes)
         while len(texts) < limit and left > 0 and looked < self._config.http_max_scan:
             try:
                 taken = self._fanout.take(

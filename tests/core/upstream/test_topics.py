@@ -43,7 +43,7 @@ def test_all_topics_are_listed_by_name(tmp_path: Path) -> None:
         assert [one.name for one in gateway.topics.list("b")] == ["b", "bc"]
         await cluster.broker.topics.delete("b")
         await gateway.look(None)
-        assert [one.name for one in gateway.topics.all()] == ["a", "bc"]
+        assert {one.name for one in gateway.topics.all()} == {"a", "bc"}
 
     with_gateway(tmp_path, scenario)
 
