@@ -405,7 +405,7 @@ class Partitions:
         """See `facade.Partitions.delete_records`."""
         await self._topics.look({tp.topic for tp, _ in asked})
         items: dict[TopicPartition, int] = {}
-        refused: dict[TopicPartition, int | BrokerError] = {}
+        refused: dict[TopicPartition, BrokerError] = {}
         for tp, before_offset in asked:
             try:
                 self.check(tp)
@@ -429,10 +429,10 @@ class Partitions:
         results = await self._cluster.ask_leaders(items, build, answers) if items else {}
         done: list[int | BrokerError] = []
         for tp, before_offset in asked:
-            result = refused.get(tp) or results[tp]
-            if isinstance(result, BrokerError):
+            result: int | BrokerError = refused[tp] if tp in refused else results[tp]
+            if isinstance(result, BrokerError) and tp not in refused:
                 result = self._deletion_refused(tp, before_offset, result)
-            else:
+            elif not isinstance(result, BrokerError):
                 self._bounds.start_moved(tp, result)
             done.append(result)
         return done
