@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from app.errors import Problem, field_error
 from app.http.parameters import PATH_NAME, parse_moment
 from app.http.request import invalid_parameter
-from app.native.dependencies import BrokerDep, LongTransactionsDep, SharedDep, TransactionHeader
+from app.native.dependencies import BrokerDep, NamedTransactionsDep, SharedDep, TransactionHeader
 from app.native.group_schemas import (
     AssignedPartition,
     BytePosition,
@@ -84,6 +84,7 @@ async def list_groups(
         )
     after = "" if page_token is None else read_page_token(page_token)
     states = [part.strip() for part in state.split(",") if part.strip()]
+    await broker.look_at_groups()
     found = sorted(g for g in _all_groups(broker, states) if g.group_id.startswith(prefix))
     left = [group for group in found if page_token is None or group.group_id > after]
     page = left[:size]
@@ -95,6 +96,7 @@ async def list_groups(
 
 async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
     """A group with its members, what they subscribe to and what they own."""
+    await broker.look_at_group(group)
     foreign = broker.foreign_groups.get(group)
     if foreign is not None and broker.groups.describe(group) is None:
         return _foreign_detail(foreign)
@@ -136,6 +138,7 @@ async def delete_group(broker: BrokerDep, group: GroupId) -> Response:
 
 async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionList:
     """The committed positions of a group: in each partition the next offset to read."""
+    await broker.look_at_group(group)
     if broker.foreign_groups.get(group) is None:
         _view(broker, group)
     return _positions(broker, group)
@@ -143,7 +146,7 @@ async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionL
 
 async def set_group_offsets(
     broker: BrokerDep,
-    transactions: LongTransactionsDep,
+    transactions: NamedTransactionsDep,
     group: GroupId,
     wanted: PositionsToSet,
     transaction: TransactionHeader = None,
@@ -158,9 +161,10 @@ async def set_group_offsets(
     if transaction is None:
         await broker.groups.positions.set(group, request)
     else:
-        errors = await transactions.commit_offsets(transaction, group, request)
+        errors = await transactions().commit_offsets(transaction, group, request)
         if (error := next(filter(None, errors), None)) is not None:
             raise broker.groups.refusal(error, group, wanted.member_id)
+    await broker.look_at_group(group)
     return _positions(broker, group)
 
 
@@ -195,6 +199,7 @@ async def reset_group_offsets(broker: BrokerDep, group: GroupId, wanted: ResetRe
 
 async def get_group_lag(broker: BrokerDep, group: GroupId) -> GroupLag:
     """The lag of a group: in total, and in each partition that it has a position in or that a member owns."""
+    await broker.look_at_group(group)
     partitions = [
         PartitionLagDetail(
             topic=one.topic,

@@ -73,11 +73,15 @@ async def list_topics(
         raise invalid_parameter(
             "page_size", f"page_size must be from 1 to {config.http_max_page_size}, not {size}."
         )
+    await broker.look(None)
     topics = broker.topics.list(prefix, include_internal)
     if page_token is not None:
         after = read_page_token(page_token)
         topics = [topic for topic in topics if topic.name > after]
-    page, more = topics[:size], len(topics) > size
+    names = [topic.name for topic in topics[:size]]
+    more = len(topics) > size
+    await broker.look(names, configs=True)
+    page = [found for name in names if (found := _find(broker, name)) is not None]
     seed = "\n".join(f"{t.topic_id.hex} {t.version}" for t in page) + f"\n{more}"
     etag = f'"{hashlib.blake2b(seed.encode(), digest_size=12).hexdigest()}"'
     if if_none_match is not None and _matches(if_none_match, etag):
@@ -85,7 +89,7 @@ async def list_topics(
     response.headers["etag"] = etag
     return TopicPage(
         items=[_summary(topic) for topic in page],
-        next_page_token=page_token_of(page[-1].name) if more else None,
+        next_page_token=page_token_of(names[-1]) if more else None,
     )
 
 
@@ -102,6 +106,7 @@ async def create_topic(
     dry = validate_only or wanted.validate_only
     configs = _texts(wanted.configs or {})
     async with shared.topic_changes:
+        await broker.look((topic,), configs=True)
         info = _find(broker, topic)
         if info is None:
             try:
@@ -114,6 +119,7 @@ async def create_topic(
                 )
             except BrokerError as error:
                 # A Kafka client may have created it while this request waited.
+                await broker.look((topic,), configs=True)
                 found = _find(broker, topic)
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or found is None:
                     raise
@@ -123,14 +129,14 @@ async def create_topic(
                 if dry:
                     return _planned(info)
                 response.headers["location"] = f"/api/v1/topics/{topic}"
-                return _detail(broker, info, response)
+                return await _detail(broker, topic, response)
     _compare(info, wanted, configs)
-    return _detail(broker, info, response)
+    return await _detail(broker, topic, response)
 
 
 async def get_topic(broker: BrokerDep, response: Response, topic: TopicName) -> TopicDetail:
     """A topic with the bounds and size of each partition and all settings. The ETag names its version."""
-    return _detail(broker, broker.topics.get(topic), response)
+    return await _detail(broker, topic, response)
 
 
 async def change_topic(
@@ -145,6 +151,7 @@ async def change_topic(
     """Grow a topic, or change its settings: a merge patch, all of it or nothing."""
     configs = _texts(change.configs or {})
     async with shared.topic_changes:
+        await broker.look((topic,), configs=True)
         info = broker.topics.get(topic)
         _check_match(info, if_match)
         grow = change.partitions is not None and change.partitions != info.partitions
@@ -158,7 +165,7 @@ async def change_topic(
             await broker.topics.alter_configs(topic, configs)
         if grow:
             await broker.topics.create_partitions(topic, change.partitions or 0)
-        return _detail(broker, broker.topics.get(topic), response)
+        return await _detail(broker, topic, response)
 
 
 async def delete_topic(
@@ -166,6 +173,7 @@ async def delete_topic(
 ) -> None:
     """Delete a topic with all its records."""
     async with shared.topic_changes:
+        await broker.look((topic,), configs=if_match is not None)
         _check_match(broker.topics.get(topic), if_match)
         await broker.topics.delete(topic)
 
@@ -177,6 +185,9 @@ async def truncate_topic(
     dry_run: Annotated[bool, Query(description="Say what would be deleted, and delete nothing.")] = False,
 ) -> Truncated:
     """Delete the records below an offset, for good. Everything is checked before anything is deleted."""
+    await broker.look(
+        (topic,), partitions=[TopicPartition(topic, one.partition) for one in truncation.partitions]
+    )
     broker.topics.get(topic)
     dry = dry_run or truncation.dry_run
     targets = {}
@@ -241,10 +252,12 @@ async def get_topic_offsets(
 ) -> TopicOffsets:
     """The offset at one moment, for all partitions: of the first record that is not older."""
     committed = isolation_level == READ_COMMITTED
-    info = broker.topics.get(topic)
     moment = _NAMED_TIMES.get(at)
+    await broker.look((topic,))
+    info = broker.topics.get(topic)
     if moment is None:
         moment = parse_moment("at", at)
+    await broker.look((topic,), moment=moment, committed=committed)
     partitions = []
     for partition in range(info.partitions):
         found = broker.partitions.offset_for_time(
@@ -289,7 +302,9 @@ def _summary(info: TopicInfo) -> TopicSummary:
     return TopicSummary(**_summary_members(info))
 
 
-def _detail(broker: Facade, info: TopicInfo, response: Response) -> TopicDetail:
+async def _detail(broker: Facade, name: str, response: Response) -> TopicDetail:
+    await broker.look((name,), bounds=True, configs=True)
+    info = broker.topics.get(name)
     response.headers["etag"] = _etag(info)
     partitions = []
     for partition in range(info.partitions):

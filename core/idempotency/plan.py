@@ -55,13 +55,18 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True):
-    """All batches, and the values that assign records to them. `now_ms` is the time of records without one."""
+    """All batches, and the values that assign records to them. `now_ms` is the time of records without one.
+
+    `ends` are offsets below which a batch cannot be, one for each part; −1 if none is known. Only plans for another
+    cluster have them: there a batch may have to be searched.
+    """
 
     topic_id: bytes
     partitions: int
     sticky: int
     now_ms: int
     parts: tuple[Part, ...]
+    ends: tuple[int, ...] = ()
 
 
 Places = list[Place | None]

@@ -177,3 +177,9 @@ def sasl_tokens_are_framed(version: int) -> bool:
 def refuses_mutations_beyond_quota(key: int, version: int) -> bool:
     """Whether this version knows THROTTLING_QUOTA_EXCEEDED; for earlier ones the change is made (KIP-599)."""
     return version >= _FIRST_STRICT_MUTATIONS[key]
+
+
+def newest_by_name(key: int) -> int | None:
+    """Return the last version of an API that names topics by their names; None if all versions do."""
+    first = _FIRST_TOPIC_IDS.get(key)
+    return None if first is None else first - 1

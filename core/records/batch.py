@@ -52,6 +52,7 @@ __all__ = [
     "rebuild_batch",
     "recompress",
     "set_log_append_time",
+    "set_producer",
 ]
 
 WritableBuffer = bytearray | memoryview
@@ -73,6 +74,8 @@ _ATTRIBUTES_AT = 21
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMPS_AT = 27
 _TIMESTAMPS = Struct(">qq")
+_PRODUCER_AT = 43
+_PRODUCER = Struct(">qhi")
 
 
 def batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
@@ -121,6 +124,15 @@ def set_log_append_time(buffer: WritableBuffer, position: int, now_ms: int) -> N
     attributes = header.attributes | TIMESTAMP_TYPE_BIT
     _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, attributes)
     _TIMESTAMPS.pack_into(buffer, position + _TIMESTAMPS_AT, now_ms, now_ms)
+    _write_crc(buffer, position, header.size)
+
+
+def set_producer(
+    buffer: WritableBuffer, producer_id: int, producer_epoch: int, base_sequence: int, *, position: int = 0
+) -> None:
+    """Write the producer's id, epoch and sequence number into a batch, in place; new CRC."""
+    header = read_header(buffer, position)
+    _PRODUCER.pack_into(buffer, position + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     _write_crc(buffer, position, header.size)
 
 

@@ -1,25 +1,21 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512, the client's side, without I/O (RFC 5802, RFC 7677).
-
-Both sides prove that they know the password, and neither sends it. `verify` is the half that clients forget: without
-it any server could take the client's records.
-"""
+"""SCRAM-SHA-256 and SCRAM-SHA-512 for the pipeline: the exchange of `core.security`, with errors of the wire."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import secrets
+from collections.abc import Callable
+from typing import TypeVar
 
-from core.security.scram import Mechanism, salted_password
+from core.security import scram_client
+from core.security.scram import ScramError
+from core.security.scram_client import MAX_ITERATIONS, MIN_ITERATIONS
 from pipeline.wire.errors import AuthenticationError
 
-# The least of RFC 7677 and of Kafka: a server that asks for fewer rounds could guess the password from one proof.
-MIN_ITERATIONS = 4_096
-# What librdkafka accepts; more would keep the client busy for seconds.
-MAX_ITERATIONS = 1_000_000
+__all__ = ["MAX_ITERATIONS", "MIN_ITERATIONS", "ScramClient"]
+
 _NONCE_BYTES = 24
-_GS2_HEADER = "n,,"
+
+Result = TypeVar("Result")
 
 
 class ScramClient:
@@ -29,63 +25,24 @@ class ScramClient:
     """
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str | None = None) -> None:
-        self._mechanism = next(one for one in Mechanism if one.sasl_name == mechanism)
-        self._password = password
-        self._nonce = nonce or secrets.token_urlsafe(_NONCE_BYTES)
-        self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={self._nonce}"
-        self._signature = b""
+        nonce = nonce or secrets.token_urlsafe(_NONCE_BYTES)
+        self._exchange = scram_client.ScramClient(mechanism, user, password, nonce)
 
     def first(self) -> bytes:
         """Return the client's first message."""
-        return f"{_GS2_HEADER}{self._bare}".encode()
+        return self._exchange.first()
 
     def final(self, message: bytes) -> bytes:
         """Take the server's first message; return the proof. Raises AuthenticationError if it is out of bounds."""
-        nonce, salt, iterations = self._read_first(message)
-        digest = self._mechanism.digest
-        salted = salted_password(self._mechanism, self._password, salt, iterations)
-        client_key = hmac.digest(salted, b"Client Key", digest)
-        unsigned = f"c={base64.b64encode(_GS2_HEADER.encode()).decode()},r={nonce}"
-        signed = f"{self._bare},{message.decode()},{unsigned}".encode()
-        signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
-        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        self._signature = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
-        return f"{unsigned},p={base64.b64encode(proof).decode()}".encode()
+        return _checked(self._exchange.final, message)
 
     def verify(self, message: bytes) -> None:
         """Take the server's last message. Raises AuthenticationError unless the server knows the password too."""
-        fields = _fields(message)
-        if "e" in fields:
-            raise AuthenticationError("SCRAM: the broker refuses the login")
-        signature = _decoded(fields.get("v", ""))
-        if not self._signature or not hmac.compare_digest(signature, self._signature):
-            raise AuthenticationError("SCRAM: the broker does not know the password of the user")
-
-    def _read_first(self, message: bytes) -> tuple[str, bytes, int]:
-        """Return both nonces as one, the salt and the number of iterations."""
-        fields = _fields(message)
-        nonce, salt, rounds = fields.get("r", ""), _decoded(fields.get("s", "")), fields.get("i", "")
-        if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise AuthenticationError("SCRAM: the broker answers another nonce")
-        # A mandatory extension that is not known here (RFC 5802, section 5.1).
-        if "m" in fields or not salt or not rounds.isascii() or not rounds.isdigit():
-            raise AuthenticationError("SCRAM: the first message of the broker cannot be read")
-        if len(rounds) > 7 or not MIN_ITERATIONS <= int(rounds) <= MAX_ITERATIONS:
-            raise AuthenticationError(
-                f"SCRAM: the broker asks for {rounds[:20]} iterations, not {MIN_ITERATIONS} to {MAX_ITERATIONS}"
-            )
-        return nonce, salt, int(rounds)
+        _checked(self._exchange.verify, message)
 
 
-def _fields(message: bytes) -> dict[str, str]:
+def _checked(step: Callable[[bytes], Result], message: bytes) -> Result:
     try:
-        return {part[:1]: part[2:] for part in message.decode().split(",") if part[1:2] == "="}
-    except UnicodeDecodeError:
-        raise AuthenticationError("SCRAM: a message of the broker is not UTF-8") from None
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        return b""
+        return step(message)
+    except ScramError as error:
+        raise AuthenticationError(str(error)) from None

@@ -1,0 +1,47 @@
+"""The metrics of a gateway about its cluster: connections, requests, what waits and what is kept for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.metrics_families import Family, Meterings, Timing, counter, gauge, metered
+from core.vocabulary.upstream import ClientNumbers, ClusterState
+
+
+def of_cluster(state: ClusterState, numbers: ClientNumbers) -> Iterator[Family | Timing]:
+    """Return the families; labels are broker ids and names of APIs."""
+    prefix = "sluice_upstream"
+    meters: Meterings = [((api,), meter) for api, meter in numbers.requests.items()]
+    yield from metered(prefix, "requests to the brokers of the cluster", ("api",), meters)
+    for name, meaning, by_api, unit in (
+        ("lost_requests", "Requests whose connection ended before the answer.", numbers.lost, 1),
+        ("throttled_seconds", "Time for which brokers asked to wait.", numbers.throttled_ms, 1000),
+    ):
+        yield Family(
+            "counter", f"{prefix}_{name}", meaning, ("api",), [((a,), n / unit) for a, n in by_api.items()]
+        )
+    for name, meaning, number in (
+        ("opened_connections", "Connections to brokers that were opened.", numbers.opened_connections),
+        (
+            "failed_connections",
+            "Connections to brokers that could not be opened.",
+            numbers.failed_connections,
+        ),
+        ("failed_logins", "Logins that a broker refused.", numbers.failed_logins),
+    ):
+        yield counter(f"{prefix}_{name}", meaning, number)
+    yield Family(
+        "gauge", f"{prefix}_connections", "Open connections to a broker.", ("broker",),
+        [((str(one.broker_id),), one.connections) for one in state.brokers],
+    )  # fmt: skip
+    yield Family(
+        "gauge", f"{prefix}_failing", "1 if the last attempt to reach a broker has failed.", ("broker",),
+        [((str(one.broker_id),), int(one.failing)) for one in state.brokers],
+    )  # fmt: skip
+    for name, meaning, now in (
+        ("metadata_age_seconds", "Age of the newest metadata of the cluster.", state.metadata_age_ms / 1000),
+        ("unsent_bytes", "Bytes of records that wait for the answer of a broker.", numbers.unsent_bytes),
+        ("window_bytes", "Bytes of batches that are kept for readers.", numbers.window_bytes),
+        ("windows", "Partitions whose batches are kept for readers, by isolation level.", numbers.windows),
+    ):  # fmt: skip
+        yield gauge(f"{prefix}_{name}", meaning, now)

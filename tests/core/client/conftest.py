@@ -1,0 +1,66 @@
+"""An embedded broker with a Kafka listener on loopback, and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from core.broker.broker import Broker
+from core.client.cluster import ClusterClient
+from core.client.settings import Address, ClientSettings
+from core.clock import Clock
+from core.config import Config, Endpoint
+from core.listeners.acceptor import Acceptor
+from core.listeners.kafka.dispatch import HANDLERS
+from core.listeners.kafka.listener import KafkaListener
+
+
+class Served:
+    """A broker on a port. `stop` closes its listener and all connections; `start` opens it on the same port."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.port = 0
+        self._acceptor: Acceptor | None = None
+
+    @property
+    def address(self) -> Address:
+        return Address("127.0.0.1", self.port)
+
+    async def start(self) -> None:
+        listener = KafkaListener(self.broker, HANDLERS)
+        endpoint = Endpoint("kafka", "127.0.0.1", self.port)
+        self._acceptor = Acceptor(endpoint, self.broker.config, self.broker.clock, listener)
+        self._acceptor.bind()
+        self.port = self._acceptor.endpoint.port
+        await self._acceptor.start()
+
+    async def stop(self) -> None:
+        assert self._acceptor is not None
+        await self._acceptor.stop()
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    broker = Broker(Config(data_dir=tmp_path, drain_timeout_ms=10), Clock())
+    await broker.open()
+    one = Served(broker)
+    await one.start()
+    yield one
+    await one.stop()
+    await broker.close()
+
+
+@pytest.fixture
+def client_settings(served: Served) -> ClientSettings:
+    return ClientSettings(bootstrap=(served.address,), client_id="test")
+
+
+@pytest.fixture
+async def cluster(client_settings: ClientSettings) -> AsyncIterator[ClusterClient]:
+    client = ClusterClient(client_settings, Clock())
+    await client.open()
+    yield client
+    await client.close()
