@@ -14,21 +14,26 @@ from pathlib import Path
 import httpx
 
 from app.main import Application, create_app
+from app.metrics import text_of
 from app.reference.markdown import table
+from app.upstream_metrics import of_cluster
 from core.config import DEFAULT_CERTIFICATE, TLS, Config, Endpoint, TlsSettings
+from core.counters import Meter
 from core.records.batch import build_batch
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.upstream import BrokerLink, ClientNumbers, ClusterState
 
 _INTRODUCTION = """\
 # Metrics
 
 Written by `sluice docs` from a scrape of `/metrics`. [Monitoring](../operations/monitoring.md) says which to watch.
 Names of counters end in `_total`, those of histograms in `_bucket`, `_sum` and `_count`. Metrics of listeners appear
-with the first request; those of ZooKeeper with `--zookeeper`.
+with the first request; those of ZooKeeper with `--zookeeper`, `sluice_upstream_…` with `--upstream`.
 
 """
 _SECONDS = 10.0
+_UPSTREAM = "sluice_upstream"
 # Requests that make every metric appear: ListOffsets v1 for a partition that does not exist, a line that is
 # refused, and OFFSETS of Kafka 0.7 for that partition.
 _KAFKA = struct.pack(">hhihiih1siiq", 2, 1, 1, -1, -1, 1, 1, b"t", 1, 7, -1)
@@ -45,7 +50,7 @@ def page() -> str:
     """Return the page. Starts a broker in a temporary directory, on ports that the system chooses."""
     # There is no ZooKeeper, and the broker says so.
     logging.getLogger().addHandler(logging.NullHandler())
-    text = asyncio.run(_scrape())
+    text = asyncio.run(_scrape()) + _of_a_gateway()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     rows = []
     for name, meaning in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE):
@@ -53,6 +58,18 @@ def page() -> str:
         if not name.endswith("_created"):
             rows.append((f"`{name}`", kinds[name], ", ".join(_labels(text, plain)), meaning))
     return _INTRODUCTION + table(("metric", "kind", "labels", "meaning"), sorted(rows))
+
+
+def _of_a_gateway() -> str:
+    """Return what a gateway adds to a scrape, with a sample of each."""
+    meter = Meter()
+    by_api = {"Fetch": 0}
+    state = ClusterState("id", 0, (BrokerLink(1, "b1:9092", 1, failing=False),))
+    numbers = ClientNumbers({"Fetch": meter}, by_api, by_api, 0, 0, 0, 0, 0, 0)
+    own = [
+        line for line in text_of(of_cluster(state, numbers), "")[0].decode().splitlines() if _UPSTREAM in line
+    ]
+    return "\n".join(own) + "\n"
 
 
 def _labels(text: str, name: str) -> Sequence[str]:
