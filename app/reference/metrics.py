@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from app.main import Application, create_app
-from app.metrics import text_of
+from app.metrics import scraped
 from app.reference.markdown import table
 from app.upstream_metrics import of_cluster
 from core.config import DEFAULT_CERTIFICATE, TLS, Config, Endpoint, TlsSettings
@@ -50,7 +50,7 @@ def page() -> str:
     """Return the page. Starts a broker in a temporary directory, on ports that the system chooses."""
     # There is no ZooKeeper, and the broker says so.
     logging.getLogger().addHandler(logging.NullHandler())
-    text = asyncio.run(_scrape()) + _of_a_gateway()
+    text = asyncio.run(_scrape()) + asyncio.run(_of_a_gateway())
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     rows = []
     for name, meaning in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE):
@@ -60,15 +60,14 @@ def page() -> str:
     return _INTRODUCTION + table(("metric", "kind", "labels", "meaning"), sorted(rows))
 
 
-def _of_a_gateway() -> str:
+async def _of_a_gateway() -> str:
     """Return what a gateway adds to a scrape, with a sample of each."""
     meter = Meter()
     by_api = {"Fetch": 0}
     state = ClusterState("id", 0, (BrokerLink(1, "b1:9092", 1, failing=False),))
     numbers = ClientNumbers({"Fetch": meter}, by_api, by_api, 0, 0, 0, 0, 0, 0)
-    own = [
-        line for line in text_of(of_cluster(state, numbers), "")[0].decode().splitlines() if _UPSTREAM in line
-    ]
+    text, _ = await scraped([*of_cluster(state, numbers)], "")
+    own = [line for line in text.decode().splitlines() if _UPSTREAM in line]
     return "\n".join(own) + "\n"
 
 

@@ -254,8 +254,12 @@ def test_what_the_cluster_forbids_is_403_and_other_topics_are_served(tmp_path: P
         await write(gateway, "a")
         await asyncio.sleep(120)
         forbidden = {"error": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "times": -1}
-        cluster.faults.add(FETCH, when=lambda r: any(cluster.topic_name(t) == TOPIC for t in r.topics), **forbidden)
-        cluster.faults.add(0, when=lambda r: any(cluster.topic_name(t) == TOPIC for t in r.topic_data), **forbidden)
+        cluster.faults.add(
+            FETCH, when=lambda r: any(cluster.topic_name(t) == TOPIC for t in r.topics), **forbidden
+        )
+        cluster.faults.add(
+            0, when=lambda r: any(cluster.topic_name(t) == TOPIC for t in r.topic_data), **forbidden
+        )
         answer: httpx.Response = await gateway.http.get(f"{T}/partitions/0/records?offset=0")
         assert answer.status_code == 403, answer.text
         refused = await gateway.http.post(f"{T}/records", json={"value": "v"})
