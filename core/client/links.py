@@ -47,6 +47,11 @@ class Links:
         """Return an open link, or None."""
         return self._links.get((address, lane))
 
+    @property
+    def open(self) -> list[Link]:
+        """Return the open links that are shared."""
+        return list(self._links.values())
+
     def resting(self, address: Address) -> bool:
         """Return whether the last attempt failed so recently that another one must wait."""
         return address in self._failed and self._clock.monotonic() < self._failed[address][0]
