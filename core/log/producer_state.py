@@ -358,6 +358,11 @@ class Snapshots:
         """The offsets of the files that there are, rising."""
         return list(self._offsets)
 
+    @property
+    def newest(self) -> int:
+        """The largest of them; 0 without files."""
+        return self._offsets[-1] if self._offsets else 0
+
     def path(self, offset: int) -> str:
         """Return the file that holds everything below `offset`."""
         return f"{self._directory}/{offset:020d}.snapshot"
@@ -430,14 +435,17 @@ def replay_producers(
     for i, segment in enumerate(segments):
         if segment.size == 0 or (i + 1 < len(segments) and segments[i + 1].base_offset <= after):
             continue
+        found: list[AbortedTransaction] = []
         with contextlib.suppress(BrokerError):
             for position, header in segment.walk(segment.locate(after) if after > segment.base_offset else 0):
                 if header.is_control:
                     ended = _replay_marker(segment, position, header, producers, now_ms)
-                    if ended is not None and aborted is not None and ended.last_offset >= aborted_from:
-                        aborted.add(segment.base_offset, aborted_entry(ended, producers))
+                    if ended is not None and ended.last_offset >= aborted_from:
+                        found.append(aborted_entry(ended, producers))
                 elif header.producer_id >= 0:
                     producers.update(header, header.base_offset, now_ms)
+        if found and aborted is not None:
+            aborted.add(segment.base_offset, *found)
     return producers
 
 
