@@ -126,6 +126,10 @@ class ProducerStates:
         """Return producer id → offset of the first record of its open transaction, the oldest first."""
         return dict(self._open)
 
+    def open_since(self, producer_id: int) -> int | None:
+        """Return the offset of the first record of a producer's open transaction; None if none is open."""
+        return self._open.get(producer_id)
+
     def knows(self, producer_id: int) -> bool:
         """Return whether a batch or a marker of this producer is remembered."""
         return producer_id in self._producers
