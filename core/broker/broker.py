@@ -226,7 +226,7 @@ class Broker:
         config = self.config
         self._background = [
             asyncio.create_task(self._every(config.background_interval_ms, self._background_step)),
-            asyncio.create_task(self._every(config.checkpoint_interval_ms, self.checkpoint)),
+            asyncio.create_task(self._checkpoints()),
             asyncio.create_task(self._every(config.idempotency_check_interval_ms, self._expire_keys)),
             asyncio.create_task(
                 self._every(config.offsets_retention_check_interval_ms, self._expire_offsets)
@@ -452,9 +452,20 @@ class Broker:
         await self.store.submit([put_setting("cluster.id", cluster_id)])
         return cluster_id
 
-    async def _every(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+    async def _checkpoints(self) -> None:
+        """Write a checkpoint at intervals, the first one at once if the start has recovered logs.
+
+        Without that a broker that is killed soon after each start would read the records of all its lives each time.
+        """
+        recovered = bool(self.logs.unflushed())
+        await self._every(self.config.checkpoint_interval_ms, self.checkpoint, at_once=recovered)
+
+    async def _every(
+        self, interval_ms: int, step: Callable[[], Awaitable[None]], *, at_once: bool = False
+    ) -> None:
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await asyncio.sleep(0 if at_once else interval_ms / 1000)
+            at_once = False
             try:
                 await step()
             except (OSError, BrokerError) as error:
@@ -492,6 +503,7 @@ class Broker:
 
         What was committed is carried over into the database file: nothing older hangs on SQLite's `-wal`.
         """
+        self.logs.write_states()
         waits = [w for one in self.logs.unflushed() if (w := self._flush(one)) is not None]
         await asyncio.gather(*waits, return_exceptions=True)
         task = self.logs.begin_checkpoint()

@@ -234,8 +234,10 @@ class Topics:
         found = self._infos.get(name)
         if found is not None:
             return found
-        missing = self._cluster.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not self._config.auto_create_topics or missing is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if not self._config.auto_create_topics:
+            return self.get(name)
+        check_topic_name(name)
+        if self._cluster.errors.get(name) not in (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             return self.get(name)
         try:
             return await self.create(name)

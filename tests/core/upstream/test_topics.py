@@ -144,6 +144,9 @@ def test_bounds_come_from_the_leaders(tmp_path: Path) -> None:
         (refused,) = await gateway.partitions.delete_records([(tp, 9)])
         assert isinstance(refused, BrokerError)
         assert refused.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        (refused,) = await gateway.partitions.delete_records([(TopicPartition("orders", 9), 1)])
+        assert isinstance(refused, BrokerError)
+        assert "no partition 9" in refused.message
         with pytest.raises(BrokerError, match="no partition 7"):
             gateway.partitions.info(TopicPartition("orders", 7))
 
