@@ -66,6 +66,8 @@ _LEAST_SECONDS = 0.5
 _HEARTBEAT_PATIENCE_MS = 3_000
 # SyncGroup waits for the leader, for a rebalance timeout at most: Kafka's default is 60 s, for clients 5 min.
 _SYNC_WAIT_MS = 300_000
+# From the next version of SyncGroup on, Kafka refuses a request that does not name the protocol (KIP-559).
+_WITHOUT_PROTOCOL = 4
 # After a JoinGroup the other members of this gateway look at once, when the coordinator has it.
 _TELL_SECONDS = 0.05
 # Members of which something is remembered; the least recently used are dropped.
@@ -250,12 +252,15 @@ class RemoteCoordinator:
                 for member_id, assignment in request.assignments
             ],
         )
+        _complete(wanted, self._led.get(group_id, request.member_id))
+        named = wanted.protocol_type is not None and wanted.protocol_name is not None
         try:
             answer: SyncGroupResponse = await self._cluster.ask_coordinator(
                 group_id,
-                _complete(wanted, self._led.get(group_id, request.member_id)),
+                wanted,
                 lane=ALONE,
                 timeout_ms=_SYNC_WAIT_MS + self._cluster.settings.request_timeout_ms,
+                newest=None if named else _WITHOUT_PROTOCOL,
             )
         except BrokerError as error:
             return SyncReply(error.code)
@@ -406,9 +411,8 @@ class RemoteCoordinator:
         return replies
 
 
-def _complete(request: SyncGroupRequest, led: _Led | None) -> SyncGroupRequest:
-    """Name the protocol in the SyncGroup of a leader: brokers compare it from version 5 on."""
+def _complete(request: SyncGroupRequest, led: _Led | None) -> None:
+    """Name the protocol in the SyncGroup of a leader, if the caller has not."""
     if led is not None and request.protocol_name is None:
         request.protocol_type = CONSUMER_PROTOCOL_TYPE
         request.protocol_name = led.round.protocol
-    return request

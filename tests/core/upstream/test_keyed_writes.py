@@ -87,6 +87,24 @@ def test_a_gateway_that_dies_before_the_answer_is_stored_appends_once(tmp_path: 
     with_gateway(tmp_path, scenario, nodes=3)
 
 
+def test_a_retry_after_all_was_appended_is_a_replay_also_if_the_answer_was_not_stored(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        await cluster.broker.topics.create("t", partitions=3)
+        store, lost = gateway.store.submit, []
+        gateway.store.submit = lambda effects, **how: lost.append(effects) or asyncio.Future()  # type: ignore
+        first = await send(gateway)
+        gateway.store.submit = store  # type: ignore[method-assign]
+        assert lost and first.answer is not None
+        await gateway.close()
+        after = await open_gateway(cluster, tmp_path / "gateway")
+        again = await send(after)
+        assert again.replayed and again.answer == first.answer
+        await assert_once(cluster, again)
+        await after.close()
+
+    with_gateway(tmp_path, scenario, nodes=3)
+
+
 def test_lost_answers_and_moved_leaders_append_nothing_twice(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
         await cluster.broker.topics.create("t", partitions=3)
