@@ -175,8 +175,9 @@ def _report(report: Any) -> dict[str, Any]:
         "topics": report.topics,
         "partitions": [
             {
-                "topic": one.tp.topic, "partition": one.tp.partition, "equal": one.equal, "source": side(one.source),
-                "target": side(one.target), "same_offsets": one.same_offsets, "difference": one.difference, "compacted": one.compacted,
+                "topic": one.tp.topic, "partition": one.tp.partition, "equal": one.equal,
+                "source": side(one.source), "target": side(one.target), "same_offsets": one.same_offsets,
+                "compacted": one.compacted, "difference": one.difference,
             }
             for one in report.partitions
         ],
