@@ -33,7 +33,7 @@ from core.upstream.waiting import FollowingPurgatory
 from core.vocabulary.capabilities import unsupported
 from core.vocabulary.partition import EARLIEST, LATEST, PartitionInfo
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
-from core.vocabulary.topic import check_partition
+from core.vocabulary.topic import TopicInfo, check_partition
 from core.vocabulary.transactions import TransactionalWrite
 
 # How long a read at the end waits for the records that ListOffsets has told of: the Fetch that brings them is under
@@ -391,6 +391,15 @@ class Partitions:
             self._bounds.refuse(tp, error)
         # What the wait has missed until now.
         self._purgatory.notify(tp)
+
+    def forget(self, topic: TopicInfo) -> None:
+        """Forget a topic that is not shown any more."""
+        self._bounds.forget(topic.name, topic.partitions)
+        for partition in range(topic.partitions):
+            tp = TopicPartition(topic.name, partition)
+            self._late.pop(tp, None)
+            self._read_at.pop((tp, True), None)
+            self._read_at.pop((tp, False), None)
 
     async def close(self) -> None:
         """End the tasks of this object."""

@@ -50,6 +50,7 @@ from core.vocabulary.capabilities import OVER_A_CLUSTER
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.records import FetchRead
+from core.vocabulary.topic import TopicInfo
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,7 @@ class RemoteBroker:
         )
         self.roles = Roles(self.cluster)
         self.purgatory.follow = self.partitions.follow
+        self.topics.dropped.append(self._topic_dropped)
         self.topics.deleted.append(self._topic_deleted)
         self.topics.grown.append(self.partitions.grown)
 
@@ -251,9 +253,10 @@ class RemoteBroker:
 
     # --- background ----------------------------------------------------------------------------------------
 
+    def _topic_dropped(self, info: TopicInfo) -> None:
+        self.partitions.forget(info)
+
     def _topic_deleted(self, name: str) -> None:
-        info = self.topics.find(name)
-        self._bounds.forget(name, 0 if info is None else info.partitions)
         if self.ready:
             self.consumers.topic_deleted(name)
 
