@@ -135,7 +135,7 @@ def serve(config_file: Path | None = None, ephemeral: bool = False, **flags: Any
     if config.workers > 1:
         from app.workers.start import run_parent
 
-        sys.exit(run_parent(config, sys.argv[1:]))
+        run_parent(config, sys.argv[1:])
     sys.exit(run(config))
 
 

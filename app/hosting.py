@@ -64,7 +64,7 @@ class Served(Ruled, Protocol):
 
     @property
     def long_transactions(self) -> LongTransactions:
-        """The transactions of several requests. Raises UNSUPPORTED_VERSION without the capability."""
+        """The transactions of several requests. Without the capability each call raises UNSUPPORTED_VERSION."""
 
 
 class Host(Protocol):

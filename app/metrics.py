@@ -52,7 +52,7 @@ class Metrics:
         """All metrics as text, and its media type, in the form that the Accept header asks for."""
         async with self._one_at_a_time:
             families = await self._families()
-            return await text_of(families, accept)
+            return await scraped(families, accept)
 
     async def _families(self) -> list[Family | Timing]:
         config = self._broker.config
@@ -258,9 +258,9 @@ def of_gateways(forwarding: Forwarding | None) -> Iterator[Family]:
     )
 
 
-async def text_of(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+async def scraped(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
     """Return the text of families and of this process, and its media type. A thread writes it."""
-    return await asyncio.get_running_loop().run_in_executor(None, _text, families, accept)
+    return await asyncio.get_running_loop().run_in_executor(None, text_of, families, accept)
 
 
 def _held(held: Holdings) -> Iterator[Family]:
@@ -383,7 +383,8 @@ def _registry(families: Iterable[Family | Timing]) -> CollectorRegistry:
     return registry
 
 
-def _text(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+def text_of(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+    """Return families as text, and its media type, in the form that an Accept header asks for. Run it in a thread."""
     from prometheus_client.exposition import choose_encoder
 
     encode, media_type = choose_encoder(accept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.metrics_families import Family, Meterings, Timing, counter, gauge, metered
+from app.metrics_families import Family, Meterings, Timing, counter, gauge
 from core.vocabulary.upstream import ClientNumbers, ClusterState
 
 
@@ -12,7 +12,14 @@ def of_cluster(state: ClusterState, numbers: ClientNumbers) -> Iterator[Family |
     """Return the families; labels are broker ids and names of APIs."""
     prefix = "sluice_upstream"
     meters: Meterings = [((api,), meter) for api, meter in numbers.requests.items()]
-    yield from metered(prefix, "requests to the brokers of the cluster", ("api",), meters)
+    for name, meaning, samples in (
+        ("requests", "Requests to brokers that were answered.", [(key, one.count) for key, one in meters]),
+        ("sent_bytes", "Bytes of requests to brokers.", [(key, one.bytes_out) for key, one in meters]),
+        ("received_bytes", "Bytes of the answers of brokers.", [(key, one.bytes_in) for key, one in meters]),
+    ):
+        yield Family("counter", f"{prefix}_{name}", meaning, ("api",), [*samples])
+    times = [(key, one.buckets[:], one.seconds) for key, one in meters]
+    yield Timing(f"{prefix}_request_duration_seconds", "How long requests to brokers took.", ("api",), times)
     for name, meaning, by_api, unit in (
         ("lost_requests", "Requests whose connection ended before the answer.", numbers.lost, 1),
         ("throttled_seconds", "Time for which brokers asked to wait.", numbers.throttled_ms, 1000),

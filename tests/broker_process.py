@@ -108,7 +108,7 @@ class BrokerProcess:
 
     def _ports(self, listeners: Any) -> dict[str, int]:
         """The port of each scheme. Raises ValueError without one that the process must have."""
-        return ports_of(listeners, ("kafka", "http"))
+        return ports_of(listeners, [name for name in ("kafka", "http") if name in self.ports])
 
     def start(self) -> Self:
         """Start the process and wait until it says that it is ready."""

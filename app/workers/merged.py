@@ -1,8 +1,8 @@
 """`/metrics` of all workers in one answer: every sample gets the label `worker`.
 
-Any worker answers for all. It asks each, itself included, over the UNIX sockets; the request has a hop header, so
-each answers with its own numbers. A worker that does not answer in time, or fails, is left out, and `sluice_worker_up`
-says so. The credentials of the caller are passed on, and a refusal by one worker is the answer.
+Any worker answers for all. It asks each, itself included, over the UNIX sockets. The request has a hop header, so
+each answers with its own numbers. A worker that fails, or does not answer in time, is left out: `sluice_worker_up`
+is 0 for it. The credentials of the caller are passed on, and a refusal by one worker is the answer.
 """
 
 from __future__ import annotations

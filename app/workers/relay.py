@@ -12,7 +12,7 @@ from app.http.metrics import LoopDelay, Traffic
 from app.http.refusals import Refusals
 from app.http.request import Answer, Request
 from app.http.sender import Sender
-from app.metrics import of_gateways, of_http, text_of
+from app.metrics import of_gateways, of_http, scraped
 from app.metrics_families import timing
 from app.rest_v2.surface import RENDERERS as V2_RENDERERS
 from core.clock import Clock
@@ -45,7 +45,7 @@ class OwnPaths:
             "sluice_event_loop_delay_seconds", "How late the event loop runs what is due.", self._delay.meter
         )
         families = [*of_http(self._traffic), *of_gateways(self._forwarding), late]
-        text, media_type = await text_of(families, accept)
+        text, media_type = await scraped(families, accept)
         return Answer(200, text, media_type.encode())
 
 

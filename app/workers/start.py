@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from app.http.server import BACKLOG
 from app.workers.parent import DIRECTORY, Setting
@@ -21,14 +22,14 @@ from core.listeners.sockets import bind_socket
 _LONGEST_DIRECTORY = 107 - len("/worker-000.sock")
 
 
-def run_parent(config: Config, arguments: Sequence[str]) -> int:
-    """Bind the HTTP listeners and become the parent. Return an exit code if that fails."""
+def run_parent(config: Config, arguments: Sequence[str]) -> NoReturn:
+    """Bind the HTTP listeners and become the parent. A start that fails is one line on stderr, and exit code 1."""
     try:
         bound = [bind_for_workers(e, config.workers) for e in config.listeners if e.scheme == "http"]
         sockets = _socket_directory(Path(config.data_dir))
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)
-        return 1
+        sys.exit(1)
     for one in (s for listener in bound for s in listener):
         os.set_inheritable(one.fileno(), True)
     # Not from the current directory, which may have a package with the name "app".
@@ -42,11 +43,14 @@ def run_parent(config: Config, arguments: Sequence[str]) -> int:
         [[one.fileno() for one in listener] for listener in bound],
         config.log_format,
     )
+    _become_parent(setting)
+
+
+def _become_parent(setting: Setting) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(
-        sys.executable, [sys.executable, "-P", "-m", "app.workers.parent", json.dumps(setting._asdict())]
-    )
+    program = [sys.executable, "-P", "-m", "app.workers.parent", json.dumps(setting._asdict())]
+    os.execv(sys.executable, program)
 
 
 def bind_for_workers(endpoint: Endpoint, count: int) -> list[socket.socket]:

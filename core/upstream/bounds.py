@@ -84,9 +84,9 @@ class Bounds:
             self._changes.touch(tp.topic)
 
     def arrived(self, tp: TopicPartition, found: LogOffsets) -> None:
-        """Take the bounds of a Fetch. It may be older than an acknowledged append: the end does not go back by that.
+        """Take the bounds of a Fetch. It may be older than an acknowledged append, and does not lower the end.
 
-        It goes back if the log was cut, after an unclean election; the leader epoch shows that to the fetcher, and
+        The end is lower after a log was cut (unclean election). The leader epoch shows that to the fetcher, and then
         `look` replaces what is known.
         """
         known = self._known.get(tp)

@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.batches.open_batches import OpenBatches
 from core.changes import TopicChanges
@@ -33,6 +32,7 @@ from core.metadata.topics import load_settings, put_setting
 from core.records.partitioner import StickyPartitions
 from core.security.keeper import Alone
 from core.security.local import LocalSecurity
+from core.transactions.long_transactions import LongTransactions
 from core.types import TopicPartition
 from core.upstream.bounds import Bounds
 from core.upstream.groups import RemoteGroups
@@ -49,9 +49,7 @@ from core.vocabulary.capabilities import OVER_A_CLUSTER
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.records import FetchRead
-
-if TYPE_CHECKING:
-    from core.transactions.long_transactions import LongTransactions
+from core.vocabulary.topic import TopicInfo
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +82,10 @@ class RemoteBroker:
         self.changes = TopicChanges(self.purgatory)
         self._build_security()
         self._build_data(settings, network)
+        # Acknowledgements and offsets outside of a transaction take it, too.
+        self.long_transactions = LongTransactions(
+            config, clock, self.store, refuse_transactions, refuse_transactions
+        )
         self._background: list[asyncio.Task[None]] = []
 
     def _build_security(self) -> None:
@@ -113,6 +115,7 @@ class RemoteBroker:
         )
         self.roles = Roles(self.cluster)
         self.purgatory.follow = self.partitions.follow
+        self.topics.dropped.append(self._topic_dropped)
         self.topics.deleted.append(self._topic_deleted)
         self.topics.grown.append(self.partitions.grown)
 
@@ -202,11 +205,6 @@ class RemoteBroker:
         """See `Facade.capabilities`."""
         return OVER_A_CLUSTER
 
-    @property
-    def long_transactions(self) -> LongTransactions:
-        """Raise UNSUPPORTED_VERSION: there are no transactions over HTTP here."""
-        refuse_transactions()
-
     async def look(
         self,
         topics: Collection[str] | None = (),
@@ -253,9 +251,10 @@ class RemoteBroker:
 
     # --- background ----------------------------------------------------------------------------------------
 
+    def _topic_dropped(self, info: TopicInfo) -> None:
+        self.partitions.forget(info)
+
     def _topic_deleted(self, name: str) -> None:
-        info = self.topics.find(name)
-        self._bounds.forget(name, 0 if info is None else info.partitions)
         if self.ready:
             self.consumers.topic_deleted(name)
 

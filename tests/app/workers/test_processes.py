@@ -64,21 +64,28 @@ class Workers(BrokerProcess):
         return answer.status_code == 200 and all(value == "1" for _, value in found)
 
 
-@pytest.fixture(params=["records", "relays"])
-def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Workers]:
-    """Three workers over the embedded broker."""
-    broker = Workers(
-        tmp_path / "data",
-        options=["--workers", "3"],
-        environment={"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0", "SLUICE_WORKER_LINGER_MS": "500"},
-    )
+QUICK = {"SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "0", "SLUICE_WORKER_LINGER_MS": "500"}
+
+
+@pytest.fixture(scope="module", params=["records", "relays", "cluster"])
+def running(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Workers]:
+    """Three workers: over the embedded broker in two ways, and over a cluster, which is another process."""
+    directory = tmp_path_factory.mktemp("workers")
+    workers = Workers(directory / "data", options=["--workers", "3"], environment=QUICK)
+    cluster = BrokerProcess(directory / "cluster", environment=QUICK)
     if request.param == "relays":
-        broker.ports = {"http": 0, RELAYS: 0}
-    broker.start()
-    until(lambda: len(broker.workers()) == 3 and broker.up(), "the workers do not answer")
-    yield broker
-    if broker.running:
-        assert broker.stop() == 0, broker.read_log()
+        workers.ports = {"http": 0, RELAYS: 0}
+    elif request.param == "cluster":
+        cluster.start()
+        workers.ports = {"http": 0}
+        workers.options += ["--upstream", cluster.kafka]
+    workers.start()
+    until(lambda: len(workers.workers()) == 3 and workers.up(), f"no answer: {workers.read_log()}")
+    yield workers
+    if workers.running:
+        assert workers.stop() == 0, workers.read_log()
+    if cluster.running:
+        assert cluster.stop() == 0
 
 
 class Load(threading.Thread):
@@ -128,47 +135,6 @@ def replaced(broker: Workers, before: set[int]) -> bool:
     return len(now) == 3 and not now & before
 
 
-def test_a_rolling_restart_under_load_has_no_errors(running: Workers) -> None:
-    assert running.get("/livez").status_code == 200
-    load = [Load(running.http, keep_alive=keep) for keep in (True, False)]
-    for one in load:
-        one.start()
-    until(lambda: all(one.done > 20 for one in load), "no load")
-    before = {one.pid for one in running.workers()}
-    os.kill(running.pid, signal.SIGUSR2)
-    until(
-        lambda: replaced(running, before) and "all workers are replaced" in running.read_log(), "not replaced"
-    )
-    done = [one.done for one in load]
-    until(lambda: all(one.done > n + 10 for one, n in zip(load, done, strict=True)), "no load afterwards")
-    for one in load:
-        one.end()
-    assert [one.errors for one in load] == [[], []], running.read_log()
-    assert running.up()
-
-
-def test_a_worker_that_is_killed_is_started_again_and_the_others_serve(running: Workers) -> None:
-    victim = running.workers()[-1]
-    victim.kill()
-    for _ in range(20):
-        assert running.get("/api/v1/topics").status_code == 200
-    until(lambda: len(running.workers()) == 3 and running.up(), "not started again")
-    assert victim.pid not in {one.pid for one in running.workers()}
-    assert "has ended (signal 9); it is started again" in running.read_log()
-
-
-def test_the_end_of_the_parent_ends_the_workers(running: Workers) -> None:
-    if RELAYS in running.ports:
-        pytest.skip("the same for both")
-    workers = running.workers()
-    running.kill()
-    _, alive = psutil.wait_procs(workers, timeout=WAIT)
-    assert alive == []
-    # The directory is free, and the data are whole.
-    running.start()
-    until(lambda: len(running.workers()) == 3, "not started")
-
-
 def test_what_one_worker_is_told_all_know(running: Workers) -> None:
     for number in range(12):
         answer = httpx.post(f"{running.http}/api/v1/topics/all/records", content=f"{number}", trust_env=False)
@@ -195,11 +161,50 @@ def test_what_one_worker_is_told_all_know(running: Workers) -> None:
     assert {'worker="0"', 'worker="1"', 'worker="2"'} <= set(re.findall(r'worker="\d"', text))
 
 
+def test_a_worker_that_is_killed_is_started_again_and_the_others_serve(running: Workers) -> None:
+    victim = running.workers()[-1]
+    victim.kill()
+    for _ in range(20):
+        assert running.get("/api/v1/topics").status_code == 200
+    until(lambda: len(running.workers()) == 3 and running.up(), "not started again")
+    assert victim.pid not in {one.pid for one in running.workers()}
+    assert "has ended (signal 9); it is started again" in running.read_log()
+
+
+def test_a_rolling_restart_under_load_has_no_errors(running: Workers) -> None:
+    assert running.get("/livez").status_code == 200
+    load = [Load(running.http, keep_alive=keep) for keep in (True, False)]
+    for one in load:
+        one.start()
+    until(lambda: all(one.done > 20 for one in load), "no load")
+    before = {one.pid for one in running.workers()}
+    os.kill(running.pid, signal.SIGUSR2)
+    until(
+        lambda: replaced(running, before) and "all workers are replaced" in running.read_log(), "not replaced"
+    )
+    done = [one.done for one in load]
+    until(lambda: all(one.done > n + 10 for one, n in zip(load, done, strict=True)), "no load afterwards")
+    for one in load:
+        one.end()
+    assert [one.errors for one in load] == [[], []], running.read_log()
+    assert running.up()
+
+
+def test_the_end_of_the_parent_ends_the_workers(running: Workers) -> None:
+    workers = running.workers()
+    running.kill()
+    _, alive = psutil.wait_procs(workers, timeout=WAIT)
+    assert alive == []
+    # The directory is free, and the data are whole.
+    running.start()
+    until(lambda: len(running.workers()) == 3, "not started")
+
+
 def test_settings_that_cannot_be_used_replace_no_worker(tmp_path: Path) -> None:
     file = tmp_path / "sluice.toml"
     file.write_text('log_level = "info"\n')
     broker = Workers(tmp_path / "data", options=["--workers", "2", "--config", str(file)]).start()
-    until(lambda: len(broker.workers()) == 2, "not started")
+    until(lambda: len(broker.workers()) == 2 and broker.up(), "not started")
     before = {one.pid for one in broker.workers()}
     file.write_text("log_level = 3\n")
     os.kill(broker.pid, signal.SIGUSR2)
