@@ -37,6 +37,7 @@ from core.vocabulary.consumers import (
     Subscription,
 )
 from core.vocabulary.foreign_groups import ForeignGroups
+from core.vocabulary.freeze import Freezing
 from core.vocabulary.groups import (
     NO_MEMBER,
     CommitRequest,
@@ -767,6 +768,10 @@ class Facade(Logs, Protocol):
     @property
     def quotas(self) -> Quotas:
         """Client quotas."""
+
+    @property
+    def freezing(self) -> Freezing:
+        """The switch that refuses writes, for a move to another cluster."""
 
     async def look_at_group(self, group_id: str) -> None:
         """Bring a group to hand: members, committed offsets, and the bounds that its lag needs.

@@ -278,6 +278,14 @@ def _cluster() -> tuple[ControlRoute, ...]:
             "leadEverything", "cluster", "Lead every partition that this broker has a copy of",
             request=roles.LeadWanted, needs=ROLES, answers={200: roles.Led}, refuses=ON_WRITES,
         ),
+        Route(
+            "POST", "/cluster:freeze", cluster.freeze, "freezeCluster", "cluster", "Refuse writes, for a move",
+            answers={200: schemas.Freezing}, refuses=ON_WRITES,
+        ),
+        Route(
+            "POST", "/cluster:thaw", cluster.thaw, "thawCluster", "cluster", "Take writes again",
+            answers={200: schemas.Freezing}, refuses=ON_WRITES,
+        ),
     )  # fmt: skip
 
 

@@ -28,13 +28,21 @@ from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Authorizer, Rights
 from core.security.guarded_groups import GuardedConsumers, GuardedGroups, visible_foreign_groups
 from core.security.guarded_transactions import GuardedTransactions
-from core.security.guarded_users import GuardedAcls, GuardedQuotas, GuardedTokens, GuardedUsers, Ruled
+from core.security.guarded_users import (
+    GuardedAcls,
+    GuardedFreezing,
+    GuardedQuotas,
+    GuardedTokens,
+    GuardedUsers,
+    Ruled,
+)
 from core.security.meter import Meter
 from core.security.principal import Caller
 from core.security.quotas import QuotaTable
 from core.security.scopes import Scope
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
+from core.vocabulary.freeze import Freezing
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.idempotency import Idempotency, KeyedAnswer, KeyedRequest
 from core.vocabulary.one_shot import Draft, Keep
@@ -241,6 +249,11 @@ class Guarded:
     def quotas(self) -> Quotas:
         """See `Facade.quotas`."""
         return GuardedQuotas(self._broker.quotas, self.rights)
+
+    @property
+    def freezing(self) -> Freezing:
+        """See `Facade.freezing`."""
+        return GuardedFreezing(self._broker.freezing, self.rights)
 
     @property
     def acls(self) -> GuardedAcls:

@@ -66,8 +66,6 @@ _LEAST_SECONDS = 0.5
 _HEARTBEAT_PATIENCE_MS = 3_000
 # SyncGroup waits for the leader, for a rebalance timeout at most: Kafka's default is 60 s, for clients 5 min.
 _SYNC_WAIT_MS = 300_000
-# From the next version of SyncGroup on, Kafka refuses a request that does not name the protocol (KIP-559).
-_WITHOUT_PROTOCOL = 4
 # After a JoinGroup the other members of this gateway look at once, when the coordinator has it.
 _TELL_SECONDS = 0.05
 # Members of which something is remembered; the least recently used are dropped.
@@ -75,6 +73,9 @@ _MAX_MEMBERS = 100_000
 _MAX_GROUPS = 10_000
 
 V = TypeVar("V")
+
+# From version 5 on Kafka refuses a SyncGroup that does not name the protocol (INCONSISTENT_GROUP_PROTOCOL, KIP-559).
+_SYNC_WITHOUT_PROTOCOL = 4
 
 
 class _Remembered(Generic[V]):
@@ -252,15 +253,14 @@ class RemoteCoordinator:
                 for member_id, assignment in request.assignments
             ],
         )
-        _complete(wanted, self._led.get(group_id, request.member_id))
-        named = wanted.protocol_type is not None and wanted.protocol_name is not None
+        wanted = _complete(wanted, self._led.get(group_id, request.member_id))
         try:
             answer: SyncGroupResponse = await self._cluster.ask_coordinator(
                 group_id,
                 wanted,
                 lane=ALONE,
                 timeout_ms=_SYNC_WAIT_MS + self._cluster.settings.request_timeout_ms,
-                newest=None if named else _WITHOUT_PROTOCOL,
+                newest=None if wanted.protocol_type and wanted.protocol_name else _SYNC_WITHOUT_PROTOCOL,
             )
         except BrokerError as error:
             return SyncReply(error.code)
@@ -411,8 +411,9 @@ class RemoteCoordinator:
         return replies
 
 
-def _complete(request: SyncGroupRequest, led: _Led | None) -> None:
-    """Name the protocol in the SyncGroup of a leader, if the caller has not."""
+def _complete(request: SyncGroupRequest, led: _Led | None) -> SyncGroupRequest:
+    """Name the protocol in the SyncGroup of a leader: brokers compare it from version 5 on."""
     if led is not None and request.protocol_name is None:
         request.protocol_type = CONSUMER_PROTOCOL_TYPE
         request.protocol_name = led.round.protocol
+    return request

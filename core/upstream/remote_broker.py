@@ -35,6 +35,7 @@ from core.security.local import LocalSecurity
 from core.transactions.long_transactions import LongTransactions
 from core.types import TopicPartition
 from core.upstream.bounds import Bounds
+from core.upstream.freezing import NoFreezing
 from core.upstream.groups import RemoteGroups
 from core.upstream.holdings import holdings
 from core.upstream.keyed_writes import RemotePlanWriter, RemoteProducerIds
@@ -76,6 +77,7 @@ class RemoteBroker:
         self.endpoints: list[Endpoint] = []
         self.foreign_groups = ForeignGroups()
         self.transactions = NoTransactions()
+        self.freezing = NoFreezing()
         self.store = Store(Path(config.data_dir) / GATEWAY_DATABASE, clock)
         self.counters = self.store.counters
         self.purgatory = FollowingPurgatory(config.max_waiting)
