@@ -53,6 +53,8 @@ _PRODUCE = 0
 # What an answer may take beyond the time that the leader waits for the replicas.
 _ANSWER_MS = 5_000
 _SWEEP_SECONDS = 0.5
+# Brokers forget a producer id after a day without a batch, by default (producer.id.expiration.ms).
+_PROVEN_SECONDS = 600.0
 # max.message.bytes of a topic may be raised.
 _LIMIT_SECONDS = 600.0
 # A broker with too few replicas is asked so often; then the caller learns it.
@@ -239,7 +241,7 @@ class Producer:
                 self._list(queue)
             return
         if queue.in_flight:
-            if queue.in_flight >= (1 if self._plain else self._settings.max_in_flight):
+            if queue.full(self._at_once(queue)):
                 return
             if queue.waiting_bytes < self._settings.max_batch_bytes:
                 if queue.linger is None:
@@ -251,9 +253,14 @@ class Producer:
 
     def _lingered(self, queue: PartitionQueue) -> None:
         queue.linger = None
-        in_flight = 1 if self._plain else self._settings.max_in_flight
-        if not queue.home and queue.waiting and not queue.again and queue.in_flight < in_flight:
+        if not queue.home and queue.waiting and not queue.again and not queue.full(self._at_once(queue)):
             self._list(queue)
+
+    def _at_once(self, queue: PartitionQueue) -> int:
+        """Return how many batches of a queue may be under way."""
+        if self._plain or self._loop.time() >= queue.proven_until:
+            return 1
+        return self._settings.max_in_flight
 
     def _list(self, queue: PartitionQueue) -> None:
         queue.home = True
@@ -436,6 +443,7 @@ class Producer:
             self._list(queue)
             return False
         queue.identity, queue.next_sequence, queue.stale = self._identity, 0, False
+        queue.proven_until = 0.0
         for batch in queue.again:
             batch.displaced = False
             if batch.identity is not None:
@@ -552,7 +560,7 @@ class Producer:
             topics.setdefault(queue.tp.topic, []).append((queue.tp.partition, batch.data))
             deadline = max(deadline, batch.deadline)
             batch.attempts += 1
-            queue.in_flight += 1
+            queue.under_way.append(batch)
         timeout_ms = min(max(int((deadline - now) * 1000), 1), self._settings.request_timeout_ms)
         destination.in_flight += 1
         try:
@@ -574,8 +582,8 @@ class Producer:
         destination.in_flight -= 1
         self._active[destination] = None
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        for queue, _ in sent:
-            queue.in_flight -= 1
+        for queue, batch in sent:
+            queue.under_way.remove(batch)
         if error is not None:
             self._lost(sent, error)
         else:
@@ -628,6 +636,8 @@ class Producer:
         base = one.base_offset
         last = base + batch.count - 1 if base >= 0 else -1
         self._bytes -= batch.size
+        if batch.identity is not None and batch.identity == queue.identity:
+            queue.proven_until = self._loop.time() + _PROVEN_SECONDS
         batch.done(
             AppendResult(base, last, one.log_append_time_ms, one.log_start_offset, bool(one.error_code))
         )
