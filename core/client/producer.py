@@ -96,13 +96,12 @@ _Sent = list[tuple[PartitionQueue, Batch]]
 class _Destination:
     """A broker, and the queues that have something for it."""
 
-    __slots__ = ("broker_id", "in_flight", "muted_until", "opening", "ready")
+    __slots__ = ("broker_id", "in_flight", "muted_until", "ready")
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.in_flight = 0
         self.muted_until = 0.0
-        self.opening = False
         self.ready: dict[PartitionQueue, None] = {}
 
 
@@ -304,12 +303,15 @@ class Producer:
 
     def _begin(self, name: str, work: Any) -> None:
         """Start a task of a name, unless it runs already."""
-        if name not in self._tasks and not self._closed:
+        before = self._tasks.get(name)
+        # One that is done may not have been removed yet.
+        if (before is None or before.done()) and not self._closed:
             task = self._tasks[name] = self._loop.create_task(work())
             task.add_done_callback(partial(self._ended, name))
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        del self._tasks[name]
+        if self._tasks.get(name) is task:
+            del self._tasks[name]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the producer failed", exc_info=error)
         if not self._closed:
@@ -393,9 +395,6 @@ class Producer:
                 self._request(destination, link, acks, sent, now)
 
     def _open(self, destination: _Destination) -> None:
-        if destination.opening:
-            return
-        destination.opening = True
         self._begin(f"open {destination.broker_id}", partial(self._connect, destination))
 
     async def _connect(self, destination: _Destination) -> None:
@@ -408,8 +407,6 @@ class Producer:
                 self._homeless[queue] = None
             destination.ready.clear()
             self._begin("homes", self._find_homes)
-        finally:
-            destination.opening = False
         self._active[destination] = None
 
     def _next(self, queue: PartitionQueue) -> Batch | None:
