@@ -51,7 +51,7 @@ def _options(*, source: bool = True) -> Callable[[Any], Any]:
         for option in (
             click.option("--json", "as_json", is_flag=True, help="Print JSON."),
             click.option(
-                "--topics", multiple=True, metavar="NAME,…", help="Only these topics; * stands for any characters."
+                "--topics", multiple=True, metavar="NAME,…", help="Only these topics; * is any characters."
             ),
             click.option(
                 "--work-dir", type=_DIRECTORY, default=Path("sluice-move"), show_default=True, metavar="DIR",
