@@ -449,7 +449,7 @@ def test_a_gateway_logs_in_over_tls_and_has_users_of_its_own(
     own = tmp_path / "own-password"
     own.write_text("another, of the gateway")
     own.chmod(0o600)
-    process = GatewayProcess(
+    process = Gateway(
         tmp_path / "g", servers, properties=properties, environment={"SLUICE_ADMIN_PASSWORD_FILE": str(own)}
     )
     process.ports = {"http?auth=basic,token": 0, "http": 0}
