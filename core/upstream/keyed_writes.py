@@ -143,13 +143,20 @@ class RemotePlanWriter:
                     if done.code in _SPENT:
                         spent.add(part.producer_id)
                     elif done.code.retriable or done.code is ErrorCode.UNKNOWN_SERVER_ERROR:
-                        settled = False
+                        settled = settled and self._lacks(topic, part.partition)
                     continue
                 place, new = done
                 appended = appended or new
                 places[number] = place
                 fill_results(results, part, place, plan.now_ms, records, indexes)
         return Run(results, appended, settled, spent=spent)
+
+    def _lacks(self, topic: str, partition: int) -> bool:
+        """Return whether the topic has no such partition: then no log can have the batch."""
+        try:
+            return partition >= self._broker.topics.get(topic).partitions
+        except BrokerError:
+            return False
 
     async def _timeout_ms(self, plan: Plan) -> int:
         """Return for how long a batch may be sent again: never so long that the leader has forgotten its producer."""

@@ -206,3 +206,19 @@ def test_two_requests_at_once_append_once(tmp_path: Path) -> None:
         await assert_once(cluster, answer)
 
     with_gateway(tmp_path, scenario, nodes=3)
+
+
+def test_batches_that_are_too_large_for_the_topic_are_split_and_a_large_record_is_refused(
+    tmp_path: Path,
+) -> None:
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        await cluster.broker.topics.create("t", configs={"max.message.bytes": "400"})
+        large = [NewRecord(key=None, value=b"%03d" % i + b"." * 100) for i in range(12)]
+        answer = await send(gateway, large)
+        await assert_once(cluster, answer, large)
+        assert (await send(gateway, large)).replayed
+        refused = await send(gateway, [NewRecord(key=None, value=b"x" * 500)], key="k2")
+        assert [r.error.code for r in refused.results if r.error is not None] == [ErrorCode.MESSAGE_TOO_LARGE]
+        await assert_once(cluster, answer, large)
+
+    with_gateway(tmp_path, scenario)
