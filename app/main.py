@@ -87,20 +87,18 @@ class Application:
         checks = {TRANSACTION: transaction_check(shared.capabilities)}
         router = Router(lean, [ProxySurface(shared)], self.fastapi, checks)
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
-            resolver = Authenticator(
-                config,
-                http_endpoints,
-                server.broker.passwords,
-                server.broker.logins,
-                self.setup,
-                shared.sessions,
-                shared.tickets,
-                server.broker.jwts,
-                server.broker.audit,
-            )
+            resolver = self._authenticator(config, http_endpoints)
         self.http = HttpApplication(
             config, clock, router, traffic, refusals, resolver, server.broker.quota_table, self.forwarding
         )
+
+    def _authenticator(self, config: Config, http_endpoints: Sequence[Endpoint]) -> Authenticator:
+        """Return what finds the principals of requests, on listeners whose clients log in."""
+        broker, shared = self.shared.broker, self.shared
+        return Authenticator(
+            config, http_endpoints, broker.passwords, broker.logins, self.setup, shared.sessions, shared.tickets,
+            broker.jwts, broker.audit,
+        )  # fmt: skip
 
     def _load_fastapi(self) -> ASGIApp:
         from app.fastapi_app import make_fastapi

@@ -294,12 +294,7 @@ def load(
         values |= _of_peers(environ, others, int(str(values.get("broker_id", Config().broker_id))))
     values |= {} if workers is None else {"workers": workers}
     values |= of_gateways(environ, gateways, gateway_name, split_list(environ.get("SLUICE_GATEWAYS", "")))
-    dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
-    if dialect:
-        values["v2_dialect"] = parse_dialect(dialect)
-    hosts_of_zookeeper = zookeeper if zookeeper is not None else environ.get("SLUICE_ZOOKEEPER", "")
-    if hosts_of_zookeeper:
-        values["zookeeper"] = parse_zookeeper(hosts_of_zookeeper)
+    values |= _of_other_clients(environ, v2_dialect, zookeeper)
     values |= _of_logs(environ, log_format, log_level)
     values |= {"access_log": True} if access_log else {}
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
@@ -321,6 +316,19 @@ def _listeners(
 def _of_peers(environ: Mapping[str, str], others: Sequence[str], broker_id: int) -> dict[str, object]:
     principal = environ.get("SLUICE_PEER_PRINCIPAL", "").strip() or Config().peer_principal
     return {"peers": parse_peers(others, broker_id), "peer_principal": principal}
+
+
+def _of_other_clients(
+    environ: Mapping[str, str], v2_dialect: str | None, zookeeper: str | None
+) -> dict[str, object]:
+    values: dict[str, object] = {}
+    dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
+    if dialect:
+        values["v2_dialect"] = parse_dialect(dialect)
+    hosts_of_zookeeper = zookeeper if zookeeper is not None else environ.get("SLUICE_ZOOKEEPER", "")
+    if hosts_of_zookeeper:
+        values["zookeeper"] = parse_zookeeper(hosts_of_zookeeper)
+    return values
 
 
 def _of_logs(environ: Mapping[str, str], log_format: str | None, log_level: str | None) -> dict[str, object]:

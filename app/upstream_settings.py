@@ -78,30 +78,25 @@ def _identity(text: str) -> str:
     return name
 
 
-def read_properties(path: Path) -> dict[str, str]:
-    """Return the properties of a file in Java's format. Raises StartupError, which shows no value."""
+def read_properties(path: Path, name: str = "SLUICE_UPSTREAM_CONFIG") -> dict[str, str]:
+    """Return the properties of a file in Java's format; `name` is what names the file.
+
+    Raises StartupError, which shows no value.
+    """
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise StartupError(
-            f"Cannot read the file {path} of SLUICE_UPSTREAM_CONFIG: {error.strerror}."
-        ) from None
+        raise StartupError(f"Cannot read the file {path} of {name}: {error.strerror}.") from None
     if len(data) > _MAX_FILE_BYTES:
-        raise StartupError(
-            f"The file {path} of SLUICE_UPSTREAM_CONFIG has more than {_MAX_FILE_BYTES} bytes."
-        )
+        raise StartupError(f"The file {path} of {name} has more than {_MAX_FILE_BYTES} bytes.")
     try:
         found = parse_properties(data.decode())
     except ValueError as error:
-        raise StartupError(
-            f"The file {path} of SLUICE_UPSTREAM_CONFIG cannot be read: {_without_values(error)}."
-        ) from None
+        raise StartupError(f"The file {path} of {name} cannot be read: {_without_values(error)}.") from None
     if SECRETS & found.keys() and not is_private(status):
-        raise StartupError(
-            f"Others may read the password in {path} (SLUICE_UPSTREAM_CONFIG). Change that with chmod 600."
-        )
+        raise StartupError(f"Others may read the password in {path} ({name}). Change that with chmod 600.")
     return found
 
 

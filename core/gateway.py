@@ -23,6 +23,7 @@ from core.security.tls import Certificates
 from core.types import ApiSupport
 from core.upstream.numbers import client_numbers, cluster_state
 from core.upstream.remote_broker import RemoteBroker
+from core.upstream.rights import missing_rights
 from core.vocabulary.upstream import ClientNumbers, ClusterState
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ class Gateway:
             log.info("connecting to the Kafka cluster at %s", ", ".join(self._upstream.servers))
             try:
                 await self.broker.open()
+                for missing in await missing_rights(self.broker.cluster):
+                    log.warning("the principal of this gateway lacks a right: %s", missing)
             except BaseException:
                 await self.broker.close()
                 raise

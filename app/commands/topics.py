@@ -62,13 +62,7 @@ def list_topics(session: Session, prefix: str, long: bool, internal: bool) -> No
 def describe_topics(session: Session, names: tuple[str, ...], everything: bool) -> None:
     """Show topics: partitions with earliest and latest offset and size, settings and where they come from."""
     details = [session.topic(name) for name in names]
-    if session.out.as_json:
-        session.out.document(details[0] if len(details) == 1 else details)
-        return
-    for index, detail in enumerate(details):
-        if index:
-            session.out.say()
-        _show(session, detail, everything)
+    session.out.descriptions(details, lambda detail: _show(session, detail, everything))
 
 
 def _show(session: Session, detail: dict[str, Any], everything: bool) -> None:
@@ -77,7 +71,7 @@ def _show(session: Session, detail: dict[str, Any], everything: bool) -> None:
     out.facts(
         (
             ("id", detail["topic_id"]),
-            ("created", detail["created"]),
+            ("created", detail["created"] or "-"),
             ("partitions", detail["partitions"]),
             ("records", _records(detail)),
             ("size", size(_size(detail))),
@@ -99,7 +93,9 @@ def _show(session: Session, detail: dict[str, Any], everything: bool) -> None:
     shown = {n: c for n, c in configs.items() if everything or c["source"] != "default"}
     out.say()
     if shown:
-        cells = [[n, c["value"], _meaning(n, c["value"]), c["source"]] for n, c in sorted(shown.items())]
+        cells = [
+            [n, c["value"], _meaning(n, c["value"] or ""), c["source"]] for n, c in sorted(shown.items())
+        ]
         out.table(("SETTING", "VALUE", "", "SOURCE"), cells)
     hidden = len(configs) - len(shown)
     if hidden:
@@ -288,7 +284,8 @@ def delete_topics(session: Session, names: tuple[str, ...], if_exists: bool, yes
         else:
             details[name] = found
     for name, detail in details.items():
-        holding = f"{counted(_records(detail), 'record')}, {size(_size(detail))}"
+        known = _size(detail)
+        holding = counted(_records(detail), "record") + ("" if known is None else f", {size(known)}")
         confirm(f"Delete topic {name} ({holding}) for good?", yes=yes, what="delete")
     for name in details:
         client.send("DELETE", topic_path(name))
@@ -310,8 +307,10 @@ def _records(detail: dict[str, Any]) -> int:
     return sum(p["latest"] - p["earliest"] for p in detail["partition_details"])
 
 
-def _size(detail: dict[str, Any]) -> int:
-    return sum(int(p["size_bytes"]) for p in detail["partition_details"])
+def _size(detail: dict[str, Any]) -> int | None:
+    """The bytes of all partitions; None if a gateway does not know them."""
+    sizes = [p["size_bytes"] for p in detail["partition_details"]]
+    return None if None in sizes else sum(sizes)
 
 
 def _overrides(item: dict[str, Any]) -> str:

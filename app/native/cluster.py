@@ -5,12 +5,22 @@ from __future__ import annotations
 from fastapi import Request
 
 from app.native.dependencies import BrokerDep, SharedDep
-from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview, ProtocolApi, ProtocolVersions
+from app.native.record_json import iso_time
+from app.native.schemas import (
+    BrokerDetail,
+    Brokers,
+    Cluster,
+    Freezing,
+    Overview,
+    ProtocolApi,
+    ProtocolVersions,
+)
 from app.shared import Shared
 from app.version import VERSION
 from core.config import Endpoint
 from core.facade import Facade
 from core.vocabulary.capabilities import KAFKA_PORT, UPSTREAM
+from core.vocabulary.freeze import FreezeState
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
@@ -60,7 +70,26 @@ async def get_cluster(request: Request, shared: SharedDep, broker: BrokerDep) ->
         brokers=_brokers(shared, broker, request),
         topics=len(topics),
         partitions=sum(topic.partitions for topic in topics),
+        frozen=broker.freezing.state.frozen,
     )
+
+
+async def freeze(broker: BrokerDep) -> Freezing:
+    """Refuse records and changes of topics from now on, so that they can be moved to another cluster.
+
+    Writes get 503 with `Retry-After`, Kafka clients a retriable error. Reads, members of groups and their commits are
+    served. The cluster stays frozen over a restart. It needs ALTER on the cluster.
+    """
+    return _freezing(await broker.freezing.freeze())
+
+
+async def thaw(broker: BrokerDep) -> Freezing:
+    """Take writes again. It needs ALTER on the cluster."""
+    return _freezing(await broker.freezing.thaw())
+
+
+def _freezing(state: FreezeState) -> Freezing:
+    return Freezing(frozen=state.frozen, since=None if state.since_ms is None else iso_time(state.since_ms))
 
 
 async def list_brokers(request: Request, shared: SharedDep, broker: BrokerDep) -> Brokers:

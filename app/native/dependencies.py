@@ -32,6 +32,12 @@ async def long_transactions(request: Request) -> CallersTransactions:
     return (await shared(request)).long_transactions(request.scope)
 
 
+async def named_transactions(request: Request) -> Callable[[], CallersTransactions]:
+    """Return the same for a request that may be in a transaction: a gateway refuses those that are."""
+    found = await shared(request)
+    return lambda: found.long_transactions(request.scope)
+
+
 async def guarded(request: Request) -> Guarded:
     """The same, with what only an administrator uses."""
     return (await shared(request)).acting(request.scope)
@@ -78,4 +84,5 @@ TransactionHeader = Annotated[
 SharedDep = Annotated[Shared, Depends(shared)]
 BrokerDep = Annotated[Facade, Depends(broker)]
 LongTransactionsDep = Annotated[CallersTransactions, Depends(long_transactions)]
+NamedTransactionsDep = Annotated[Callable[[], CallersTransactions], Depends(named_transactions)]
 GuardedDep = Annotated[Guarded, Depends(guarded)]

@@ -47,7 +47,15 @@ from core.config import Config
 from core.facade import Facade
 from core.security.guarded import Guarded
 from core.transactions.long_transactions import CallersTransactions
-from core.vocabulary.capabilities import CONSUMERS, GROUP_MEMBERS, KAFKA_PORT, ROLES, TAKE_OVER, TRANSACTIONS
+from core.vocabulary.capabilities import (
+    CONSUMERS,
+    FREEZE,
+    GROUP_MEMBERS,
+    KAFKA_PORT,
+    ROLES,
+    TAKE_OVER,
+    TRANSACTIONS,
+)
 
 PREFIX = "/api/v1"
 # Statuses of refusals that any route below the prefix may have, and any route that writes; and any other route.
@@ -277,6 +285,14 @@ def _cluster() -> tuple[ControlRoute, ...]:
             "POST", "/cluster:lead", roles.lead_everything,
             "leadEverything", "cluster", "Lead every partition that this broker has a copy of",
             request=roles.LeadWanted, needs=ROLES, answers={200: roles.Led}, refuses=ON_WRITES,
+        ),
+        Route(
+            "POST", "/cluster:freeze", cluster.freeze, "freezeCluster", "cluster", "Refuse writes, for a move",
+            needs=FREEZE, answers={200: schemas.Freezing}, refuses=ON_WRITES,
+        ),
+        Route(
+            "POST", "/cluster:thaw", cluster.thaw, "thawCluster", "cluster", "Take writes again",
+            needs=FREEZE, answers={200: schemas.Freezing}, refuses=ON_WRITES,
         ),
     )  # fmt: skip
 

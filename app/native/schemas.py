@@ -236,6 +236,16 @@ class Cluster(BaseModel):
     brokers: list[BrokerDetail]
     topics: int
     partitions: int
+    frozen: bool = Field(
+        description="Whether writes are refused, because the records move to another cluster."
+    )
+
+
+class Freezing(BaseModel):
+    """Whether writes are refused, and since when."""
+
+    frozen: bool
+    since: str | None = Field(description="RFC 3339, in UTC; null if writes are taken.")
 
 
 class ProtocolApi(BaseModel):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import math
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -13,7 +11,7 @@ from fastapi import Header, Path, Query, Response
 
 from app.errors import Problem, field_error, from_broker
 from app.http.parameters import TOPIC_NAME, parse_moment
-from app.http.request import invalid_parameter
+from app.native import pages
 from app.native.dependencies import BrokerDep, SharedDep
 from app.native.record_json import iso_time
 from app.native.schemas import (
@@ -67,30 +65,18 @@ async def list_topics(
     if_none_match: Annotated[str | None, Header(description="The ETag of the page that is known.")] = None,
 ) -> TopicPage | Response:
     """The topics by name, one page at a time."""
-    config = shared.config
-    size = config.http_default_page_size if page_size is None else page_size
-    if size > config.http_max_page_size:
-        raise invalid_parameter(
-            "page_size", f"page_size must be from 1 to {config.http_max_page_size}, not {size}."
-        )
+    asked = pages.asked(shared.config, page_size, page_token)
     await broker.look(None)
-    topics = broker.topics.list(prefix, include_internal)
-    if page_token is not None:
-        after = read_page_token(page_token)
-        topics = [topic for topic in topics if topic.name > after]
-    names = [topic.name for topic in topics[:size]]
-    more = len(topics) > size
+    listed, token = asked.of(broker.topics.list(prefix, include_internal), lambda topic: topic.name)
+    names = [topic.name for topic in listed]
     await broker.look(names, configs=True)
     page = [found for name in names if (found := _find(broker, name)) is not None]
-    seed = "\n".join(f"{t.topic_id.hex} {t.version}" for t in page) + f"\n{more}"
+    seed = "\n".join(f"{t.topic_id.hex} {t.version}" for t in page) + f"\n{token is not None}"
     etag = f'"{hashlib.blake2b(seed.encode(), digest_size=12).hexdigest()}"'
     if if_none_match is not None and _matches(if_none_match, etag):
         return Response(status_code=304, headers={"etag": etag})
     response.headers["etag"] = etag
-    return TopicPage(
-        items=[_summary(topic) for topic in page],
-        next_page_token=page_token_of(names[-1]) if more else None,
-    )
+    return TopicPage(items=[_summary(topic) for topic in page], next_page_token=token)
 
 
 async def create_topic(
@@ -403,20 +389,3 @@ def _check_match(info: TopicInfo, if_match: str | None) -> None:
             f"Topic {info.name!r} is at version {_etag(info)} now, not at {if_match[:80]}.",
             extra={"current_etag": _etag(info)},
         )
-
-
-def page_token_of(name: str) -> str:
-    """Return the token of the page after `name`."""
-    return urlsafe_b64encode(name.encode()).decode().rstrip("=")
-
-
-def read_page_token(token: str) -> str:
-    """Return the name in a page token. Raises Problem."""
-    try:
-        name = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4)).decode()
-    except (binascii.Error, UnicodeError):
-        name = ""
-    # b64decode passes over what is not in its alphabet; such a token was not made here either.
-    if page_token_of(name) != token:
-        raise invalid_parameter("page_token", "page_token is not one that was handed out here.")
-    return name

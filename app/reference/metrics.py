@@ -13,10 +13,12 @@ from pathlib import Path
 
 import httpx
 
+from app.gateways.forwarding import Forwarding
 from app.main import Application, create_app
-from app.metrics import text_of
+from app.metrics import of_gateways, scraped
 from app.reference.markdown import table
 from app.upstream_metrics import of_cluster
+from core.clock import Clock
 from core.config import DEFAULT_CERTIFICATE, TLS, Config, Endpoint, TlsSettings
 from core.counters import Meter
 from core.records.batch import build_batch
@@ -33,7 +35,6 @@ with the first request; those of ZooKeeper with `--zookeeper`, `sluice_upstream_
 
 """
 _SECONDS = 10.0
-_UPSTREAM = "sluice_upstream"
 # Requests that make every metric appear: ListOffsets v1 for a partition that does not exist, a line that is
 # refused, and OFFSETS of Kafka 0.7 for that partition.
 _KAFKA = struct.pack(">hhihiih1siiq", 2, 1, 1, -1, -1, 1, 1, b"t", 1, 7, -1)
@@ -50,7 +51,7 @@ def page() -> str:
     """Return the page. Starts a broker in a temporary directory, on ports that the system chooses."""
     # There is no ZooKeeper, and the broker says so.
     logging.getLogger().addHandler(logging.NullHandler())
-    text = asyncio.run(_scrape()) + _of_a_gateway()
+    text = asyncio.run(_scrape()) + asyncio.run(_of_a_gateway())
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     rows = []
     for name, meaning in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE):
@@ -60,15 +61,18 @@ def page() -> str:
     return _INTRODUCTION + table(("metric", "kind", "labels", "meaning"), sorted(rows))
 
 
-def _of_a_gateway() -> str:
+async def _of_a_gateway() -> str:
     """Return what a gateway adds to a scrape, with a sample of each."""
     meter = Meter()
     by_api = {"Fetch": 0}
     state = ClusterState("id", 0, (BrokerLink(1, "b1:9092", 1, failing=False),))
     numbers = ClientNumbers({"Fetch": meter}, by_api, by_api, 0, 0, 0, 0, 0, 0)
-    own = [
-        line for line in text_of(of_cluster(state, numbers), "")[0].decode().splitlines() if _UPSTREAM in line
-    ]
+    forwarding = Forwarding((), Clock())
+    forwarding.counts.forwarded["b", "served"] = forwarding.counts.received["b"] = 0
+    families = [*of_cluster(state, numbers), *of_gateways(forwarding)]
+    text, _ = await scraped(families, "")
+    # The rest of the text are numbers of the process.
+    own = [line for line in text.decode().splitlines() if any(one.name in line for one in families)]
     return "\n".join(own) + "\n"
 
 

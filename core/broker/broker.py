@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from core.batches.open_batches import OpenBatches
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
+from core.broker.freeze import Freeze
 from core.broker.led_transaction_logs import LedTransactionLogs
 from core.broker.partitions import Partitions
 from core.broker.producer_ids import ProducerIds, ReservedIds
@@ -162,14 +163,15 @@ class Broker:
         config, clock, logs, purgatory = self.config, self.clock, self.logs, self.purgatory
         table = self._table = TopicTable(self.changes)
         sticky = StickyPartitions()
+        self.freezing = Freeze(clock, self.store, self.controller)
         self.broker_configs = BrokerConfigs(config, self.store, logs, table, self.controller)
         self.topics = Topics(
-            config, clock, self.store, logs, table, self.broker_configs, self.controller, self.replicas, self.cluster,
-            purgatory, sticky, deleted=self._topic_deleted,
+            config, clock, self.store, logs, table, self.broker_configs, self.controller, self.freezing,
+            self.replicas, self.cluster, purgatory, sticky, deleted=self._topic_deleted,
         )  # fmt: skip
         self.partitions = Partitions(
             config, clock, logs, table, self.replicas, self._flusher, self.leader_epochs, self.unclean_start,
-            purgatory, self.changes,
+            self.freezing, purgatory, self.changes,
         )  # fmt: skip
         open_batches = OpenBatches(config.max_decompressed_bytes, config.max_opened_bytes)
         self.records = Records(clock, self.topics, table, self.partitions, open_batches, sticky)
@@ -191,6 +193,7 @@ class Broker:
         await self.store.open(check=not clean, before=partial(before_migration, data_dir))
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
+        self.freezing.load(settings)
         self.leader_epochs.load(settings)
         self._reserved_ids.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
@@ -223,7 +226,7 @@ class Broker:
         config = self.config
         self._background = [
             asyncio.create_task(self._every(config.background_interval_ms, self._background_step)),
-            asyncio.create_task(self._every(config.checkpoint_interval_ms, self.checkpoint)),
+            asyncio.create_task(self._checkpoints()),
             asyncio.create_task(self._every(config.idempotency_check_interval_ms, self._expire_keys)),
             asyncio.create_task(
                 self._every(config.offsets_retention_check_interval_ms, self._expire_offsets)
@@ -352,6 +355,7 @@ class Broker:
         """Take over settings, users, access rules, quotas and topics that the store has got from another broker."""
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
+        self.freezing.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
         await self.security.load(settings)
         await self.topics.adopt(await self.store.read(load_topics))
@@ -392,6 +396,7 @@ class Broker:
         partitions: Collection[TopicPartition] = (),
         moment: int | None = None,
         committed: bool = False,
+        fresh: bool = True,
     ) -> None:
         """See `Facade.look`: everything is at hand."""
 
@@ -448,9 +453,20 @@ class Broker:
         await self.store.submit([put_setting("cluster.id", cluster_id)])
         return cluster_id
 
-    async def _every(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+    async def _checkpoints(self) -> None:
+        """Write a checkpoint at intervals, the first one at once if the start has recovered logs.
+
+        Without that a broker that is killed soon after each start would read the records of all its lives each time.
+        """
+        recovered = bool(self.logs.unflushed())
+        await self._every(self.config.checkpoint_interval_ms, self.checkpoint, at_once=recovered)
+
+    async def _every(
+        self, interval_ms: int, step: Callable[[], Awaitable[None]], *, at_once: bool = False
+    ) -> None:
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await asyncio.sleep(0 if at_once else interval_ms / 1000)
+            at_once = False
             try:
                 await step()
             except (OSError, BrokerError) as error:
@@ -488,6 +504,7 @@ class Broker:
 
         What was committed is carried over into the database file: nothing older hangs on SQLite's `-wal`.
         """
+        self.logs.write_states()
         waits = [w for one in self.logs.unflushed() if (w := self._flush(one)) is not None]
         await asyncio.gather(*waits, return_exceptions=True)
         task = self.logs.begin_checkpoint()

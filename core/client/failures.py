@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -40,18 +39,19 @@ def refused(number: int, where: str, message: str | None = None) -> BrokerError:
 
 def codes_of(answer: Struct) -> Iterator[int]:
     """Return the error codes of an answer that are not NONE: its own, and those of its entries, all levels down."""
-    own = getattr(answer, "error_code", 0)
-    if own:
-        yield own
-    for name in _lists_of(type(answer)):
+    codes, lists = _fields_of(type(answer))
+    for name in codes:
+        if code := getattr(answer, name):
+            yield code
+    for name in lists:
         for entry in getattr(answer, name) or ():
             if isinstance(entry, Struct):
                 yield from codes_of(entry)
 
 
 @cache
-def _lists_of(message: type[Struct]) -> tuple[str, ...]:
-    def is_list(annotation: Any) -> bool:
-        return "list[" in str(annotation)
-
-    return tuple(field.name for field in fields(message) if is_list(field.type))
+def _fields_of(message: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the fields that are error codes, and of those that are lists."""
+    every = fields(message)
+    codes = tuple(field.name for field in every if field.name.endswith("error_code"))
+    return codes, tuple(field.name for field in every if "list[" in str(field.type))

@@ -58,6 +58,11 @@ class Links:
         """Return whether the last attempt to reach a broker failed."""
         return address in self._failed
 
+    @property
+    def open(self) -> list[Link]:
+        """Return the open links that are shared."""
+        return list(self._links.values())
+
     def resting(self, address: Address) -> bool:
         """Return whether the last attempt failed so recently that another one must wait."""
         return address in self._failed and self._clock.monotonic() < self._failed[address][0]

@@ -47,6 +47,7 @@ class Consumer:
         "group_id",
         "lingering",
         "membership",
+        "moved",
         "name",
         "next_auto_commit",
         "nonce",
@@ -85,6 +86,8 @@ class Consumer:
         self.options = options
         self.created_ms = created_ms
         self.membership = membership_of(self)
+        # Whether it comes from another cluster, and has not been assigned anything in this one yet.
+        self.moved = False
         # --- reading
         self.assigned: tuple[TopicPartition, ...] = ()
         self.positions: dict[TopicPartition, int] = {}

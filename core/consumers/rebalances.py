@@ -104,6 +104,8 @@ class Rebalances:
         self, consumer: Consumer, owned: set[TopicPartition], follows: bool, new_generation: bool
     ) -> None:
         kept = owned & set(consumer.assigned) if follows else set()
+        if consumer.moved:
+            kept, consumer.moved = self._unread_since(consumer, owned), False
         lost = consumer.positions.keys() - kept
         consumer.replace_partitions(kept, owned)
         self._reading.begin(consumer, owned - kept)
@@ -129,6 +131,21 @@ class Rebalances:
             else:
                 consumer.outstanding.pop(tp, None)
                 consumer.move(tp, committed.offset)
+
+    def _unread_since(self, consumer: Consumer, owned: set[TopicPartition]) -> set[TopicPartition]:
+        """Return partitions of a moved consumer in which its group has committed just its position.
+
+        Then no other member has acknowledged anything since the move, and the outstanding batch is still right.
+        """
+        kept = set()
+        for tp in owned & set(consumer.assigned):
+            try:
+                committed = self._groups.committed(consumer.group_id, *tp)
+            except BrokerError:
+                continue
+            if committed is not None and committed.offset == consumer.positions.get(tp):
+                kept.add(tp)
+        return kept
 
     def _revoked(self, consumer: Consumer) -> None:
         consumer.replace_partitions((), ())

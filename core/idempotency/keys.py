@@ -50,6 +50,9 @@ from core.vocabulary.records import ProduceResult
 
 logger = logging.getLogger(__name__)
 
+# Topics whose limit of a batch is remembered.
+_MAX_LIMITS = 10_000
+
 
 class _Work(NamedTuple):
     """The write that a request asks for."""
@@ -88,6 +91,8 @@ class IdempotencyKeys:
         self._store = KeyStore(broker.config, broker.clock, store)
         self._pool = ProducerPool(producer_ids, broker.config.idempotency_max_producers)
         self._writer = writer
+        # The most bytes of a batch, for topics that have refused larger ones.
+        self._limits: dict[UUID, int] = {}
         # Digest → fingerprint of the requests that are under way.
         self._running: dict[bytes, bytes] = {}
         # Answers that are stored once their records are on disk.
@@ -211,7 +216,7 @@ class IdempotencyKeys:
         if (stored := await self._answer_of_deleted_topic(request, work)) is not None:
             return stored
         info = await broker.topics.get_or_create(topic)
-        drafted = draft(broker, topic, work.records)
+        drafted = draft(broker, topic, work.records, self._limits.get(info.topic_id))
         producers = await self._pool.borrow(drafted.producers_needed)
         try:
             plan = await self._writer.prepare(topic, make_plan(info.topic_id, drafted, producers))
@@ -221,7 +226,14 @@ class IdempotencyKeys:
             self._pool.retire(producers)
             raise
         if row is None:
-            return await self._carry_out(work, plan, [None] * len(plan.parts), producers)
+            answer = await self._carry_out(work, plan, [None] * len(plan.parts), producers)
+            if not _is_too_large(answer, plan):
+                return answer
+            # A cluster may have a lower limit than it tells. The key is free again, and smaller batches may fit.
+            if len(self._limits) >= _MAX_LIMITS:
+                self._limits.clear()
+            self._limits[info.topic_id] = drafted.largest // 2
+            return await self._produce(request, work)
         self._pool.give_back(producers)
         _check_fingerprint(row.fingerprint, request)
         if row.answer is not None:
@@ -316,6 +328,14 @@ class IdempotencyKeys:
         except BrokerError as error:
             logger.warning("an idempotency key stays open: %s", error.message)
             self._pool.retire(lent)
+
+
+def _is_too_large(answer: KeyedAnswer, plan: Plan) -> bool:
+    """Return whether all batches were refused for their size, and one of them has more than one record."""
+    if answer.answer is not None or all(part.count == 1 for part in plan.parts):
+        return False
+    codes = {None if one.error is None else one.error.code for one in answer.results}
+    return codes == {ErrorCode.MESSAGE_TOO_LARGE}
 
 
 def _advance(lent: Sequence[LentProducer], plan: Plan, places: Places) -> None:

@@ -28,13 +28,21 @@ from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Authorizer, Rights
 from core.security.guarded_groups import GuardedConsumers, GuardedGroups, visible_foreign_groups
 from core.security.guarded_transactions import GuardedTransactions
-from core.security.guarded_users import GuardedAcls, GuardedQuotas, GuardedTokens, GuardedUsers, Ruled
+from core.security.guarded_users import (
+    GuardedAcls,
+    GuardedFreezing,
+    GuardedQuotas,
+    GuardedTokens,
+    GuardedUsers,
+    Ruled,
+)
 from core.security.meter import Meter
 from core.security.principal import Caller
 from core.security.quotas import QuotaTable
 from core.security.scopes import Scope
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
+from core.vocabulary.freeze import Freezing
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.idempotency import Idempotency, KeyedAnswer, KeyedRequest
 from core.vocabulary.one_shot import Draft, Keep
@@ -150,6 +158,7 @@ class Guarded:
         partitions: Collection[TopicPartition] = (),
         moment: int | None = None,
         committed: bool = False,
+        fresh: bool = True,
     ) -> None:
         """See `Facade.look`. Nothing is asked about topics that the caller may not describe."""
         if not self.rights.unlimited:
@@ -157,7 +166,13 @@ class Guarded:
             topics = topics and [name for name in topics if may(_DESCRIBE, _TOPIC, name)]
             partitions = [tp for tp in partitions if may(_DESCRIBE, _TOPIC, tp.topic)]
         await self._broker.look(
-            topics, bounds=bounds, configs=configs, partitions=partitions, moment=moment, committed=committed
+            topics,
+            bounds=bounds,
+            configs=configs,
+            partitions=partitions,
+            moment=moment,
+            committed=committed,
+            fresh=fresh,
         )
 
     async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:
@@ -241,6 +256,11 @@ class Guarded:
     def quotas(self) -> Quotas:
         """See `Facade.quotas`."""
         return GuardedQuotas(self._broker.quotas, self.rights)
+
+    @property
+    def freezing(self) -> Freezing:
+        """See `Facade.freezing`."""
+        return GuardedFreezing(self._broker.freezing, self.rights)
 
     @property
     def acls(self) -> GuardedAcls:

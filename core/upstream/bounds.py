@@ -52,6 +52,10 @@ class Bounds:
             raise NotAtHandError(f"The offsets of {tp}")
         return found
 
+    def refusal(self, tp: TopicPartition) -> BrokerError | None:
+        """Return what the cluster has refused the last question about a partition with."""
+        return self._refused.get(tp)
+
     def at(self, moment: Moment) -> TimestampOffset:
         """Return the answer of a search by time. Raises what the cluster has refused it with."""
         found = self._found.get(moment)
@@ -80,9 +84,9 @@ class Bounds:
             self._changes.touch(tp.topic)
 
     def arrived(self, tp: TopicPartition, found: LogOffsets) -> None:
-        """Take the bounds of a Fetch. It may be older than an acknowledged append: the end does not go back by that.
+        """Take the bounds of a Fetch. It may be older than an acknowledged append, and does not lower the end.
 
-        It goes back if the log was cut, after an unclean election; the leader epoch shows that to the fetcher, and
+        The end is lower after a log was cut (unclean election). The leader epoch shows that to the fetcher, and then
         `look` replaces what is known.
         """
         known = self._known.get(tp)

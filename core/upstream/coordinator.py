@@ -23,7 +23,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from core.client.cluster import ClusterClient
 from core.client.failures import error_code
-from core.client.links import ALONE
+from core.client.links import ALONE, SHARED
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.interfaces import Round
@@ -36,6 +36,7 @@ from core.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from core.upstream.group_offsets import PATIENCE_MS
 from core.upstream.group_views import GroupViews
 from core.vocabulary.groups import (
     NO_MEMBER,
@@ -58,7 +59,7 @@ from core.vocabulary.member_metadata import (
 
 log = logging.getLogger(__name__)
 
-# Kafka's heartbeat.interval.ms: so long a rebalance of others may stay unnoticed.
+# Kafka's heartbeat.interval.ms: that long a rebalance of others may stay unnoticed.
 HEARTBEAT_SECONDS = 3.0
 # Between two heartbeats of one member; a poll asks for one each time.
 _LEAST_SECONDS = 0.5
@@ -66,6 +67,12 @@ _LEAST_SECONDS = 0.5
 _HEARTBEAT_PATIENCE_MS = 3_000
 # SyncGroup waits for the leader, for a rebalance timeout at most: Kafka's default is 60 s, for clients 5 min.
 _SYNC_WAIT_MS = 300_000
+# Members of an earlier run that are continued at the same time, and what the coordinator may take for one.
+_RESUMES_AT_ONCE, _RESUME_MS = 100, 0
+# Heartbeats of all members together in a second; with more members each sends fewer.
+_MOST_HEARTBEATS = 1_000
+# From the next version of SyncGroup on, Kafka refuses a request that does not name the protocol (KIP-559).
+_WITHOUT_PROTOCOL = 4
 # After a JoinGroup the other members of this gateway look at once, when the coordinator has it.
 _TELL_SECONDS = 0.05
 # Members of which something is remembered; the least recently used are dropped.
@@ -81,6 +88,9 @@ class _Remembered(Generic[V]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._values: OrderedDict[tuple[str, ...], V] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def get(self, *key: str) -> V | None:
         value = self._values.get(key)
@@ -127,6 +137,7 @@ class RemoteCoordinator:
         self._cluster = cluster
         self._broker = broker
         self._views = views
+        self._resuming = asyncio.Semaphore(_RESUMES_AT_ONCE)
         self._watchers: list[Callable[[str], None]] = []
         self._led: _Remembered[_Led] = _Remembered(_MAX_GROUPS)
         # The last assignments that members of this gateway have made, by group: sticky assignors keep to them.
@@ -236,6 +247,9 @@ class RemoteCoordinator:
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
         """SyncGroup: return once the leader has sent the assignments."""
+        return await self._sync(group_id, request, ALONE, _SYNC_WAIT_MS)
+
+    async def _sync(self, group_id: str, request: SyncRequest, lane: str, wait_ms: int) -> SyncReply:
         if self.closed:
             return SyncReply(self.closed)
         wanted = SyncGroupRequest(
@@ -250,12 +264,15 @@ class RemoteCoordinator:
                 for member_id, assignment in request.assignments
             ],
         )
+        _complete(wanted, self._led.get(group_id, request.member_id))
+        named = wanted.protocol_type is not None and wanted.protocol_name is not None
         try:
             answer: SyncGroupResponse = await self._cluster.ask_coordinator(
                 group_id,
-                _complete(wanted, self._led.get(group_id, request.member_id)),
-                lane=ALONE,
-                timeout_ms=_SYNC_WAIT_MS + self._cluster.settings.request_timeout_ms,
+                wanted,
+                lane=lane,
+                timeout_ms=wait_ms + self._cluster.settings.request_timeout_ms,
+                newest=None if named else _WITHOUT_PROTOCOL,
             )
         except BrokerError as error:
             return SyncReply(error.code)
@@ -280,19 +297,22 @@ class RemoteCoordinator:
         REBALANCE_IN_PROGRESS also if a partition of its topics has no owner: topics have grown meanwhile. If the
         member leads, its join begins a rebalance then; else the join changes nothing.
         """
+        async with self._resuming:
+            return await self._resume(group_id, member)
+
+    async def _resume(self, group_id: str, member: Resumption) -> SyncReply:
         error = await self.beat(group_id, *member)
         if error:
             return SyncReply(error)
-        reply = await self.sync(
-            group_id,
-            SyncRequest(member.member_id, member.generation, group_instance_id=member.group_instance_id),
-        )
+        wanted = SyncRequest(member.member_id, member.generation, group_instance_id=member.group_instance_id)
+        # The leader has assigned in this generation, so that the answer comes at once.
+        reply = await self._sync(group_id, wanted, SHARED, _RESUME_MS)
         if reply.error:
             return reply
         try:
             topics, complete = await self._coverage(group_id, member.member_id)
-        except BrokerError as error_of_look:
-            return SyncReply(error_of_look.code)
+        except BrokerError as refused:
+            return SyncReply(refused.code)
         if not complete:
             return SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)
         # The leader is not shown to members. A join that changes nothing is harmless for the others.
@@ -324,6 +344,11 @@ class RemoteCoordinator:
     def standing(self, group_id: str, member_id: str) -> Standing | None:
         """Return what is known of a member; None if this process has neither joined nor resumed it."""
         return self._standings.get(group_id, member_id)
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """The time between two heartbeats of one member."""
+        return max(HEARTBEAT_SECONDS, len(self._beats) / _MOST_HEARTBEATS)
 
     # --- heartbeats ----------------------------------------------------------------------------------------
 
@@ -392,7 +417,9 @@ class RemoteCoordinator:
             member_id=leavers[0].member_id,
             members=[MemberIdentity(member_id=m, group_instance_id=i) for m, i in leavers],
         )
-        answer: LeaveGroupResponse = await self._cluster.ask_coordinator(group_id, wanted)
+        answer: LeaveGroupResponse = await self._cluster.ask_coordinator(
+            group_id, wanted, patience_ms=PATIENCE_MS
+        )
         error = error_code(answer.error_code)
         if error and error is not ErrorCode.UNKNOWN_MEMBER_ID:
             raise refusal(error, group_id, leavers[0].member_id)
@@ -406,9 +433,8 @@ class RemoteCoordinator:
         return replies
 
 
-def _complete(request: SyncGroupRequest, led: _Led | None) -> SyncGroupRequest:
-    """Name the protocol in the SyncGroup of a leader: brokers compare it from version 5 on."""
+def _complete(request: SyncGroupRequest, led: _Led | None) -> None:
+    """Name the protocol in the SyncGroup of a leader, if the caller has not."""
     if led is not None and request.protocol_name is None:
         request.protocol_type = CONSUMER_PROTOCOL_TYPE
         request.protocol_name = led.round.protocol
-    return request

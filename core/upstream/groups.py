@@ -18,7 +18,7 @@ from core.groups.http_members import HttpMembers
 from core.groups.positions import GroupPositions
 from core.groups.refusals import refusal
 from core.types import TopicPartition
-from core.upstream.coordinator import HEARTBEAT_SECONDS, RemoteCoordinator
+from core.upstream.coordinator import RemoteCoordinator
 from core.upstream.group_offsets import RemoteOffsets
 from core.upstream.group_views import GroupViews
 from core.vocabulary.capabilities import unsupported
@@ -87,7 +87,7 @@ class RemoteGroups:
     @property
     def heartbeat_seconds(self) -> float:
         """The longest time between two heartbeats of a hosted member."""
-        return HEARTBEAT_SECONDS
+        return self._coordinator.heartbeat_seconds
 
     async def look(self, group_id: str) -> None:
         """Bring a group to hand, for `describe`."""

@@ -143,12 +143,20 @@ class RemotePlanWriter:
                     if done.code in _SPENT:
                         spent.add(part.producer_id)
                     elif done.code.retriable or done.code is ErrorCode.UNKNOWN_SERVER_ERROR:
-                        settled = False
+                        settled = settled and self._lacks(topic, part.partition)
                     continue
-                appended = appended or places[number] is None
-                places[number] = done
-                fill_results(results, part, done, plan.now_ms, records, indexes)
+                place, new = done
+                appended = appended or new
+                places[number] = place
+                fill_results(results, part, place, plan.now_ms, records, indexes)
         return Run(results, appended, settled, spent=spent)
+
+    def _lacks(self, topic: str, partition: int) -> bool:
+        """Return whether the topic has no such partition: then no log can have the batch."""
+        try:
+            return partition >= self._broker.topics.get(topic).partitions
+        except BrokerError:
+            return False
 
     async def _timeout_ms(self, plan: Plan) -> int:
         """Return for how long a batch may be sent again: never so long that the leader has forgotten its producer."""
@@ -166,9 +174,13 @@ class RemotePlanWriter:
         records: Sequence[NewRecord],
         place: Place | None,
         timeout_ms: int,
-    ) -> Place | BrokerError:
+    ) -> tuple[Place, bool] | BrokerError:
+        """Return the place of a batch, and whether it was appended now."""
         if place is not None:
-            return place
+            return place, False
+        tp = TopicPartition(topic, part.partition)
+        # What is appended now cannot lie below the high watermark: the leader had that batch.
+        end = self._end(tp)
         try:
             batch = build_batch(
                 records,
@@ -177,22 +189,27 @@ class RemotePlanWriter:
                 producer_epoch=EPOCH,
                 base_sequence=part.base_sequence,
             )
-            tp = TopicPartition(topic, part.partition)
             done = await self._producer.append(tp, batch, acks=-1, timeout_ms=timeout_ms)
         except BrokerError as error:
             return error
-        return Place(done.base_offset, done.log_append_time)
+        new = done.base_offset >= end and not done.duplicate
+        return Place(done.base_offset, done.log_append_time), new
 
     # --- late retries --------------------------------------------------------------------------------------
 
     async def find(self, topic: str, plan: Plan, places: Places) -> None:
         """Search the batches of a plan that is older than the brokers remember producers.
 
+        For younger plans bring the high watermarks to hand: they show which batches a leader has already.
         Raises INVALID_REQUEST with reason "key-unsettled" if there is too much to search, or if retention has deleted
         records from there.
         """
         age_ms = self._broker.clock.wall_ms() - plan.now_ms
         if age_ms < await self._safe_age_ms():
+            missing = [
+                part.partition for part, place in zip(plan.parts, places, strict=True) if place is None
+            ]
+            await self._broker.look(partitions=[TopicPartition(topic, partition) for partition in missing])
             return
         for number, part in enumerate(plan.parts):
             if places[number] is None:

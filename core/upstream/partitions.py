@@ -31,14 +31,16 @@ from core.upstream.failures import NotAtHandError, about
 from core.upstream.topics import Topics
 from core.upstream.waiting import FollowingPurgatory
 from core.vocabulary.capabilities import unsupported
-from core.vocabulary.partition import EARLIEST, LATEST, PartitionInfo
+from core.vocabulary.partition import PartitionInfo
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
-from core.vocabulary.topic import check_partition
+from core.vocabulary.topic import TopicInfo, check_partition
 from core.vocabulary.transactions import TransactionalWrite
 
 # How long a read at the end waits for the records that ListOffsets has told of: the Fetch that brings them is under
 # way.
 _ARRIVAL_SECONDS = 2.0
+# The same, if the reader has records of other partitions.
+_SHORT_SECONDS = 0.25
 # A partition is followed for an isolation level this long after it was last read so. A stream that waits reads
 # nothing; it must not lose its level before it ends.
 _LEVEL_SECONDS = 3_600.0
@@ -65,6 +67,8 @@ class Partitions:
         self._purgatory = purgatory
         self._changes = changes
         self._followers: dict[tuple[TopicPartition, bool], asyncio.Task[None]] = {}
+        # The ends at which a reader has waited for batches in vain.
+        self._late: dict[TopicPartition, int] = {}
         # When a partition was read last with an isolation level (committed or not): waits do not name one.
         self._read_at: dict[tuple[TopicPartition, bool], float] = {}
 
@@ -100,15 +104,22 @@ class Partitions:
         self.check(tp)
         return self._bounds.at((tp, timestamp, committed))
 
-    async def look(self, tps: Collection[TopicPartition], moment: int | None, *, committed: bool) -> None:
+    async def look(
+        self, tps: Collection[TopicPartition], moment: int | None, *, committed: bool, fresh: bool
+    ) -> None:
         """Bring the bounds of partitions to hand, or the answers of a search by time; without those that are not."""
         there = [tp for tp in tps if self._exists(tp)]
-        if not there:
+        if moment is not None:
+            if there:
+                await self._bounds.look_at_moment(there, moment, committed=committed)
             return
-        if moment is None:
-            await self._bounds.look(there)
-        elif moment in (EARLIEST, LATEST) or moment < 0 or there:
-            await self._bounds.look_at_moment(there, moment, committed=committed)
+        await self._bounds.look([tp for tp in there if fresh or not self._is_followed(tp)])
+
+    def _is_followed(self, tp: TopicPartition) -> bool:
+        if self._bounds.find(tp) is None:
+            return False
+        bounds = self._fetcher.bounds
+        return bounds(tp, committed=True) is not None or bounds(tp, committed=False) is not None
 
     def _exists(self, tp: TopicPartition) -> bool:
         topic = self._topics.find(tp.topic)
@@ -150,42 +161,55 @@ class Partitions:
             found = self._fetcher.at_hand(tp, read.offset, max_bytes=max_bytes, committed=read.committed)
         except BrokerError as error:
             raise about(tp, error) from None
-        if found is None:
-            known = self._bounds.find(tp)
-            if known is not None and read.offset == known.end(committed=read.committed):
-                return LogRead(None, known)
-            if known is not None and not known.log_start_offset <= read.offset <= known.high_watermark:
-                raise out_of_range(tp, read.offset, known)
-            raise NotAtHandError(f"The records of {tp} at offset {read.offset}")
-        return _log_read(found)
+        known = self._bounds.find(tp)
+        if known is not None and not known.log_start_offset <= read.offset <= known.high_watermark:
+            # Also of batches that are at hand: they may be deleted by now.
+            raise out_of_range(tp, read.offset, known)
+        if found is not None:
+            return _log_read(found, known or found.offsets)
+        if known is not None and read.offset == known.end(committed=read.committed):
+            return LogRead(None, known)
+        if (refused := self._bounds.refusal(tp)) is not None:
+            raise refused
+        raise NotAtHandError(f"The records of {tp} at offset {read.offset}")
 
     async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool) -> None:
         """See `facade.Logs.bring`."""
         missing: list[FetchRead] = []
         ended: list[FetchRead] = []
+        short: list[FetchRead] = []
         have = 0
         now = self._cluster.clock.monotonic()
         for read in reads:
-            if not self._exists(read.tp):
+            tp = read.tp
+            if not self._exists(tp):
                 continue
-            self._read_at[read.tp, read.committed] = now
-            known = self._bounds.find(read.tp)
-            if not fresh and known is not None and read.offset == known.end(committed=read.committed):
+            self._read_at[tp, read.committed] = now
+            known = self._bounds.find(tp)
+            end = -1 if known is None else known.end(committed=read.committed)
+            if read.offset == end and not fresh:
                 continue
             found = self._try(read)
             if found is None:
                 missing.append(read)
                 have += read.max_bytes
-            elif len(found.data):
-                have += len(found.data)
-            else:
+            elif not len(found.data):
                 ended.append(read)
+            else:
+                have += len(found.data)
+                if found.next_offset < end and len(found.data) < read.max_bytes:
+                    short.append(read._replace(offset=found.next_offset))
             if have >= max_bytes and not fresh:
                 break
         if missing:
             await asyncio.gather(*(self._bring_one(read) for read in missing))
-        elif fresh and ended and not have:
-            await self._check_ends(ended)
+        if ended and not have and fresh:
+            # There may be more by now.
+            await self._bounds.look_at_ends([read.tp for read in ended], committed=ended[0].committed)
+        if ended or short:
+            # A piece that is at hand but not the last one is no reason to wait.
+            short = [read for read in short if (at := self._try(read)) is not None and not len(at.data)]
+            await self._wait_for_arrival(ended + short, have > 0)
 
     def _try(self, read: FetchRead) -> Stretch | None:
         try:
@@ -216,23 +240,37 @@ class Partitions:
         else:
             self._bounds.refuse(tp, error)
 
-    async def _check_ends(self, reads: Sequence[FetchRead]) -> None:
-        """Reads at the end of followed partitions: ask whether there is more by now, and wait for it then."""
-        committed = reads[0].committed
-        await self._bounds.look_at_ends([read.tp for read in reads], committed=committed)
+    async def _wait_for_arrival(self, reads: Sequence[FetchRead], have: bool) -> None:
+        """Wait for batches below the known ends that the long polls of followed partitions have not brought yet.
+
+        They are under way, or late: the leader has moved, or was lost. A reader that did not wait would ask without a
+        pause. One that has something else (`have`) waits for a short time, and once for each end.
+        """
+
+        def end_of(read: FetchRead) -> int:
+            known = self._bounds.find(read.tp)
+            return -1 if known is None else known.end(committed=read.committed)
 
         def arrived(read: FetchRead) -> bool:
-            known = self._bounds.find(read.tp)
-            if known is None or read.offset >= known.end(committed=committed):
+            if read.offset >= end_of(read):
                 return True
             found = self._try(read)
             return found is not None and len(found.data) > 0
 
-        late = [read for read in reads if not arrived(read)]
-        if late:
-            await self._purgatory.wait(
-                [read.tp for read in late], _ARRIVAL_SECONDS, lambda: all(map(arrived, late))
-            )
+        late = [
+            read
+            for read in reads
+            if not arrived(read) and not (have and self._late.get(read.tp) == end_of(read))
+        ]
+        if not late:
+            return
+        seconds = _SHORT_SECONDS if have else _ARRIVAL_SECONDS
+        await self._purgatory.wait([read.tp for read in late], seconds, lambda: all(map(arrived, late)))
+        for read in late:
+            if arrived(read):
+                self._late.pop(read.tp, None)
+            else:
+                self._late[read.tp] = end_of(read)
 
     async def fetch(
         self,
@@ -361,6 +399,15 @@ class Partitions:
         # What the wait has missed until now.
         self._purgatory.notify(tp)
 
+    def forget(self, topic: TopicInfo) -> None:
+        """Forget a topic that is not shown any more."""
+        self._bounds.forget(topic.name, topic.partitions)
+        for partition in range(topic.partitions):
+            tp = TopicPartition(topic.name, partition)
+            self._late.pop(tp, None)
+            self._read_at.pop((tp, True), None)
+            self._read_at.pop((tp, False), None)
+
     async def close(self) -> None:
         """End the tasks of this object."""
         tasks = list(self._followers.values())
@@ -374,7 +421,7 @@ class Partitions:
         """See `facade.Partitions.delete_records`."""
         await self._topics.look({tp.topic for tp, _ in asked})
         items: dict[TopicPartition, int] = {}
-        refused: dict[TopicPartition, int | BrokerError] = {}
+        refused: dict[TopicPartition, BrokerError] = {}
         for tp, before_offset in asked:
             try:
                 self.check(tp)
@@ -398,10 +445,10 @@ class Partitions:
         results = await self._cluster.ask_leaders(items, build, answers) if items else {}
         done: list[int | BrokerError] = []
         for tp, before_offset in asked:
-            result = refused.get(tp) or results[tp]
-            if isinstance(result, BrokerError):
+            result: int | BrokerError = refused[tp] if tp in refused else results[tp]
+            if isinstance(result, BrokerError) and tp not in refused:
                 result = self._deletion_refused(tp, before_offset, result)
-            else:
+            elif not isinstance(result, BrokerError):
                 self._bounds.start_moved(tp, result)
             done.append(result)
         return done
@@ -476,7 +523,7 @@ def out_of_range(tp: TopicPartition, offset: int, known: LogOffsets) -> BrokerEr
     )
 
 
-def _log_read(found: Stretch) -> LogRead:
+def _log_read(found: Stretch, offsets: LogOffsets) -> LogRead:
     if not len(found.data):
-        return LogRead(None, found.offsets, found.offsets.last_stable_offset)
-    return LogRead(MemorySlice(found.data), found.offsets, found.offsets.last_stable_offset, found.aborted)
+        return LogRead(None, offsets, offsets.last_stable_offset)
+    return LogRead(MemorySlice(found.data), offsets, offsets.last_stable_offset, found.aborted)

@@ -35,6 +35,7 @@ from core.security.local import LocalSecurity
 from core.transactions.long_transactions import LongTransactions
 from core.types import TopicPartition
 from core.upstream.bounds import Bounds
+from core.upstream.freezing import NoFreezing
 from core.upstream.groups import RemoteGroups
 from core.upstream.holdings import holdings
 from core.upstream.keyed_writes import RemotePlanWriter, RemoteProducerIds
@@ -49,6 +50,7 @@ from core.vocabulary.capabilities import OVER_A_CLUSTER
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.records import FetchRead
+from core.vocabulary.topic import TopicInfo
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class RemoteBroker:
         self.endpoints: list[Endpoint] = []
         self.foreign_groups = ForeignGroups()
         self.transactions = NoTransactions()
+        self.freezing = NoFreezing()
         self.store = Store(Path(config.data_dir) / GATEWAY_DATABASE, clock)
         self.counters = self.store.counters
         self.purgatory = FollowingPurgatory(config.max_waiting)
@@ -114,6 +117,7 @@ class RemoteBroker:
         )
         self.roles = Roles(self.cluster)
         self.purgatory.follow = self.partitions.follow
+        self.topics.dropped.append(self._topic_dropped)
         self.topics.deleted.append(self._topic_deleted)
         self.topics.grown.append(self.partitions.grown)
 
@@ -212,6 +216,7 @@ class RemoteBroker:
         partitions: Collection[TopicPartition] = (),
         moment: int | None = None,
         committed: bool = False,
+        fresh: bool = True,
     ) -> None:
         """See `Facade.look`."""
         if topics is None:
@@ -226,7 +231,7 @@ class RemoteBroker:
                 if info is not None:
                     tps += [TopicPartition(name, partition) for partition in range(info.partitions)]
         if tps:
-            await self.partitions.look(tps, moment, committed=committed)
+            await self.partitions.look(tps, moment, committed=committed, fresh=fresh)
 
     async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:
         """See `Facade.bring`."""
@@ -249,9 +254,10 @@ class RemoteBroker:
 
     # --- background ----------------------------------------------------------------------------------------
 
+    def _topic_dropped(self, info: TopicInfo) -> None:
+        self.partitions.forget(info)
+
     def _topic_deleted(self, name: str) -> None:
-        info = self.topics.find(name)
-        self._bounds.forget(name, 0 if info is None else info.partitions)
         if self.ready:
             self.consumers.topic_deleted(name)
 

@@ -66,7 +66,8 @@ class TopicConfigs:
 
     async def _look(self, names: list[str]) -> None:
         resources = [DescribeConfigsResource(_TOPIC_RESOURCE, name, None) for name in names]
-        request = DescribeConfigsRequest(resources, include_documentation=True)
+        # The texts of many topics would be a megabyte; ours say the same.
+        request = DescribeConfigsRequest(resources, include_documentation=len(names) == 1)
         answer: DescribeConfigsResponse = await self._cluster.ask_any(request)
         for result in answer.results:
             self._known[result.resource_name] = _entries(result)

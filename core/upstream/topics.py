@@ -8,6 +8,7 @@ of the cluster's and the topic's name; a topic that was created again cannot be 
 from __future__ import annotations
 
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence, ValuesView
 from dataclasses import replace
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -40,6 +41,8 @@ _SETTLE_SECONDS = 10.0
 # A topic that is known is not looked up again within this time, unless the call needs it as it is now.
 _LOOK_AGE_MS = 1_000
 _PLAIN = TopicConfig()
+# Topics that are not shown any more, of which the id is remembered.
+_MAX_MISSING = 10_000
 
 
 class Topics:
@@ -61,8 +64,13 @@ class Topics:
         self._configs = TopicConfigs(cluster)
         self._infos: dict[str, TopicInfo] = {}
         self._names: dict[UUID, str] = {}
-        # Called with the name of a topic that is deleted, or that was deleted and created again.
+        # Called with a topic that is not shown any more, or that is another one now.
+        self.dropped: list[Callable[[TopicInfo], None]] = []
+        # Called with the name of a topic that was deleted for certain.
         self.deleted: list[Callable[[str], None]] = []
+        # Topics that are not shown any more, and their ids. A broker with old metadata, or a right that was taken
+        # for a while, must not look like a deletion: positions in the topic would be forgotten.
+        self._missing: OrderedDict[str, UUID] = OrderedDict()
         # Called with the name of a topic that has grown, and its partitions before and after.
         self.grown: list[Callable[[str, int, int], None]] = []
 
@@ -140,6 +148,8 @@ class Topics:
         if before is not None and before.topic_id != topic_id:
             self._drop(before)
             before = None
+        if self._missing.pop(name, topic_id) != topic_id:
+            self._tell_deletion(name)
         info = self._info(metadata, topic_id)
         if info == before:
             return
@@ -152,9 +162,15 @@ class Topics:
         self._changes.touch(name)
 
     def _drop(self, info: TopicInfo) -> None:
-        for listener in self.deleted:
-            listener(info.name)
+        for listener in self.dropped:
+            listener(info)
         del self._infos[info.name]
+        self._missing[info.name] = info.topic_id
+        if len(self._missing) > _MAX_MISSING:
+            self._missing.popitem(last=False)
+        if info.topic_id == self._made_id(info.name):
+            # It could not be told from the next one of its name.
+            self._tell_deletion(info.name)
         self._names.pop(info.topic_id, None)
         self._configs.forget(info.name)
         self._sticky.forget(info.name)
@@ -163,10 +179,17 @@ class Topics:
         for partition in range(info.partitions):
             self._purgatory.notify(TopicPartition(info.name, partition))
 
+    def _tell_deletion(self, name: str) -> None:
+        self._missing.pop(name, None)
+        for listener in self.deleted:
+            listener(name)
+
     def _id_of(self, metadata: TopicMetadata) -> UUID:
-        if metadata.topic_id != _NIL:
-            return metadata.topic_id
-        return uuid5(NAMESPACE_URL, f"kafka:{self._cluster.cluster_id}/{metadata.name}")
+        return self._made_id(metadata.name) if metadata.topic_id == _NIL else metadata.topic_id
+
+    def _made_id(self, name: str) -> UUID:
+        """Return the id of a topic in a cluster without topic ids."""
+        return uuid5(NAMESPACE_URL, f"kafka:{self._cluster.cluster_id}/{name}")
 
     def _info(self, metadata: TopicMetadata, topic_id: UUID) -> TopicInfo:
         overrides = overrides_of(self._configs.get(metadata.name))
@@ -234,8 +257,10 @@ class Topics:
         found = self._infos.get(name)
         if found is not None:
             return found
-        missing = self._cluster.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not self._config.auto_create_topics or missing is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if not self._config.auto_create_topics:
+            return self.get(name)
+        check_topic_name(name)
+        if self._cluster.errors.get(name) not in (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             return self.get(name)
         try:
             return await self.create(name)
@@ -266,6 +291,8 @@ class Topics:
         await self._settle(
             name, lambda metadata: metadata is None or topic_id not in (_NIL, metadata.topic_id)
         )
+        if name not in self._infos:
+            self._tell_deletion(name)
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> TopicInfo:
         """See `facade.Topics.create_partitions`."""

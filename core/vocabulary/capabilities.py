@@ -20,13 +20,15 @@ SIZES, ROLES, TAKE_OVER = "sizes", "roles", "group-take-over"
 USERS, ACLS, QUOTAS = "users", "acls", "quotas"
 # The port for Kafka clients, that for Kafka 0.7, and the line protocol.
 KAFKA_PORT, KAFKA07_PORT, LINE_PORT = "kafka-port", "kafka07-port", "line-port"
+# `POST /cluster:freeze`: refuse writes, for a move to another cluster.
+FREEZE = "freeze"
 # The topics and records are those of an existing Kafka cluster; `/brokers` names its brokers.
 UPSTREAM = "upstream"
 
 EMBEDDED = frozenset(
     {
         TOPICS, RECORDS, STREAMS, GROUPS, GROUP_MEMBERS, CONSUMERS, IDEMPOTENCY_KEYS, TRANSACTIONS, SIZES, ROLES,
-        TAKE_OVER, USERS, ACLS, QUOTAS, KAFKA_PORT, KAFKA07_PORT, LINE_PORT,
+        TAKE_OVER, USERS, ACLS, QUOTAS, KAFKA_PORT, KAFKA07_PORT, LINE_PORT, FREEZE,
     }
 )  # fmt: skip
 """The capabilities of an embedded broker: all but `upstream`."""

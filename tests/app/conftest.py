@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import httpx
 import pytest
@@ -37,6 +38,15 @@ def client_of(app: Application) -> httpx.AsyncClient:
     )
 
 
+# The brokers of the clusters of gateways.
+_LOGS: WeakKeyDictionary[Application, Any] = WeakKeyDictionary()
+
+
+def logs_of(app: Application) -> Any:
+    """Return the embedded broker that has the logs: the application's own, or that of a gateway's cluster."""
+    return _LOGS.get(app) or app.server.broker
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests of tests/upstream/suites.py over a gateway, too."""
     if "app" in metafunc.fixturenames:
@@ -61,6 +71,7 @@ async def app(
             Cluster.open(directory / "cluster", Clock(), settings=changes) as cluster,
             Gateway(cluster, directory / "gateway", Clock(), **changes) as gateway,
         ):
+            _LOGS[gateway.app] = cluster.broker
             yield gateway.app
         return
     application = create_app(config_for(directory / "data", **changes))

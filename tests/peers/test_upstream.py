@@ -131,7 +131,7 @@ def test_what_the_gateway_writes_librdkafka_reads_and_the_other_way(
         # Java's murmur2 and ours agree with librdkafka's consistent_random only by accident: no check of places.
     assert sorted(found) == list(range(100))
     shown = done(http.get(f"{API}/topics/{topic}"))
-    assert len(shown["partitions"]) == 2
+    assert shown["partitions"] == 2
     assert topic in [one["name"] for one in done(http.get(f"{API}/topics?limit=1000"))["items"]]
     done(http.delete(f"{API}/topics/{topic}"), 204)
     assert http.get(f"{API}/topics/{topic}").status_code == 404
@@ -190,7 +190,7 @@ def test_a_stream_follows_what_kafka_gets(
     topic = name()
     done(http.put(f"{API}/topics/{topic}", json={"partitions": 1}), 201)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    url = f"{API}/topics/{topic}/stream?from=latest"
+    url = f"{API}/topics/{topic}/records?from=latest"
     with http.stream("GET", url, headers={"accept": "text/event-stream"}) as stream:
         values: list[str] = []
         for line in stream.iter_lines():

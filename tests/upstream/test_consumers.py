@@ -24,7 +24,7 @@ URL = "/api/v1/groups/g/consumers"
 async def prepare(cluster: Cluster, gateway: Gateway, count: int = 6) -> None:
     """Write some records, create a consumer, and wait until it has its assignment."""
     await cluster.broker.topics.create(TOPIC, partitions=1)
-    records = [{"value": str(n)} for n in range(count)]
+    records = [{"value": f"v{n}"} for n in range(count)]
     written = await gateway.http.post(f"/api/v1/topics/{TOPIC}/records", json={"records": records})
     assert written.status_code == 200, written.text
     made = await gateway.http.post(URL, json={"name": "c", "topics": [TOPIC]})
@@ -60,13 +60,13 @@ def test_a_batch_that_was_not_answered_comes_again_with_its_token(tmp_path: Path
     async def scenario(cluster: Cluster, gateway: Gateway) -> None:
         await prepare(cluster, gateway)
         first = await poll(gateway)
-        assert values(first) == ["0", "1"]
+        assert values(first) == ["v0", "v1"]
         before = membership(cluster)
         await gateway.restart()
         again = await poll(gateway)
-        assert (values(again), again["ack"], again["redelivered"]) == (["0", "1"], first["ack"], True)
+        assert (values(again), again["ack"], again["redelivered"]) == (["v0", "v1"], first["ack"], True)
         second = await poll(gateway, ack=first["ack"])
-        assert values(second) == ["2", "3"] and committed(cluster) == 2
+        assert values(second) == ["v2", "v3"] and committed(cluster) == 2
         assert membership(cluster) == before
 
     with_gateway(tmp_path, scenario)
@@ -94,9 +94,9 @@ def test_an_ack_that_was_cut_is_settled_after_the_restart(tmp_path: Path, carrie
         assert again.status_code == 200, again.text
         assert committed(cluster) == 2
         second = await poll(gateway)
-        assert values(second) == ["2", "3"]
+        assert values(second) == ["v2", "v3"]
         third = await poll(gateway, ack=second["ack"])
-        assert values(third) == ["4", "5"] and committed(cluster) == 4
+        assert values(third) == ["v4", "v5"] and committed(cluster) == 4
 
     with_gateway(tmp_path, scenario)
 
@@ -133,11 +133,12 @@ def test_after_the_session_has_ended_the_consumer_joins_as_a_new_member(tmp_path
         before = membership(cluster)
         await gateway.kill()
         await asyncio.sleep(600)
-        assert membership(cluster)[1] == []
+        view = cluster.broker.groups.describe("g")
+        assert view is None or not view.members
         await gateway.start()
         again = await poll(gateway, wait_ms=30_000)
         # At least once: what was not acknowledged comes again.
-        assert values(again)[0] == "0" and again["ack"] != first["ack"]
+        assert values(again)[0] == "v0" and again["ack"] != first["ack"]
         assert membership(cluster)[1] != before[1]
 
     with_gateway(tmp_path, scenario)
@@ -192,7 +193,7 @@ def test_an_ack_waits_for_the_coordinator_and_commits_once(tmp_path: Path, code:
         answer = await gateway.http.post(f"{URL}/c:ack", json={"ack": first["ack"]})
         assert answer.status_code == 200, answer.text
         assert committed(cluster) == 2 and membership(cluster) == before
-        assert values(await poll(gateway)) == ["2", "3"]
+        assert values(await poll(gateway)) == ["v2", "v3"]
 
     with_gateway(tmp_path, scenario)
 
@@ -212,6 +213,6 @@ def test_a_group_that_was_reset_while_its_consumer_was_down_begins_there(tmp_pat
         await cluster.broker.groups.positions.set("g", CommitRequest([Commit(TOPIC, 0, 5)]))
         await gateway.start()
         batch = await poll(gateway, wait_ms=30_000)
-        assert values(batch) == ["5"]
+        assert values(batch) == ["v5"]
 
     with_gateway(tmp_path, scenario)

@@ -420,3 +420,46 @@ def test_a_cluster_that_is_away_makes_polls_wait_and_errors_that_may_pass(tmp_pa
         await after.close()
 
     with_gateway(tmp_path, scenario)
+
+
+def test_a_topic_that_is_created_again_is_read_from_its_own_beginning(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        await cluster.broker.topics.create("t")
+        await produce(cluster, *range(5))
+        await create(gateway)
+        assert await drained(gateway) == list(range(5))
+        await cluster.broker.topics.delete("t")
+        await cluster.broker.topics.create("t")
+        await produce(cluster, 10, 11)
+        await asyncio.sleep(120.0)
+        assert await drained(gateway) == [10, 11]
+        assert committed(cluster) == {0: 2}
+
+    with_gateway(tmp_path, scenario, nodes=2)
+
+
+def test_hundreds_of_consumers_are_resumed_and_their_heartbeats_are_bounded(tmp_path: Path) -> None:
+    count = 300
+
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        await cluster.broker.topics.create("t")
+        options = ConsumerOptions(ttl_ms=86_400_000)
+        for number in range(count):
+            await gateway.consumers.create(
+                f"g{number}", "c", subscription=Subscription(("t",)), options=options
+            )
+        await asyncio.sleep(60.0)
+        states = [gateway.consumers.of_group(f"g{number}")[0].state for number in range(count)]
+        assert set(states) == {"stable"}
+        await killed(gateway)
+        joins = cluster.asked[JOIN_GROUP]
+        after = await open_gateway(cluster, tmp_path / "gateway")
+        await asyncio.sleep(30.0)
+        before = cluster.asked[HEARTBEAT]
+        await asyncio.sleep(60.0)
+        sent = cluster.asked[HEARTBEAT] - before
+        assert cluster.asked[JOIN_GROUP] == joins
+        assert count * 60 / 4 * 0.8 <= sent <= count * 60 / 3 * 1.1
+        await after.close()
+
+    with_gateway(tmp_path, scenario)

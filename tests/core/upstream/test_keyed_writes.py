@@ -87,6 +87,24 @@ def test_a_gateway_that_dies_before_the_answer_is_stored_appends_once(tmp_path: 
     with_gateway(tmp_path, scenario, nodes=3)
 
 
+def test_a_retry_after_all_was_appended_is_a_replay_also_if_the_answer_was_not_stored(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        await cluster.broker.topics.create("t", partitions=3)
+        store, lost = gateway.store.submit, []
+        gateway.store.submit = lambda effects, **how: lost.append(effects) or asyncio.Future()  # type: ignore
+        first = await send(gateway)
+        gateway.store.submit = store  # type: ignore[method-assign]
+        assert lost and first.answer is not None
+        await gateway.close()
+        after = await open_gateway(cluster, tmp_path / "gateway")
+        again = await send(after)
+        assert again.replayed and again.answer == first.answer
+        await assert_once(cluster, again)
+        await after.close()
+
+    with_gateway(tmp_path, scenario, nodes=3)
+
+
 def test_lost_answers_and_moved_leaders_append_nothing_twice(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
         await cluster.broker.topics.create("t", partitions=3)
@@ -188,3 +206,19 @@ def test_two_requests_at_once_append_once(tmp_path: Path) -> None:
         await assert_once(cluster, answer)
 
     with_gateway(tmp_path, scenario, nodes=3)
+
+
+def test_batches_that_are_too_large_for_the_topic_are_split_and_a_large_record_is_refused(
+    tmp_path: Path,
+) -> None:
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        await cluster.broker.topics.create("t", configs={"max.message.bytes": "400"})
+        large = [NewRecord(key=None, value=b"%03d" % i + b"." * 100) for i in range(12)]
+        answer = await send(gateway, large)
+        await assert_once(cluster, answer, large)
+        assert (await send(gateway, large)).replayed
+        refused = await send(gateway, [NewRecord(key=None, value=b"x" * 500)], key="k2")
+        assert [r.error.code for r in refused.results if r.error is not None] == [ErrorCode.MESSAGE_TOO_LARGE]
+        await assert_once(cluster, answer, large)
+
+    with_gateway(tmp_path, scenario)

@@ -16,6 +16,7 @@ from app.native.streams.forms import NDJSON, SSE
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
+from tests.app.conftest import logs_of
 from tests.app.native.streams.test_merged import broken_batch, fill
 from tests.app.native.test_records import T, make
 
@@ -188,7 +189,7 @@ async def test_a_fault_after_good_records_waits_for_its_turn(
 ) -> None:
     await make(http, topic, 2)
     await fill(http, topic, 1, 1)
-    app.server.broker.partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
+    logs_of(app).partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
     fanout, feed = fanout_of(app), feed_of(app, topic)
     taken = fanout.take(feed, Position((0, 0)), max_bytes=NO_LIMIT)
     assert places(taken) == [(0, 0), (1, 0)]
