@@ -90,9 +90,10 @@ def copy(
                     _every(_REPORT_SECONDS, lambda: report(run.lags(), run.copied))
                 )
                 try:
-                    await run.until_caught_up()
+                    stop = _stop_by_signal() if follow else asyncio.Event()
+                    await run.until_caught_up(stop.is_set)
                     if follow:
-                        await _follow(run)
+                        await _follow(run, stop)
                 finally:
                     reporting.cancel()
                     run.flush()
@@ -275,12 +276,17 @@ def _stopped(data_dir: Path) -> Any:
 # --- life ---------------------------------------------------------------------------------------------------
 
 
-async def _follow(run: Copy) -> None:
-    """Copy what comes, until a signal asks to stop. The round under way is finished."""
+def _stop_by_signal() -> asyncio.Event:
+    """Return an event that SIGINT and SIGTERM set: the round under way is finished first."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _follow(run: Copy, stop: asyncio.Event) -> None:
+    """Copy what comes, until `stop` is set."""
+    loop = asyncio.get_running_loop()
     looked = loop.time()
     while not stop.is_set():
         await run.round()

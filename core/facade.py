@@ -445,14 +445,16 @@ class Logs(Protocol):
         partitions: Collection[TopicPartition] = (),
         moment: int | None = None,
         committed: bool = False,
+        fresh: bool = True,
     ) -> None:
         """Bring topics and partitions to hand, for synchronous calls in the same turn of the event loop.
 
         `topics` are names, None is all topics: they are known then, with `configs` also their settings, with `bounds`
         the offsets of all their partitions. `partitions` are more partitions whose offsets are needed. With `moment`
-        (as the timestamp of `Partitions.offset_for_time`), that call has its answer for all of these partitions. What
-        is missing or refused is raised by the synchronous call. Raises NETWORK_EXCEPTION, REQUEST_TIMED_OUT if a
-        cluster does not answer. An embedded broker returns at once.
+        (as the timestamp of `Partitions.offset_for_time`), that call has its answer for all of these partitions. With
+        `fresh` offsets are as new as this call; else partitions for which another caller waits are at hand as they
+        are. What is missing or refused is raised by the synchronous call. An embedded broker returns at once. Raises
+        NETWORK_EXCEPTION, REQUEST_TIMED_OUT if a cluster does not answer.
         """
 
     async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:

@@ -51,7 +51,7 @@ def _options(*, source: bool = True) -> Callable[[Any], Any]:
         for option in (
             click.option("--json", "as_json", is_flag=True, help="Print JSON."),
             click.option(
-                "--topics", multiple=True, metavar="NAME,…", help="Only these topics; * stands for any characters."
+                "--topics", multiple=True, metavar="NAME,…", help="Only these topics; * is any characters."
             ),
             click.option(
                 "--work-dir", type=_DIRECTORY, default=Path("sluice-move"), show_default=True, metavar="DIR",
@@ -175,8 +175,9 @@ def _report(report: Any) -> dict[str, Any]:
         "topics": report.topics,
         "partitions": [
             {
-                "topic": one.tp.topic, "partition": one.tp.partition, "equal": one.equal, "source": side(one.source),
-                "target": side(one.target), "same_offsets": one.same_offsets, "difference": one.difference, "compacted": one.compacted,
+                "topic": one.tp.topic, "partition": one.tp.partition, "equal": one.equal,
+                "source": side(one.source), "target": side(one.target), "same_offsets": one.same_offsets,
+                "compacted": one.compacted, "difference": one.difference,
             }
             for one in report.partitions
         ],

@@ -31,8 +31,10 @@ def width_of(text: str) -> int:
     )
 
 
-def size(count: int) -> str:
-    """Bytes in the unit that keeps the number below 1024: `812 B`, `4.2 MiB`."""
+def size(count: int | None) -> str:
+    """Bytes in the unit that keeps the number below 1024: `812 B`, `4.2 MiB`; `-` if they are not known."""
+    if count is None:
+        return "-"
     amount = float(count)
     for unit in _UNITS:
         if amount < 1024 or unit == _UNITS[-1]:

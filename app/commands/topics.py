@@ -71,7 +71,7 @@ def _show(session: Session, detail: dict[str, Any], everything: bool) -> None:
     out.facts(
         (
             ("id", detail["topic_id"]),
-            ("created", detail["created"]),
+            ("created", detail["created"] or "-"),
             ("partitions", detail["partitions"]),
             ("records", _records(detail)),
             ("size", size(_size(detail))),
@@ -93,7 +93,9 @@ def _show(session: Session, detail: dict[str, Any], everything: bool) -> None:
     shown = {n: c for n, c in configs.items() if everything or c["source"] != "default"}
     out.say()
     if shown:
-        cells = [[n, c["value"], _meaning(n, c["value"]), c["source"]] for n, c in sorted(shown.items())]
+        cells = [
+            [n, c["value"], _meaning(n, c["value"] or ""), c["source"]] for n, c in sorted(shown.items())
+        ]
         out.table(("SETTING", "VALUE", "", "SOURCE"), cells)
     hidden = len(configs) - len(shown)
     if hidden:
@@ -282,7 +284,8 @@ def delete_topics(session: Session, names: tuple[str, ...], if_exists: bool, yes
         else:
             details[name] = found
     for name, detail in details.items():
-        holding = f"{counted(_records(detail), 'record')}, {size(_size(detail))}"
+        known = _size(detail)
+        holding = counted(_records(detail), "record") + ("" if known is None else f", {size(known)}")
         confirm(f"Delete topic {name} ({holding}) for good?", yes=yes, what="delete")
     for name in details:
         client.send("DELETE", topic_path(name))
@@ -304,8 +307,10 @@ def _records(detail: dict[str, Any]) -> int:
     return sum(p["latest"] - p["earliest"] for p in detail["partition_details"])
 
 
-def _size(detail: dict[str, Any]) -> int:
-    return sum(int(p["size_bytes"]) for p in detail["partition_details"])
+def _size(detail: dict[str, Any]) -> int | None:
+    """The bytes of all partitions; None if a gateway does not know them."""
+    sizes = [p["size_bytes"] for p in detail["partition_details"]]
+    return None if None in sizes else sum(sizes)
 
 
 def _overrides(item: dict[str, Any]) -> str:

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.errors import Problem
-from core.vocabulary.capabilities import CONSUMERS, GROUP_MEMBERS, KAFKA_PORT, ROLES, TAKE_OVER, TRANSACTIONS
+from core.vocabulary.capabilities import (
+    CONSUMERS,
+    FREEZE,
+    GROUP_MEMBERS,
+    KAFKA_PORT,
+    ROLES,
+    TAKE_OVER,
+    TRANSACTIONS,
+)
 
 Capabilities = Callable[[], frozenset[str]]
 """Returns the names of what the broker of this process can do."""
@@ -21,6 +29,7 @@ _REASONS = {
     "the cluster, such as kafka-leader-election.sh.",
     TAKE_OVER: "Groups of Kafka 0.7 can be taken over by an embedded broker alone.",
     KAFKA_PORT: f"This gateway has no Kafka port. {_BROKERS}, with their addresses for Kafka clients.",
+    FREEZE: "A gateway over a cluster cannot freeze it: Kafka clients write to its brokers directly.",
     GROUP_MEMBERS: "This gateway has no members of groups over HTTP.",
     CONSUMERS: "This gateway has no managed consumers and no consumer instances.",
 }

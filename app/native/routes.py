@@ -47,7 +47,15 @@ from core.config import Config
 from core.facade import Facade
 from core.security.guarded import Guarded
 from core.transactions.long_transactions import CallersTransactions
-from core.vocabulary.capabilities import CONSUMERS, GROUP_MEMBERS, KAFKA_PORT, ROLES, TAKE_OVER, TRANSACTIONS
+from core.vocabulary.capabilities import (
+    CONSUMERS,
+    FREEZE,
+    GROUP_MEMBERS,
+    KAFKA_PORT,
+    ROLES,
+    TAKE_OVER,
+    TRANSACTIONS,
+)
 
 PREFIX = "/api/v1"
 # Statuses of refusals that any route below the prefix may have, and any route that writes; and any other route.
@@ -280,11 +288,11 @@ def _cluster() -> tuple[ControlRoute, ...]:
         ),
         Route(
             "POST", "/cluster:freeze", cluster.freeze, "freezeCluster", "cluster", "Refuse writes, for a move",
-            answers={200: schemas.Freezing}, refuses=ON_WRITES,
+            needs=FREEZE, answers={200: schemas.Freezing}, refuses=ON_WRITES,
         ),
         Route(
             "POST", "/cluster:thaw", cluster.thaw, "thawCluster", "cluster", "Take writes again",
-            answers={200: schemas.Freezing}, refuses=ON_WRITES,
+            needs=FREEZE, answers={200: schemas.Freezing}, refuses=ON_WRITES,
         ),
     )  # fmt: skip
 

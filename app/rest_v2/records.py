@@ -29,6 +29,7 @@ from core.facade import Facade
 from core.records.record import NO_TIMESTAMP, Record
 from core.types import TopicPartition
 from core.vocabulary.records import FetchRead
+from core.vocabulary.topic import check_partition
 
 _encode = msgspec.json.Encoder().encode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
@@ -147,15 +148,15 @@ class PartitionReadRoutes:
         tp = TopicPartition(segments[1], partition_number(segments[3]))
         broker = self._acting(request.scope)
         # An unknown topic is reported before an error of the media type.
-        await broker.look(partitions=(tp,))
-        start = broker.partitions.info(tp).offsets.log_start_offset
+        await broker.look((tp.topic,))
+        check_partition(broker.topics.get(tp.topic), tp.partition)
         accept = accept_of(request.headers.get(b"accept", b""))
         format_name = accept.format(self._dialect.json_format)
         query = query_of(request)
         config = self._config
         max_bytes = number_in(query, "max_bytes", config.http_default_read_bytes, config.http_max_read_bytes)
         wait_ms = number_in(query, "timeout", 0, config.max_wait_ms)
-        offset = _offset(query.get("offset", ""), start)
+        offset = await _offset(broker, tp, query.get("offset", ""))
         try:
             await broker.bring((FetchRead(tp, offset, max_bytes, committed=True),), max_bytes=max_bytes)
             result = broker.records.read_now(
@@ -185,9 +186,11 @@ class PartitionReadRoutes:
         return Answer(200, _encode(shown), accept.records(format_name))
 
 
-def _offset(text: str, default: int) -> int:
+async def _offset(broker: Facade, tp: TopicPartition, text: str) -> int:
+    """The offset of a query; without one the log start offset."""
     if not text:
-        return default
+        await broker.look(partitions=(tp,))
+        return broker.partitions.info(tp).offsets.log_start_offset
     if not (text.isascii() and text.isdigit() and int(text) <= _MAX_OFFSET):
         raise unprocessable(f"offset must be a whole number from 0, not {text[:40]!r}.")
     return int(text)

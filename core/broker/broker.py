@@ -396,6 +396,7 @@ class Broker:
         partitions: Collection[TopicPartition] = (),
         moment: int | None = None,
         committed: bool = False,
+        fresh: bool = True,
     ) -> None:
         """See `Facade.look`: everything is at hand."""
 

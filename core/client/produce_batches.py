@@ -213,13 +213,14 @@ class PartitionQueue:
         "again",
         "home",
         "identity",
-        "in_flight",
         "linger",
         "next_sequence",
         "order",
+        "proven_until",
         "retry_at",
         "stale",
         "tp",
+        "under_way",
         "waiting",
         "waiting_bytes",
     )
@@ -229,15 +230,34 @@ class PartitionQueue:
         self.waiting: deque[Waiting] = deque()
         self.waiting_bytes = 0
         self.again: list[Batch] = []
-        self.in_flight = 0
+        self.under_way: list[Batch] = []
         self.identity: Identity | None = None
         self.next_sequence = 0
         self.order = 0
         self.stale = False
+        # Until then the broker knows the producer id here. It takes any number of an id that it does not know, so
+        # that a batch after a lost one would be appended before it.
+        self.proven_until = 0.0
         self.linger: asyncio.TimerHandle | None = None
         # The time before which `again` rests, and whether the queue is on the list of a broker.
         self.retry_at = 0.0
         self.home = False
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many batches are under way."""
+        return len(self.under_way)
+
+    def full(self, most: int) -> bool:
+        """Whether another batch would be the one after `most` batches, counted from the oldest without an answer.
+
+        A broker recognizes the last five batches of a producer (KIP-98). The oldest may be with a former leader that
+        does not answer, while the others come and are answered.
+        """
+        if not self.under_way:
+            return False
+        oldest = min([batch.order[0] for batch in self.under_way])
+        return len(self.under_way) >= most or self.order - oldest >= most - 1
 
     @property
     def empty(self) -> bool:

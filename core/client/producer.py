@@ -53,6 +53,8 @@ _PRODUCE = 0
 # What an answer may take beyond the time that the leader waits for the replicas.
 _ANSWER_MS = 5_000
 _SWEEP_SECONDS = 0.5
+# Brokers forget a producer id after a day without a batch, by default (producer.id.expiration.ms).
+_PROVEN_SECONDS = 600.0
 # max.message.bytes of a topic may be raised.
 _LIMIT_SECONDS = 600.0
 # A broker with too few replicas is asked so often; then the caller learns it.
@@ -94,13 +96,12 @@ _Sent = list[tuple[PartitionQueue, Batch]]
 class _Destination:
     """A broker, and the queues that have something for it."""
 
-    __slots__ = ("broker_id", "in_flight", "muted_until", "opening", "ready")
+    __slots__ = ("broker_id", "in_flight", "muted_until", "ready")
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.in_flight = 0
         self.muted_until = 0.0
-        self.opening = False
         self.ready: dict[PartitionQueue, None] = {}
 
 
@@ -239,7 +240,7 @@ class Producer:
                 self._list(queue)
             return
         if queue.in_flight:
-            if queue.in_flight >= (1 if self._plain else self._settings.max_in_flight):
+            if queue.full(self._at_once(queue)):
                 return
             if queue.waiting_bytes < self._settings.max_batch_bytes:
                 if queue.linger is None:
@@ -251,9 +252,14 @@ class Producer:
 
     def _lingered(self, queue: PartitionQueue) -> None:
         queue.linger = None
-        in_flight = 1 if self._plain else self._settings.max_in_flight
-        if not queue.home and queue.waiting and not queue.again and queue.in_flight < in_flight:
+        if not queue.home and queue.waiting and not queue.again and not queue.full(self._at_once(queue)):
             self._list(queue)
+
+    def _at_once(self, queue: PartitionQueue) -> int:
+        """Return how many batches of a queue may be under way."""
+        if self._plain or self._loop.time() >= queue.proven_until:
+            return 1
+        return self._settings.max_in_flight
 
     def _list(self, queue: PartitionQueue) -> None:
         queue.home = True
@@ -297,12 +303,15 @@ class Producer:
 
     def _begin(self, name: str, work: Any) -> None:
         """Start a task of a name, unless it runs already."""
-        if name not in self._tasks and not self._closed:
+        before = self._tasks.get(name)
+        # One that is done may not have been removed yet.
+        if (before is None or before.done()) and not self._closed:
             task = self._tasks[name] = self._loop.create_task(work())
             task.add_done_callback(partial(self._ended, name))
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        del self._tasks[name]
+        if self._tasks.get(name) is task:
+            del self._tasks[name]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the producer failed", exc_info=error)
         if not self._closed:
@@ -386,9 +395,6 @@ class Producer:
                 self._request(destination, link, acks, sent, now)
 
     def _open(self, destination: _Destination) -> None:
-        if destination.opening:
-            return
-        destination.opening = True
         self._begin(f"open {destination.broker_id}", partial(self._connect, destination))
 
     async def _connect(self, destination: _Destination) -> None:
@@ -401,8 +407,6 @@ class Producer:
                 self._homeless[queue] = None
             destination.ready.clear()
             self._begin("homes", self._find_homes)
-        finally:
-            destination.opening = False
         self._active[destination] = None
 
     def _next(self, queue: PartitionQueue) -> Batch | None:
@@ -436,6 +440,7 @@ class Producer:
             self._list(queue)
             return False
         queue.identity, queue.next_sequence, queue.stale = self._identity, 0, False
+        queue.proven_until = 0.0
         for batch in queue.again:
             batch.displaced = False
             if batch.identity is not None:
@@ -552,7 +557,7 @@ class Producer:
             topics.setdefault(queue.tp.topic, []).append((queue.tp.partition, batch.data))
             deadline = max(deadline, batch.deadline)
             batch.attempts += 1
-            queue.in_flight += 1
+            queue.under_way.append(batch)
         timeout_ms = min(max(int((deadline - now) * 1000), 1), self._settings.request_timeout_ms)
         destination.in_flight += 1
         try:
@@ -574,8 +579,8 @@ class Producer:
         destination.in_flight -= 1
         self._active[destination] = None
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        for queue, _ in sent:
-            queue.in_flight -= 1
+        for queue, batch in sent:
+            queue.under_way.remove(batch)
         if error is not None:
             self._lost(sent, error)
         else:
@@ -628,6 +633,8 @@ class Producer:
         base = one.base_offset
         last = base + batch.count - 1 if base >= 0 else -1
         self._bytes -= batch.size
+        if batch.identity is not None and batch.identity == queue.identity:
+            queue.proven_until = self._loop.time() + _PROVEN_SECONDS
         batch.done(
             AppendResult(base, last, one.log_append_time_ms, one.log_start_offset, bool(one.error_code))
         )

@@ -72,7 +72,7 @@ class Piece(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What one fetch of committed records of the source gave, and the offset to go on from."""
+    """What one fetch of committed records of the source gave, and the offset of the next fetch."""
 
     pieces: list[Piece]
     next_offset: int

@@ -49,7 +49,7 @@ _WRONG_SEQUENCE = frozenset(
 
 
 class MoveError(Exception):
-    """The move cannot go on: one or two sentences for the operator."""
+    """The move has to stop: one or two sentences for the operator."""
 
 
 class Lag(NamedTuple):
@@ -120,16 +120,19 @@ class Copy:
                 )
         new = sorted(there.keys() - known.keys())
         overrides = await self._source.overrides(new) if new else {}
+        found = await self._target.topics()
         for name in new:
-            await self._create(there[name], overrides[name])
+            found[name] = await self._create(there[name], overrides[name], found.get(name))
+        known = self._journal.topics()
         for name, topic in there.items():
-            await self._grow(topic, self._journal.topics()[name])
+            await self._grow(topic, known[name], found.get(name))
 
-    async def _create(self, topic: TopicMetadata, overrides: Mapping[str, str]) -> None:
+    async def _create(
+        self, topic: TopicMetadata, overrides: Mapping[str, str], found: TopicMetadata | None
+    ) -> TopicMetadata:
         name, count = topic.name, len(topic.partitions)
         skipped = LEFT_OUT | self._options.skipped
         configs = {key: value for key, value in overrides.items() if key not in skipped}
-        found = await self._target.topic(name)
         if found is None:
             await self._create_held(name, count, configs)
             found = await self._target.patient(lambda: self._created(name, count), topics=[name])
@@ -142,6 +145,7 @@ class Copy:
                 "leave it out with --topics."
             )
         self._journal.put_topic(MovedTopic(name, topic.topic_id, found.topic_id, configs, False))
+        return found
 
     async def _created(self, name: str, count: int) -> TopicMetadata:
         found = await self._target.topic(name)
@@ -171,9 +175,8 @@ class Copy:
                     )
                     raise MoveError(f"{error.message}.{hint}") from None
 
-    async def _grow(self, topic: TopicMetadata, moved: MovedTopic) -> None:
+    async def _grow(self, topic: TopicMetadata, moved: MovedTopic, found: TopicMetadata | None) -> None:
         """Add what partitions the target lacks, and begin with those that are new to the journal."""
-        found = await self._target.topic(topic.name)
         if found is None or (moved.target_id != found.topic_id and moved.target_id != UUID(int=0)):
             raise MoveError(
                 f"Topic {topic.name!r} of the target was deleted, or created again, since the move began. Use "
@@ -193,11 +196,13 @@ class Copy:
 
     # --- rounds --------------------------------------------------------------------------------------------
 
-    async def until_caught_up(self) -> None:
-        """Copy up to the last stable offsets that the source has now."""
+    async def until_caught_up(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Copy up to the last stable offsets that the source has now, or until `stopped` says so."""
         ends = await self._source.offsets(self._mine(), LATEST, committed=True)
-        while behind := [tp for tp in ends if self._progress[tp].source_next < ends[tp]]:
-            await self.round(behind, wait_ms=0)
+        while left := [tp for tp in ends if self._progress[tp].source_next < ends[tp]]:
+            if stopped():
+                break
+            await self.round(left, wait_ms=0)
         self.flush()
 
     async def round(self, tps: Sequence[TopicPartition] | None = None, *, wait_ms: int = FOLLOW_MS) -> int:
@@ -339,13 +344,13 @@ class Copy:
         progress.planned = progress.planned[count:]
 
     async def _resume(self, tp: TopicPartition, failure: BrokerError) -> None:
-        """Find out what of the plan the target has; where that is nothing new, go on under another producer."""
+        """Find out what of the plan the target has; if that is nothing new, continue under another producer."""
         progress = self._progress[tp]
         before = len(progress.planned)
         await self._settle(tp)
         if len(progress.planned) < before or not progress.planned:
             return
-        log.warning("%s: %s; the move goes on under a new producer id", tp, failure.message)
+        log.warning("%s: %s; the move continues under a new producer id", tp, failure.message)
         producer_id, epoch = await self._target.producer()
         progress.producer_id, progress.producer_epoch, progress.sequence = producer_id, epoch, 0
         sequence, planned = 0, []

@@ -1,7 +1,7 @@
 """Committed offsets of groups: read of the source, translated through the journal, committed on the target.
 
 A translated offset is exact: it names the same record, or the end. A group that has members on the target is refused,
-because they would go on where they are, and commit that.
+because they would continue where they are, and commit that.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Both logs of a partition are read from the first record that the source still ha
 key, value, headers and time are, and if its offset is the one that the journal says. The CRC of a partition covers
 key, value, headers and time of all its records in their order; it is printed for both sides.
 
-The source goes on to compact its topics, also while it is frozen. So in a compacted topic the target may have records
-that the source does not have any more; they are counted apart, and the target will compact them, too.
+The source continues to compact its topics, also while it is frozen. So in a compacted topic the target may have
+records that the source does not have any more; they are counted apart, and the target will compact them, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from core.move.batches import MAX_DECOMPRESSED, visible_batches
 from core.move.cluster import EARLIEST, LATEST, MoveCluster
 from core.move.copy import MIB
 from core.move.groups import GroupDifference, compare_groups
-from core.move.journal import Journal, MovedTopic
+from core.move.journal import Journal, MovedTopic, Progress
 from core.records.batch import iter_records
 from core.records.record import Record
 from core.types import TopicPartition
@@ -98,11 +98,13 @@ async def verify(
         else:
             tps += [TopicPartition(name, partition) for partition in range(len(there[name].partitions))]
     policies = {name: topic.configs.get("cleanup.policy", "") for name, topic in moved.items()}
+    progress = journal.progress()
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def compare(tp: TopicPartition) -> PartitionReport:
         async with limit:
-            return await _compare(source, target, journal, tp, compacted="compact" in policies[tp.topic])
+            compacted = "compact" in policies[tp.topic]
+            return await _compare(source, target, journal, tp, progress.get(tp), compacted=compacted)
 
     reports = await asyncio.gather(*(compare(tp) for tp in tps))
     differences = await compare_groups(source, target, journal, wanted) if groups else []
@@ -122,17 +124,22 @@ def _of_topic(topic: MovedTopic, source: object, target: object) -> str:
 
 
 async def _compare(
-    source: MoveCluster, target: MoveCluster, journal: Journal, tp: TopicPartition, *, compacted: bool
+    source: MoveCluster,
+    target: MoveCluster,
+    journal: Journal,
+    tp: TopicPartition,
+    progress: Progress | None,
+    *,
+    compacted: bool,
 ) -> PartitionReport:
+    if progress is None:
+        return PartitionReport(tp, Side(0, 0), Side(0, 0), False, "it is not copied")
     start = (await source.offsets([tp], EARLIEST))[tp]
     source_end = (await source.offsets([tp], LATEST, committed=True))[tp]
     target_end = (await target.offsets([tp], LATEST))[tp]
-    progress = journal.progress().get(tp)
-    if progress is None:
-        return PartitionReport(tp, Side(0, 0), Side(0, 0), False, "it is not copied")
     end, until = min(source_end, progress.source_next), min(target_end, progress.target_next)
     first = journal.translate(tp, min(max(start, progress.source_start), progress.source_next))
-    state = _Comparison(journal, tp)
+    state = Comparison(journal, tp)
     await (state.run_compacted if compacted else state.run)(
         _records(source, tp, start, end, committed=True), _records(target, tp, first, until, committed=False)
     )
@@ -146,7 +153,7 @@ async def _compare(
     )
 
 
-class _Comparison:
+class Comparison:
     """Two logs that are read in step."""
 
     def __init__(self, journal: Journal, tp: TopicPartition) -> None:

@@ -158,6 +158,7 @@ class Guarded:
         partitions: Collection[TopicPartition] = (),
         moment: int | None = None,
         committed: bool = False,
+        fresh: bool = True,
     ) -> None:
         """See `Facade.look`. Nothing is asked about topics that the caller may not describe."""
         if not self.rights.unlimited:
@@ -165,7 +166,13 @@ class Guarded:
             topics = topics and [name for name in topics if may(_DESCRIBE, _TOPIC, name)]
             partitions = [tp for tp in partitions if may(_DESCRIBE, _TOPIC, tp.topic)]
         await self._broker.look(
-            topics, bounds=bounds, configs=configs, partitions=partitions, moment=moment, committed=committed
+            topics,
+            bounds=bounds,
+            configs=configs,
+            partitions=partitions,
+            moment=moment,
+            committed=committed,
+            fresh=fresh,
         )
 
     async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:

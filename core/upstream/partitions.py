@@ -31,7 +31,7 @@ from core.upstream.failures import NotAtHandError, about
 from core.upstream.topics import Topics
 from core.upstream.waiting import FollowingPurgatory
 from core.vocabulary.capabilities import unsupported
-from core.vocabulary.partition import EARLIEST, LATEST, PartitionInfo
+from core.vocabulary.partition import PartitionInfo
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
 from core.vocabulary.topic import TopicInfo, check_partition
 from core.vocabulary.transactions import TransactionalWrite
@@ -104,15 +104,22 @@ class Partitions:
         self.check(tp)
         return self._bounds.at((tp, timestamp, committed))
 
-    async def look(self, tps: Collection[TopicPartition], moment: int | None, *, committed: bool) -> None:
+    async def look(
+        self, tps: Collection[TopicPartition], moment: int | None, *, committed: bool, fresh: bool
+    ) -> None:
         """Bring the bounds of partitions to hand, or the answers of a search by time; without those that are not."""
         there = [tp for tp in tps if self._exists(tp)]
-        if not there:
+        if moment is not None:
+            if there:
+                await self._bounds.look_at_moment(there, moment, committed=committed)
             return
-        if moment is None:
-            await self._bounds.look(there)
-        elif moment in (EARLIEST, LATEST) or moment < 0 or there:
-            await self._bounds.look_at_moment(there, moment, committed=committed)
+        await self._bounds.look([tp for tp in there if fresh or not self._is_followed(tp)])
+
+    def _is_followed(self, tp: TopicPartition) -> bool:
+        if self._bounds.find(tp) is None:
+            return False
+        bounds = self._fetcher.bounds
+        return bounds(tp, committed=True) is not None or bounds(tp, committed=False) is not None
 
     def _exists(self, tp: TopicPartition) -> bool:
         topic = self._topics.find(tp.topic)

@@ -216,6 +216,7 @@ class RemoteBroker:
         partitions: Collection[TopicPartition] = (),
         moment: int | None = None,
         committed: bool = False,
+        fresh: bool = True,
     ) -> None:
         """See `Facade.look`."""
         if topics is None:
@@ -230,7 +231,7 @@ class RemoteBroker:
                 if info is not None:
                     tps += [TopicPartition(name, partition) for partition in range(info.partitions)]
         if tps:
-            await self.partitions.look(tps, moment, committed=committed)
+            await self.partitions.look(tps, moment, committed=committed, fresh=fresh)
 
     async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:
         """See `Facade.bring`."""

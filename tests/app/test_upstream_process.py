@@ -235,11 +235,26 @@ def test_the_command_line_says_what_is_missing(gateway: BrokerProcess) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT)
     assert done.returncode != 0 and "This gateway has no transactions over HTTP." in done.stderr
     assert "Traceback" not in done.stderr
-    listing = subprocess.run(
-        [sys.executable, "-m", "app", "topics", "list", "--url", gateway.http],
-        capture_output=True, text=True, timeout=SECONDS, cwd=ROOT,
-    )  # fmt: skip
-    assert listing.returncode == 0, listing.stderr
+
+
+def test_the_command_line_works_on_a_gateway(gateway: BrokerProcess) -> None:
+    def run(*words: str, given: str = "") -> str:
+        command = [sys.executable, "-m", "app", *words, "--url", gateway.http]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
+
+    run("topics", "create", "cli", "--partitions", "2", "--config", "retention.ms=3600000")
+    assert "1 record written" in run("produce", "cli", given="a\n")
+    shown = run("topics", "describe", "cli", "--all")
+    assert "retention.ms" in shown and "created" in shown and "None" not in shown
+    assert "cli" in run("topics", "list", "--long")
+    assert "EARLIEST" in run("offsets", "at", "cli")
+    run("groups", "reset", "cli-group", "--topic", "cli", "--to", "earliest", "--execute")
+    assert "cli-group" in run("groups", "list")
+    assert "cli" in run("groups", "describe", "cli-group")
+    assert run("consume", "cli", "--from", "earliest", "--limit", "1").strip().endswith("a")
+    run("topics", "delete", "cli", "--yes")
 
 
 def test_health_and_metrics_tell_of_the_cluster(http: httpx.Client, cluster: BrokerProcess) -> None:

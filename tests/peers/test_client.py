@@ -188,23 +188,19 @@ async def test_a_transaction_that_is_aborted_and_one_that_is_committed(cluster: 
         )
         assert ended.error_code == 0
         await producer.send(tp, of(b"plain"), now_ms=1)
-    # The markers are written after the answer to EndTxn.
-    end = 6
-    offset, found = 0, list[bytes | None]()
-    async with asyncio.timeout(60):
-        while offset < end:
-            got = await fetcher.bring(tp, offset, max_bytes=MIB)
-            found += values(got, offset)
-            offset = got.next_offset
-            await asyncio.sleep(0.05)
-    assert found == [b"plain", b"1", b"plain"]
-    whole = await fetcher.bring(tp, 0, max_bytes=MIB, committed=False)
-    assert values(whole) == [
-        b"0",
-        b"plain",
-        b"1",
-        b"plain",
-    ], [header for _, header in batches(whole.data)]
+    for committed, expected in (
+        (True, [b"plain", b"1", b"plain"]),
+        (False, [b"0", b"plain", b"1", b"plain"]),
+    ):
+        offset, found = 0, list[bytes | None]()
+        # The markers are written after the answer to EndTxn.
+        async with asyncio.timeout(60):
+            while offset < 6:
+                got = await fetcher.bring(tp, offset, max_bytes=MIB, committed=committed)
+                found += values(got, offset)
+                offset = got.next_offset
+                await asyncio.sleep(0.05)
+        assert found == expected
     await fetcher.close()
     await producer.close()
 
@@ -327,10 +323,10 @@ async def make_user(cluster: ClusterClient) -> None:
     from core.security.scram import Mechanism, salted_password
 
     salt = b"salt of the test"
-    request = AlterUserScramCredentialsRequest(
-        upsertions=[
-            ScramCredentialUpsertion(USER, one, 4096, salt, salted_password(one, PASSWORD, salt, 4096))
-            for one in Mechanism
-        ]
-    )
-    assert list(codes_of(await cluster.ask_controller(request))) == []
+    # As with Kafka's own tools, one credential at a time.
+    for one in Mechanism:
+        salted = salted_password(one, PASSWORD, salt, 4096)
+        request = AlterUserScramCredentialsRequest(
+            upsertions=[ScramCredentialUpsertion(USER, one, 4096, salt, salted)]
+        )
+        assert list(codes_of(await cluster.ask_controller(request))) == []

@@ -121,7 +121,8 @@ class MergedRoutes:
         info = acting.topics.get(segments[1])
         cursor, resumed = self._cursor(request, query, info, media_type != JSON)
         feed = self._feed(query, info, cursor)
-        await self._look(feed, query)
+        # A page that does not wait has all that was written before it was asked for. What waits gets it in a moment.
+        await self._look(feed, query, fresh=media_type == JSON and "wait_ms" not in query)
         position = cursor.position if cursor is not None else await self._beginning(feed, query)
         gap = self._gap(feed, position, "offsets" if "offsets" in query and cursor is None else "cursor")
         if gap is not None:
@@ -210,11 +211,11 @@ class MergedRoutes:
             committed=read_committed(query),
         )
 
-    async def _look(self, feed: Feed, query: Mapping[str, str]) -> None:
+    async def _look(self, feed: Feed, query: Mapping[str, str], *, fresh: bool) -> None:
         """Bring the bounds to hand, and the offsets at the time that `from` names."""
         tps = [TopicPartition(feed.topic, partition) for partition in feed.partitions or ()]
         topics = () if tps else (feed.topic,)
-        await self._broker().look(topics, bounds=True, partitions=tps)
+        await self._broker().look(topics, bounds=True, partitions=tps, fresh=fresh)
         text = query.get("from", "")
         if text and not text[0].isalpha():
             moment = parse_moment("from", text)

@@ -89,6 +89,8 @@ def test_every_command_says_what_it_does_and_takes_url_and_json() -> None:
             if path[0] == "spark":
                 continue  # another program: it has its own options, and no URL
             options = {o for p in command.params for o in p.opts}
-            assert {"--url", "--json"} <= options, path
+            # A move speaks to two clusters over their Kafka ports; only the freeze is a call of a gateway.
+            clusters = path[0] == "move" and path[1] not in ("freeze", "thaw")
+            assert {"--to" if clusters else "--url", "--json"} <= options, path
             undocumented = [p.opts for p in command.params if isinstance(p, click.Option) and not p.help]
             assert undocumented == [], path

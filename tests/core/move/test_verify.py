@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import ErrorCode
+from core.move.batches import Run
 from core.move.groups import GroupPlan, commit_groups, plan_groups, source_groups
-from core.move.journal import JournalError
-from core.records.record import NewRecord
+from core.move.journal import Journal, JournalError, Progress
+from core.move.verify import Comparison
+from core.records.record import NewRecord, Record
 from core.server import Server
 from core.types import TopicPartition
 from core.vocabulary.groups import Commit, CommitRequest, JoinRequest
@@ -129,3 +131,38 @@ async def test_offsets_of_other_topics_are_left_out_and_named(pair: Pair) -> Non
     await commit(pair.source, "g", 0, "late")
     (planned,) = await plan(pair)
     assert planned.left_out == [TopicPartition("late", 0)] and [one.target for one in planned.offsets] == [7]
+
+
+async def lists(*some: list[Record]) -> AsyncIterator[list[Record]]:
+    for one in some:
+        yield one
+
+
+def record(offset: int) -> Record:
+    return Record(offset, 1_000 + offset % 100, 0, b"k", b"v%d" % (offset % 100))
+
+
+@pytest.mark.parametrize(
+    "source, target, compacted, difference",
+    [
+        # Offsets of the target are 100 more.
+        ([[0], [1, 2]], [[100, 101], [102]], 0, ""),
+        ([[2, 5], [8]], [[100, 101, 102], [103, 104, 105, 106], [107, 108], [109]], 7, ""),
+        ([[]], [[100, 101]], 2, ""),
+        ([[1], [2]], [[101]], 0, "offset 2 of the source is missing on the other side"),
+        ([[1, 2]], [[102, 103]], 0, "offset 1 of the source differs from that at 102"),
+    ],
+)
+async def test_records_that_the_source_has_compacted_since_are_no_difference(
+    tmp_path: Path, source: list[list[int]], target: list[list[int]], compacted: int, difference: str
+) -> None:
+    with Journal(tmp_path, create=True) as journal:
+        journal.store({TP: (Progress(0, 10, 110), [Run(0, 100, 10)])})
+        found = Comparison(journal, TP)
+        await found.run_compacted(
+            lists(*([record(one) for one in some] for some in source)),
+            lists(*([record(one) for one in some] for some in target)),
+        )
+    assert difference in found.difference and bool(found.difference) == bool(difference)
+    if not difference:
+        assert (found.compacted, found.source) == (compacted, found.target)

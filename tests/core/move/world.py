@@ -26,7 +26,7 @@ class Killed(Exception):  # noqa: N818 (what happened)
     """The process of the move ends here."""
 
 
-# Called with the name of a call, before and after it; raises what shall happen.
+# Called with the name of a call, before and after it; raises what happens there.
 Fault = Callable[[str], None]
 
 

@@ -14,7 +14,7 @@ from core.upstream.remote_broker import RemoteBroker
 from core.vocabulary.records import FetchRead
 from tests.core.upstream.gateways import with_gateway
 from tests.upstream.cluster import Cluster
-from tests.upstream.faults import FETCH
+from tests.upstream.faults import FETCH, LIST_OFFSETS
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -165,3 +165,65 @@ def test_a_deleted_topic_ends_its_waits(tmp_path: Path) -> None:
             gateway.topics.get("orders")
 
     with_gateway(tmp_path, scenario)
+
+
+def test_a_look_at_followed_partitions_asks_only_if_it_must_be_fresh(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        await cluster.broker.topics.create("orders", partitions=2)
+        await gateway.look(("orders",), bounds=True, fresh=False)
+        asked = cluster.asked[LIST_OFFSETS]
+        assert asked == 3
+        waiting = asyncio.ensure_future(gateway.changes.wait_for("orders", None, 600, "me"))
+        await asyncio.sleep(1)
+        await gateway.look(("orders",), bounds=True, fresh=False)
+        assert cluster.asked[LIST_OFFSETS] == asked
+        await cluster.broker.records.produce("orders", values("a", partition=1))
+        # This one is as new as the call, whatever a long poll has brought.
+        await gateway.look(("orders",), bounds=True)
+        assert cluster.asked[LIST_OFFSETS] == asked + 3
+        assert [one.high_watermark for one in gateway.partitions.bounds("orders", (0, 1))] == [0, 1]
+        assert await waiting
+
+    with_gateway(tmp_path, scenario, latency=0.01)
+
+
+def test_records_that_are_deleted_are_not_shown_from_memory(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        await gateway.records.produce("orders", values(*"abcdef"))
+        assert await read(gateway, 0) == list("abcdef")
+        assert await gateway.partitions.delete_records([(ORDERS, 4)]) == [4]
+        with pytest.raises(BrokerError) as refused:
+            await read(gateway, 2)
+        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert refused.value.details["log_start_offset"] == 4
+        assert await read(gateway, 4) == ["e", "f"]
+
+    with_gateway(tmp_path, scenario)
+
+
+def test_an_acknowledged_record_is_in_the_next_read(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        assert (await gateway.records.produce("orders", values("0")))[0].offset == 0
+        for n in range(1, 20):
+            assert len(await read(gateway, 0)) == n
+            await gateway.records.produce("orders", values(str(n)))
+            assert await read(gateway, n) == [str(n)]
+
+    with_gateway(tmp_path, scenario, latency=0.02)
+
+
+def test_a_leader_that_stays_lost_ends_a_read_with_an_error(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster, gateway: RemoteBroker) -> None:
+        await cluster.broker.topics.create("orders", partitions=1)
+        await gateway.look(("orders",))
+        cluster.lead("orders", 0, -1)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(BrokerError) as refused:
+            await read(gateway, 0)
+        assert refused.value.code.retriable
+        assert asyncio.get_running_loop().time() - began < 60
+        cluster.lead("orders", 0, 2)
+        await gateway.records.produce("orders", values("a"))
+        assert await read(gateway, 0) == ["a"]
+
+    with_gateway(tmp_path, scenario, nodes=2)
