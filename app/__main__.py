@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -73,6 +74,24 @@ def main(context: click.Context) -> None:
     "--peer", "peers", metavar="N=HOST:PORT", multiple=True,
     help="Another broker of the cluster and its Kafka port; repeat it for more.",
 )  # fmt: skip
+@click.option(
+    "--gateway", "gateways", metavar="NAME=URL", multiple=True,
+    help="A gateway over the same cluster, as a=http://HOST:PORT; repeat it for all, this one included.",
+)  # fmt: skip
+@click.option("--workers", type=int, metavar="N", help="Processes that serve HTTP on the same port [1].")
+@click.option("--gateway-name", metavar="NAME", help="The name of this gateway among them.")
+@click.option(
+    "--upstream", "upstream", metavar="HOST:PORT", multiple=True,
+    help="A broker of an existing Kafka cluster, to be a gateway over it; repeat it, or separate by commas.",
+)  # fmt: skip
+@click.option(
+    "--upstream-config",
+    metavar="FILE",
+    help="Properties of Kafka's clients for that cluster: security.protocol, sasl.mechanism, …",
+)
+@click.option(
+    "--upstream-identity", metavar="NAME", help="As which principal to call that cluster [gateway]."
+)
 @click.option("--v2-dialect", metavar="NAME", help="Whose REST Proxy v2 clients are used to [confluent].")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Where clients of Kafka 0.7 look for brokers.")
 @click.option("--log-format", metavar="NAME", help="How logs are written: console or json [console].")
@@ -82,64 +101,41 @@ def main(context: click.Context) -> None:
     "--ephemeral", is_flag=True,
     help="For tests: free ports, printed as JSON; a temporary directory; ends with its parent process.",
 )  # fmt: skip
-def serve(
-    config_file: Path | None = None,
-    data_dir: str | None = None,
-    listeners: tuple[str, ...] = (),
-    tls: str | None = None,
-    advertised: str | None = None,
-    insecure: bool = False,
-    insecure_passwords: bool = False,
-    allowed_hosts: tuple[str, ...] = (),
-    allowed_origins: tuple[str, ...] = (),
-    super_users: tuple[str, ...] = (),
-    broker_id: int | None = None,
-    peers: tuple[str, ...] = (),
-    v2_dialect: str | None = None,
-    zookeeper: str | None = None,
-    log_format: str | None = None,
-    log_level: str | None = None,
-    access_log: bool = False,
-    ephemeral: bool = False,
-) -> None:
+def serve(config_file: Path | None = None, ephemeral: bool = False, **flags: Any) -> None:
     """Run the broker: HTTP on 127.0.0.1:8082, Kafka on 127.0.0.1:9092, unless told otherwise.
 
     Every setting can come from the environment or a configuration file as well:
     docs/reference/settings.md lists them.
     """
-    for warning in unknown_variables(os.environ):
-        print(f"sluice: {warning}", file=sys.stderr)
+    from app.workers.spec import own_spec
+
+    worker = own_spec()
+    if worker is None:
+        for warning in unknown_variables(os.environ):
+            print(f"sluice: {warning}", file=sys.stderr)
     try:
-        config = load_with_file(
-            os.environ,
-            config_file,
-            data_dir=data_dir,
-            listeners=listeners,
-            tls=tls,
-            advertised=advertised,
-            insecure=insecure,
-            insecure_passwords=insecure_passwords,
-            allowed_hosts=allowed_hosts,
-            allowed_origins=allowed_origins,
-            super_users=super_users,
-            broker_id=broker_id,
-            peers=peers,
-            v2_dialect=v2_dialect,
-            zookeeper=zookeeper,
-            log_format=log_format,
-            log_level=log_level,
-            access_log=access_log,
-        )
+        config = load_with_file(os.environ, config_file, **flags)
     except StartupError as error:
         print(f"sluice: {error}", file=sys.stderr)
         sys.exit(2)
+    if worker is not None:
+        from app.workers.worker import run_worker
+
+        sys.exit(run_worker(config, worker))
     from app.serve import run, run_ephemeral
 
     if ephemeral:
-        if data_dir is not None:
+        if config.workers > 1:
+            print("sluice: --ephemeral is one process; leave --workers out.", file=sys.stderr)
+            sys.exit(2)
+        if flags.get("data_dir") is not None:
             print("sluice: --ephemeral makes a directory of its own; leave --data-dir out.", file=sys.stderr)
             sys.exit(2)
-        sys.exit(run_ephemeral(config, given_listeners=bool(listeners)))
+        sys.exit(run_ephemeral(config, given_listeners=bool(flags.get("listeners"))))
+    if config.workers > 1:
+        from app.workers.start import run_parent
+
+        run_parent(config, sys.argv[1:])
     sys.exit(run(config))
 
 

@@ -103,6 +103,28 @@ KINDS: dict[str, Kind] = {
         "The server failed",
         "This is a mistake in the server. Its log has an entry with the same `X-Request-Id`; please report it.",
     ),
+    "untrusted-hop": Kind(
+        403,
+        "The request claims to come from another gateway",
+        "Leave the header Sluice-Hop out. If a gateway has sent it, the gateways have different secrets.",
+    ),
+    "owner-unavailable": Kind(
+        503,
+        "The gateway that owns the request does not answer",
+        "A consumer or an Idempotency-Key belongs to one gateway. Repeat the request after the time that "
+        "Retry-After names. `gateway` names the owner.",
+    ),
+    "gateways-differ": Kind(
+        503,
+        "The gateways do not agree on the owner of the request",
+        "Start all gateways with the same list (--gateway), and each with its own name (--gateway-name).",
+    ),
+    "missing-capability": Kind(
+        501,
+        "This server cannot do that",
+        "`capability` names what is missing. A gateway over an existing cluster can do less than an embedded broker: "
+        "`capabilities` of `GET /api/v1/` lists what this server can do.",
+    ),
     "not-ready": Kind(503, "The server is starting or stopping", "Try again in a moment."),
 }
 
@@ -112,8 +134,8 @@ STATUS_OF: dict[ErrorCode, int] = {
     code: status
     for status, codes in {
         400: (
-            _C.UNSUPPORTED_VERSION, _C.INVALID_REQUEST, _C.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.INVALID_REQUIRED_ACKS,
-            _C.CORRUPT_MESSAGE, _C.INVALID_FETCH_SIZE, _C.UNSUPPORTED_COMPRESSION_TYPE, _C.INVALID_PRINCIPAL_TYPE,
+            _C.INVALID_REQUEST, _C.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.INVALID_REQUIRED_ACKS, _C.CORRUPT_MESSAGE,
+            _C.INVALID_FETCH_SIZE, _C.UNSUPPORTED_COMPRESSION_TYPE, _C.INVALID_PRINCIPAL_TYPE,
             _C.UNSUPPORTED_ENDPOINT_TYPE, _C.MISMATCHED_ENDPOINT_TYPE,
         ),
         401: (
@@ -162,6 +184,8 @@ STATUS_OF: dict[ErrorCode, int] = {
         ),
         429: (_C.THROTTLING_QUOTA_EXCEEDED,),
         500: (_C.UNKNOWN_SERVER_ERROR, _C.NONE),
+        # What a cluster, or a gateway over it, does not have.
+        501: (_C.UNSUPPORTED_VERSION,),
         503: (
             _C.COORDINATOR_LOAD_IN_PROGRESS, _C.COORDINATOR_NOT_AVAILABLE, _C.NOT_COORDINATOR,
             _C.NOT_LEADER_OR_FOLLOWER, _C.LEADER_NOT_AVAILABLE, _C.NOT_ENOUGH_REPLICAS,

@@ -29,6 +29,8 @@ from core.security.audit import AUDIT
 FORMATS = ("console", "json")
 LEVELS = ("debug", "info", "warning", "error")
 # The id of the HTTP request that this code runs for; empty outside of one.
+# Fields of every line of this process: which worker it is.
+LABELS: dict[str, str] = {}
 REQUEST_ID: ContextVar[bytes] = ContextVar("request_id", default=b"")
 _ACCESS = "access"
 # Characters of one field in an access line; a path may have 64 KiB.
@@ -69,7 +71,7 @@ def moment(seconds: float) -> str:
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     """Return the fields of a line other than time, level and logger."""
-    fields: dict[str, Any] = dict(getattr(record, "fields", {}))
+    fields: dict[str, Any] = {**LABELS, **getattr(record, "fields", {})}
     request_id = REQUEST_ID.get()
     if request_id and "request_id" not in fields:
         fields["request_id"] = request_id.decode("latin-1")

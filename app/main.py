@@ -6,6 +6,9 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from app.gateways.forwarding import Forwarding
+from app.gateways.setup import forwarding_of
+from app.hosting import Host
 from app.http.application import HttpApplication
 from app.http.authentication import Authenticator
 from app.http.exchange import ASGIApp
@@ -20,7 +23,7 @@ from app.metrics import Metrics
 from app.native.operations import Operations
 from app.native.routes import PREFIX, lean_routes, operation_routes
 from app.native.transaction_header import HEADER as TRANSACTION
-from app.native.transaction_header import check_transaction
+from app.native.transaction_header import transaction_check
 from app.rest_v2.surface import RENDERERS as V2_RENDERERS
 from app.rest_v2.surface import ProxySurface
 from app.settings import load_with_file, open_listeners
@@ -28,7 +31,6 @@ from app.shared import Shared
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.security.setup import SetupToken
-from core.server import Server
 
 
 class Application:
@@ -42,12 +44,14 @@ class Application:
         self,
         config: Config,
         clock: Clock,
+        server: Host,
         resolver: Resolver | None,
         http_endpoints: Sequence[Endpoint],
         visits: Visits | None,
         when_loaded: Callable[[], None],
+        forwarding: Forwarding | None,
     ) -> None:
-        self.server = server = Server(config, clock)
+        self.server = server
         self.traffic = traffic = Traffic(config, clock, visits)
         # A refusal before a surface is asked has the shape of the surface that the path belongs to.
         refusals = Refusals(V2_RENDERERS, traffic.refusals)
@@ -63,7 +67,8 @@ class Application:
         )
         self._delay = LoopDelay(clock)
         self._when_loaded = when_loaded
-        self.metrics = Metrics(server, traffic, self._delay)
+        self.forwarding = forwarding
+        self.metrics = Metrics(server, traffic, self._delay, self.forwarding)
         self.fastapi = LazyApp(self._load_fastapi)
         find = shared.current_broker
         operations = Operations(
@@ -72,27 +77,28 @@ class Application:
             server.zookeeper_state,
             self.metrics.scrape,
             open_listeners(config.listeners, config.tls),
+            server.cluster_state,
         )
         lean = RouteTable(
             (PREFIX, lean_routes(config, find, shared.acting, shared.long_transactions)),
             ("", operation_routes(operations)),
+            capabilities=shared.capabilities,
         )
-        router = Router(lean, [ProxySurface(shared)], self.fastapi, {TRANSACTION: check_transaction})
+        checks = {TRANSACTION: transaction_check(shared.capabilities)}
+        router = Router(lean, [ProxySurface(shared)], self.fastapi, checks)
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
-            resolver = Authenticator(
-                config,
-                http_endpoints,
-                server.broker.passwords,
-                server.broker.logins,
-                self.setup,
-                shared.sessions,
-                shared.tickets,
-                server.broker.jwts,
-                server.broker.audit,
-            )
+            resolver = self._authenticator(config, http_endpoints)
         self.http = HttpApplication(
-            config, clock, router, traffic, refusals, resolver, server.broker.quota_table
+            config, clock, router, traffic, refusals, resolver, server.broker.quota_table, self.forwarding
         )
+
+    def _authenticator(self, config: Config, http_endpoints: Sequence[Endpoint]) -> Authenticator:
+        """Return what finds the principals of requests, on listeners whose clients log in."""
+        broker, shared = self.shared.broker, self.shared
+        return Authenticator(
+            config, http_endpoints, broker.passwords, broker.logins, self.setup, shared.sessions, shared.tickets,
+            broker.jwts, broker.audit,
+        )  # fmt: skip
 
     def _load_fastapi(self) -> ASGIApp:
         from app.fastapi_app import make_fastapi
@@ -119,6 +125,8 @@ class Application:
             yield
         finally:
             self._delay.stop()
+            if self.forwarding is not None:
+                self.forwarding.close()
             await self.server.stop()
 
     def drain(self) -> None:
@@ -138,25 +146,43 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
 
+def make_server(config: Config, clock: Clock) -> Host:
+    """Return an embedded broker with its listeners; in upstream mode a gateway, which loads no module of a broker."""
+    if config.upstream is not None:
+        from core.gateway import Gateway
+
+        return Gateway(config, clock)
+    from core.server import Server
+
+    return Server(config, clock)
+
+
 def create_app(
     config: Config | None = None,
     clock: Clock | None = None,
     resolver: Resolver | None = None,
     *,
+    server: Host | None = None,
     http_endpoints: Sequence[Endpoint] | None = None,
     visits: Visits | None = None,
     when_loaded: Callable[[], None] = lambda: None,
+    forwarding: Forwarding | None = None,
 ) -> Application:
     """Return the application over one configuration; it opens nothing before its lifespan begins.
 
     Without `config` it takes the settings of the environment and of the file that SLUICE_CONFIG names, so that
     `uvicorn --factory app.main:create_app` works; then uvicorn's own options set where HTTP listens, and its limits
     hold in the place of ours. `resolver` finds the principal of a request; without one every client is the same.
-    `http_endpoints` are the addresses that are really bound; without them, those of the settings are shown. `visits`
-    takes the access log. `when_loaded` is called, in a thread, when FastAPI has been loaded. Raises StartupError.
+    `server` is one in the place of that of `make_server`. `http_endpoints` are the addresses that are really bound;
+    without them, those of the settings are shown. `visits` takes the access log. `when_loaded` is called, in a
+    thread, when FastAPI has been loaded. `forwarding` is one in the place of that of
+    `forwarding_of`. Raises StartupError.
     """
     if config is None:
         config = load_with_file(os.environ, None)
     if http_endpoints is None:
         http_endpoints = [e for e in config.listeners if e.scheme == "http"]
-    return Application(config, clock or Clock(), resolver, http_endpoints, visits, when_loaded)
+    clock = clock or Clock()
+    host = server or make_server(config, clock)
+    forwarding = forwarding or forwarding_of(config, clock)
+    return Application(config, clock, host, resolver, http_endpoints, visits, when_loaded, forwarding)

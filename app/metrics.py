@@ -13,13 +13,16 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from app.gateways.forwarding import Forwarding
+from app.hosting import Host
 from app.http.metrics import LoopDelay, Traffic
+from app.metrics_families import Family, Meterings, Samples, Timing, add, counter, gauge, metered, timing
+from app.upstream_metrics import of_cluster
 from app.version import VERSION
 from core.counters import BOUNDS, Meter
 from core.errors import ErrorCode
-from core.server import Server
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.transactions import TransactionTotals
 
@@ -27,35 +30,17 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-Samples = list[tuple[tuple[str, ...], float]]
-Meterings = list[tuple[tuple[str, ...], Meter]]
 # The label of an API that is not served; its key is whatever the client has sent.
 _UNKNOWN_API = "unknown"
-
-
-class Family(NamedTuple):
-    """One metric with its numbers: a counter or a gauge."""
-
-    kind: str
-    name: str
-    meaning: str
-    labels: tuple[str, ...]
-    samples: Samples
-
-
-class Timing(NamedTuple):
-    """A histogram in seconds: for each set of labels the counts of its buckets and the sum."""
-
-    name: str
-    meaning: str
-    labels: tuple[str, ...]
-    samples: list[tuple[tuple[str, ...], list[int], float]]
 
 
 class Metrics:
     """The numbers of one process."""
 
-    def __init__(self, server: Server, traffic: Traffic, delay: LoopDelay) -> None:
+    def __init__(
+        self, server: Host, traffic: Traffic, delay: LoopDelay, forwarding: Forwarding | None = None
+    ) -> None:
+        self._forwarding = forwarding
         self._server = server
         self._broker = server.broker
         self._traffic = traffic
@@ -67,7 +52,7 @@ class Metrics:
         """All metrics as text, and its media type, in the form that the Accept header asks for."""
         async with self._one_at_a_time:
             families = await self._families()
-            return await asyncio.get_running_loop().run_in_executor(None, _text, families, accept)
+            return await scraped(families, accept)
 
     async def _families(self) -> list[Family | Timing]:
         config = self._broker.config
@@ -75,14 +60,18 @@ class Metrics:
             *self._kafka(),
             *self._line_commands(),
             *self._kafka07(),
-            *self._http(),
+            *of_http(self._traffic),
             *self._storage(),
             *self._state(),
             *self._zookeeper(),
             *self._tls(),
+            *of_gateways(self._forwarding),
         ]
+        if (state := self._server.cluster_state()) is not None:
+            families += of_cluster(state, self._server.client_numbers())
         if self._broker.ready:
-            families += _transactions(self._broker.transactions.totals())
+            if (totals := self._server.transaction_totals()) is not None:
+                families += _transactions(totals)
             held = await self._broker.holdings(config.metrics_max_topics, config.metrics_max_group_topics)
             families += _held(held)
         return families
@@ -90,7 +79,7 @@ class Metrics:
     def _kafka(self) -> Iterator[Family | Timing]:
         counters = self._broker.counters
         requests: Meterings = [((self._api(key),), meter) for key, meter in counters.requests.items()]
-        yield from _metered("sluice_kafka", "requests of the Kafka protocol", ("api",), requests)
+        yield from metered("sluice_kafka", "requests of the Kafka protocol", ("api",), requests)
         errors: Samples = [
             ((self._api(key), _code_name(code)), count) for (key, code), count in counters.errors.items()
         ]
@@ -156,7 +145,7 @@ class Metrics:
         if not counters.lines:
             return  # most brokers have no such listener
         lines: Meterings = [((command,), meter) for command, meter in counters.lines.items()]
-        yield from _metered("sluice_text", "requests of the line protocol", ("command",), lines)
+        yield from metered("sluice_text", "requests of the line protocol", ("command",), lines)
         errors: Samples = [(key, count) for key, count in counters.line_errors.items()]
         yield Family("counter", "sluice_text_errors", "Refused lines.", ("command", "code"), errors)
 
@@ -165,7 +154,7 @@ class Metrics:
         if not counters.kafka07:
             return
         requests: Meterings = [((name,), meter) for name, meter in counters.kafka07.items()]
-        yield from _metered("sluice_kafka07", "requests of Kafka 0.7", ("request",), requests)
+        yield from metered("sluice_kafka07", "requests of Kafka 0.7", ("request",), requests)
         errors: Samples = [(key, count) for key, count in counters.kafka07_errors.items()]
         yield Family(
             "counter", "sluice_kafka07_errors", "Error codes in answers.", ("request", "error"), errors
@@ -177,60 +166,27 @@ class Metrics:
             name = self._api_names[key] = self._server.api_name(key) if key >= 0 else _UNKNOWN_API
         return name
 
-    def _http(self) -> Iterator[Family | Timing]:
-        traffic = self._traffic
-        by_route: dict[tuple[str, str], Meter] = {}
-        statuses: Samples = []
-        for (method, route, status), meter in traffic.meters.items():
-            statuses.append(((method, route, str(status)), meter.count))
-            _add(by_route.setdefault((method, route), Meter()), meter)
-        meters: Meterings = [*by_route.items()]
-        yield Family(
-            "counter",
-            "sluice_http_requests",
-            "HTTP requests answered.",
-            ("method", "route", "status"),
-            statuses,
-        )
-        yield from _metered("sluice_http", "HTTP requests", ("method", "route"), meters, counted=False)
-        yield Family(
-            "counter",
-            "sluice_http_refusals",
-            "HTTP requests refused, by the type of problem (`/problems` lists them), or by a code of v2.",
-            ("problem",),
-            [((kind,), count) for kind, count in traffic.refusals.items()],
-        )
-        yield _gauge("sluice_http_requests_in_progress", "HTTP requests under way.", traffic.in_progress)
-        yield _gauge("sluice_http_connections", "Open HTTP connections.", traffic.connections)
-        yield _gauge("sluice_http_inflight_bytes", "Bytes of bodies that are held.", traffic.in_flight.held)
-        dropped = traffic.visits.dropped if traffic.visits is not None else 0
-        yield _counter(
-            "sluice_access_log_dropped_lines",
-            "Lines that the access log dropped because its queue was full.",
-            dropped,
-        )
-
     def _storage(self) -> Iterator[Family | Timing]:
         counters = self._broker.counters
-        yield _timing("sluice_fsync_duration_seconds", "fsyncs of logs.", counters.fsyncs)
-        yield _counter("sluice_fsync_failures", "fsyncs of logs that failed.", counters.failed_fsyncs)
-        yield _counter(
+        yield timing("sluice_fsync_duration_seconds", "fsyncs of logs.", counters.fsyncs)
+        yield counter("sluice_fsync_failures", "fsyncs of logs that failed.", counters.failed_fsyncs)
+        yield counter(
             "sluice_positions_cut_back",
             "Positions of groups and managed consumers beyond the end of a log, moved back to it.",
             counters.positions_cut_back,
         )
-        yield _timing(
+        yield timing(
             "sluice_sqlite_commit_duration_seconds", "Transactions of the metadata store.", counters.commits
         )
-        yield _counter("sluice_sqlite_jobs", "Jobs in these transactions.", counters.committed_jobs)
+        yield counter("sluice_sqlite_jobs", "Jobs in these transactions.", counters.committed_jobs)
 
     def _zookeeper(self) -> Iterator[Family]:
         numbers = self._server.zookeeper_numbers()
         for make, name, meaning in (
-            (_gauge, "registered", "1 while the broker is registered in ZooKeeper."),
-            (_gauge, "nodes", "Nodes that it keeps there."),
-            (_gauge, "groups", "Groups of Kafka 0.7 that were found there."),
-            (_counter, "lost_sessions", "Sessions with ZooKeeper that ended unwanted."),
+            (gauge, "registered", "1 while the broker is registered in ZooKeeper."),
+            (gauge, "nodes", "Nodes that it keeps there."),
+            (gauge, "groups", "Groups of Kafka 0.7 that were found there."),
+            (counter, "lost_sessions", "Sessions with ZooKeeper that ended unwanted."),
         ):
             if name in numbers:
                 yield make(f"sluice_zookeeper_{name}", meaning, numbers[name])
@@ -240,22 +196,82 @@ class Metrics:
             "gauge", "sluice_build_info", "What runs.", ("version", "python"),
             [((VERSION, platform.python_version()), 1)],
         )  # fmt: skip
-        yield _gauge("sluice_ready", "1 while traffic is welcome.", int(self._broker.ready))
-        yield _gauge("sluice_waiting_polls", "Long polls that wait.", len(self._broker.purgatory))
-        yield _timing(
+        yield gauge("sluice_ready", "1 while traffic is welcome.", int(self._broker.ready))
+        yield gauge("sluice_waiting_polls", "Long polls that wait.", len(self._broker.purgatory))
+        yield timing(
             "sluice_event_loop_delay_seconds", "How late the event loop runs what is due.", self._delay.meter
         )
 
 
+def of_http(traffic: Traffic) -> Iterator[Family | Timing]:
+    """Return what an HTTP server counts."""
+    by_route: dict[tuple[str, str], Meter] = {}
+    statuses: Samples = []
+    for (method, route, status), meter in traffic.meters.items():
+        statuses.append(((method, route, str(status)), meter.count))
+        add(by_route.setdefault((method, route), Meter()), meter)
+    meters: Meterings = [*by_route.items()]
+    yield Family(
+        "counter",
+        "sluice_http_requests",
+        "HTTP requests answered.",
+        ("method", "route", "status"),
+        statuses,
+    )
+    yield from metered("sluice_http", "HTTP requests", ("method", "route"), meters, counted=False)
+    yield Family(
+        "counter",
+        "sluice_http_refusals",
+        "HTTP requests refused, by the type of problem (`/problems` lists them), or by a code of v2.",
+        ("problem",),
+        [((kind,), count) for kind, count in traffic.refusals.items()],
+    )
+    yield gauge("sluice_http_requests_in_progress", "HTTP requests under way.", traffic.in_progress)
+    yield gauge("sluice_http_connections", "Open HTTP connections.", traffic.connections)
+    yield gauge("sluice_http_inflight_bytes", "Bytes of bodies that are held.", traffic.in_flight.held)
+    dropped = traffic.visits.dropped if traffic.visits is not None else 0
+    yield counter(
+        "sluice_access_log_dropped_lines",
+        "Lines that the access log dropped because its queue was full.",
+        dropped,
+    )
+
+
+def of_gateways(forwarding: Forwarding | None) -> Iterator[Family]:
+    """Return what was forwarded to other gateways, and came from them."""
+    if forwarding is None:
+        return
+    counts = forwarding.counts
+    yield Family(
+        "counter",
+        "sluice_forwarded_requests",
+        "Requests forwarded to their owner, another gateway. `unreachable` and `lost` were answered 503.",
+        ("gateway", "result"),
+        [*counts.forwarded.items()],
+    )
+    yield Family(
+        "counter",
+        "sluice_received_forwards",
+        "Requests that other gateways have forwarded to this one.",
+        ("gateway",),
+        [((sender,), count) for sender, count in counts.received.items()],
+    )
+
+
+async def scraped(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+    """Return the text of families and of this process, and its media type. A thread writes it."""
+    return await asyncio.get_running_loop().run_in_executor(None, text_of, families, accept)
+
+
 def _held(held: Holdings) -> Iterator[Family]:
-    yield _gauge("sluice_topics", "Topics.", len(held.topics) + held.topics_left_out)
-    yield _gauge("sluice_partitions", "Partitions.", held.partitions)
-    yield _gauge("sluice_open_logs", "Logs that are open.", held.open_logs)
-    yield _gauge("sluice_groups", "Groups.", held.groups)
+    yield gauge("sluice_topics", "Topics.", len(held.topics) + held.topics_left_out)
+    yield gauge("sluice_partitions", "Partitions.", held.partitions)
+    yield gauge("sluice_open_logs", "Logs that are open.", held.open_logs)
+    yield gauge("sluice_groups", "Groups.", held.groups)
     by_topic = ("topic",)
     for name, meaning, samples in (
         ("sluice_topic_partitions", "Partitions.", [((t.name,), t.partitions) for t in held.topics]),
-        ("sluice_topic_log_bytes", "Bytes of log.", [((t.name,), t.size) for t in held.topics]),
+        ("sluice_topic_log_bytes", "Bytes of log.", [((t.name,), t.size) for t in held.topics if t.size is not None]),
         ("sluice_topic_end_offsets", "Sum of the end offsets.", [((t.name,), t.offsets) for t in held.topics]),
         ("sluice_topic_kept_offsets", "End offsets less start offsets.", [((t.name,), t.kept) for t in held.topics]),
     ):  # fmt: skip
@@ -274,7 +290,7 @@ def _held(held: Holdings) -> Iterator[Family]:
         ("topic", "partition"),
         [((one.topic, str(one.partition)), one.offsets) for one in held.unstable],
     )
-    yield _gauge("sluice_pending_offsets", "Offsets that open transactions hold.", held.pending_offsets)
+    yield gauge("sluice_pending_offsets", "Offsets that open transactions hold.", held.pending_offsets)
     left_out: Samples = [
         (("topics",), held.topics_left_out),
         (("group_topics",), held.lags_left_out),
@@ -299,7 +315,7 @@ def _transactions(totals: TransactionTotals) -> Iterator[Family]:
         ),
         ("unmarked_transactions", "Ended transactions whose markers are not on disk yet.", totals.unmarked),
     ):
-        yield _gauge(f"sluice_{name}", meaning, number)
+        yield gauge(f"sluice_{name}", meaning, number)
     yield Family(
         "counter",
         "sluice_ended_transactions",
@@ -308,48 +324,11 @@ def _transactions(totals: TransactionTotals) -> Iterator[Family]:
         ("outcome",),
         [((outcome.value,), count) for outcome, count in totals.ended.items()],
     )
-    yield _counter(
+    yield counter(
         "sluice_hanging_transactions_aborted",
         "Open transactions without a transactional id that were found in a partition and aborted.",
         totals.hanging,
     )
-
-
-def _gauge(name: str, meaning: str, value: float) -> Family:
-    return Family("gauge", name, meaning, (), [((), value)])
-
-
-def _counter(name: str, meaning: str, value: float) -> Family:
-    return Family("counter", name, meaning, (), [((), value)])
-
-
-def _timing(name: str, meaning: str, meter: Meter) -> Timing:
-    return Timing(name, meaning, (), [((), meter.buckets[:], meter.seconds)])
-
-
-def _metered(
-    prefix: str,
-    what: str,
-    labels: tuple[str, ...],
-    meters: Meterings,
-    counted: bool = True,
-) -> Iterator[Family | Timing]:
-    if counted:
-        counts: Samples = [(key, meter.count) for key, meter in meters]
-        yield Family("counter", f"{prefix}_requests", f"All {what}.", labels, counts)
-    came: Samples = [(key, meter.bytes_in) for key, meter in meters]
-    went: Samples = [(key, meter.bytes_out) for key, meter in meters]
-    yield Family("counter", f"{prefix}_received_bytes", f"Bytes of {what}.", labels, came)
-    yield Family("counter", f"{prefix}_sent_bytes", f"Bytes of answers to {what}.", labels, went)
-    times = [(key, meter.buckets[:], meter.seconds) for key, meter in meters]
-    yield Timing(f"{prefix}_request_duration_seconds", f"How long {what} took.", labels, times)
-
-
-def _add(total: Meter, one: Meter) -> None:
-    total.buckets = [a + b for a, b in zip(total.buckets, one.buckets, strict=True)]
-    total.seconds += one.seconds
-    total.bytes_in += one.bytes_in
-    total.bytes_out += one.bytes_out
 
 
 def _code_name(code: int) -> str:
@@ -404,7 +383,8 @@ def _registry(families: Iterable[Family | Timing]) -> CollectorRegistry:
     return registry
 
 
-def _text(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+def text_of(families: Iterable[Family | Timing], accept: str) -> tuple[bytes, str]:
+    """Return families as text, and its media type, in the form that an Accept header asks for. Run it in a thread."""
     from prometheus_client.exposition import choose_encoder
 
     encode, media_type = choose_encoder(accept)

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from app.acl_json import Texts, acl_filter, rule, shown
 from app.commands.errors import CommandError
-from core.broker.acls import Acls
 from core.errors import BrokerError, StartupError
+from core.security.acls import Acls
 from core.security.scram import Mechanism
 from core.security.users import Users
 from core.server import stopped_acls, stopped_users

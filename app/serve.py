@@ -162,7 +162,7 @@ async def serve(config: Config, parent: int | None = None) -> None:
                 )  # fmt: skip
                 # Without a handler the signal would end the process.
                 asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, app.server.certificates.reload)
-                _settle_garbage()
+                settle_garbage()
                 async with _watched(parent, stopping.set):
                     await stopping.wait()
                 app.drain()
@@ -220,7 +220,7 @@ async def watch_parent(parent: int, stop: Callable[[], None]) -> None:
     stop()
 
 
-def _settle_garbage() -> None:
+def settle_garbage() -> None:
     """Take the objects of the start out of the collector's sight: they last as long as the process."""
     gc.collect()
     gc.freeze()
@@ -232,7 +232,7 @@ def _settle_garbage() -> None:
 
 def run(config: Config, parent: int | None = None) -> int:
     """Run until stopped; return the exit code. A start that fails is one line on stderr. `parent`: see `serve`."""
-    _occupy_standard_streams()
+    occupy_standard_streams()
     try:
         import uvloop
 
@@ -276,7 +276,7 @@ def _memory() -> Path | None:
         return None
 
 
-def _occupy_standard_streams() -> None:
+def occupy_standard_streams() -> None:
     """Put /dev/null where a parent has closed stdin, stdout or stderr: else a socket would get that number."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
         pass

@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from app.gateway_settings import check_gateways, check_workers, of_gateways
 from app.logs import FORMATS, LEVELS
 from app.oauth_settings import parse_oauth, refuse_tokens_without_issuer
 from app.oidc_settings import parse_oidc
@@ -27,10 +28,12 @@ from app.peer_settings import check_peers
 from app.rest_v2.dialect import DIALECTS
 from app.setting_tables import did_you_mean
 from app.tls_settings import authenticates, listeners_with_tls, parse_tls
+from app.upstream_settings import check_upstream, listeners_of_a_gateway, upstream_of
 from core.config import (
     ADVERTISED,
     AUTH,
     DEFAULT_CERTIFICATE,
+    IDENTITIES,
     LISTENER_OPTIONS,
     MAX_BROKERS,
     TLS,
@@ -175,6 +178,46 @@ SETTINGS: tuple[Setting, ...] = (
         "The principal of another broker's certificate, with `{id}` in place of the broker's number.",
     ),
     Setting(
+        "SLUICE_GATEWAYS",
+        "--gateway",
+        "none",
+        "All gateways over the same cluster as `a=http://10.0.0.1:8082`, this one included; repeat the flag, or "
+        "separate by commas. Every gateway needs the same list.",
+    ),
+    Setting("SLUICE_GATEWAY_NAME", "--gateway-name", "none", "The name of this gateway in that list."),
+    Setting(
+        "SLUICE_GATEWAY_SECRET_FILE",
+        "",
+        "none",
+        "A file with the secret that all gateways share: 16 bytes or more. Needed with two gateways and more.",
+    ),
+    Setting(
+        "SLUICE_GATEWAY_CA",
+        "",
+        "those of the system",
+        "A PEM file with the authorities of the certificates of other gateways, for `https` in `--gateway`.",
+    ),
+    Setting(
+        "SLUICE_UPSTREAM",
+        "--upstream",
+        "none",
+        "Brokers of an existing Kafka cluster, as `host:port`: this process is a gateway over it without a broker of "
+        "its own. Repeat the flag, or separate by commas.",
+    ),
+    Setting(
+        "SLUICE_UPSTREAM_CONFIG",
+        "--upstream-config",
+        "none",
+        "A properties file with the settings of Kafka's clients for that cluster: `security.protocol`, "
+        "`sasl.mechanism`, `sasl.username`, … A file with a password must be for its owner alone.",
+    ),
+    Setting(
+        "SLUICE_UPSTREAM_IDENTITY",
+        "--upstream-identity",
+        IDENTITIES[0],
+        "As which principal the gateway calls the cluster: `gateway` is its own.",
+    ),
+    Setting(
         "SLUICE_V2_DIALECT",
         "--v2-dialect",
         "confluent",
@@ -215,6 +258,12 @@ def load(
     super_users: Sequence[str] = (),
     broker_id: int | None = None,
     peers: Sequence[str] = (),
+    gateways: Sequence[str] = (),
+    gateway_name: str | None = None,
+    workers: int | None = None,
+    upstream: Sequence[str] = (),
+    upstream_config: str | None = None,
+    upstream_identity: str | None = None,
     v2_dialect: str | None = None,
     zookeeper: str | None = None,
     log_format: str | None = None,
@@ -230,9 +279,9 @@ def load(
     if where:
         values["data_dir"] = Path(where).expanduser()
     certificates = parse_tls(tls if tls is not None else environ.get("SLUICE_TLS", ""))
-    texts = listeners or split_listeners(environ.get("SLUICE_LISTENERS", ""))
-    named = _distinct([parse_listener(text) for text in texts])
-    values |= {"tls": certificates, "listeners": listeners_with_tls(named, certificates)}
+    cluster = upstream_of(environ, upstream, upstream_config, upstream_identity)
+    served = _listeners(environ, listeners, certificates, gateway=cluster is not None)
+    values |= {"upstream": cluster, "tls": certificates, "listeners": served}
     values |= _of_issuers(environ)
     address = advertised if advertised is not None else environ.get("SLUICE_ADVERTISED", "")
     values |= {"advertised": parse_advertised(address)} if address else {}
@@ -243,16 +292,10 @@ def load(
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
     if others:
         values |= _of_peers(environ, others, int(str(values.get("broker_id", Config().broker_id))))
-    dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
-    if dialect:
-        values["v2_dialect"] = parse_dialect(dialect)
-    hosts_of_zookeeper = zookeeper if zookeeper is not None else environ.get("SLUICE_ZOOKEEPER", "")
-    if hosts_of_zookeeper:
-        values["zookeeper"] = parse_zookeeper(hosts_of_zookeeper)
-    for name, given, choices in (("log_format", log_format, FORMATS), ("log_level", log_level, LEVELS)):
-        word = given if given is not None else environ.get(variable_of(name), "")
-        if word:
-            values[name] = parse_choice(variable_of(name), word, choices)
+    values |= {} if workers is None else {"workers": workers}
+    values |= of_gateways(environ, gateways, gateway_name, split_list(environ.get("SLUICE_GATEWAYS", "")))
+    values |= _of_other_clients(environ, v2_dialect, zookeeper)
+    values |= _of_logs(environ, log_format, log_level)
     values |= {"access_log": True} if access_log else {}
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     values |= _files(environ)
@@ -261,9 +304,40 @@ def load(
     return config
 
 
+def _listeners(
+    environ: Mapping[str, str], given: Sequence[str], certificates: tuple[TlsSettings, ...], *, gateway: bool
+) -> tuple[Endpoint, ...]:
+    texts = given or split_listeners(environ.get("SLUICE_LISTENERS", ""))
+    named = _distinct([parse_listener(text) for text in texts])
+    served = listeners_with_tls(named, certificates)
+    return listeners_of_a_gateway(served, bool(named)) if gateway else served
+
+
 def _of_peers(environ: Mapping[str, str], others: Sequence[str], broker_id: int) -> dict[str, object]:
     principal = environ.get("SLUICE_PEER_PRINCIPAL", "").strip() or Config().peer_principal
     return {"peers": parse_peers(others, broker_id), "peer_principal": principal}
+
+
+def _of_other_clients(
+    environ: Mapping[str, str], v2_dialect: str | None, zookeeper: str | None
+) -> dict[str, object]:
+    values: dict[str, object] = {}
+    dialect = v2_dialect if v2_dialect is not None else environ.get("SLUICE_V2_DIALECT", "")
+    if dialect:
+        values["v2_dialect"] = parse_dialect(dialect)
+    hosts_of_zookeeper = zookeeper if zookeeper is not None else environ.get("SLUICE_ZOOKEEPER", "")
+    if hosts_of_zookeeper:
+        values["zookeeper"] = parse_zookeeper(hosts_of_zookeeper)
+    return values
+
+
+def _of_logs(environ: Mapping[str, str], log_format: str | None, log_level: str | None) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name, given, choices in (("log_format", log_format, FORMATS), ("log_level", log_level, LEVELS)):
+        word = given if given is not None else environ.get(variable_of(name), "")
+        if word:
+            values[name] = parse_choice(variable_of(name), word, choices)
+    return values
 
 
 def _of_issuers(environ: Mapping[str, str]) -> dict[str, object]:
@@ -296,6 +370,9 @@ def _refuse_unsafe(
         refuse_clear_passwords(config.listeners)
     refuse_tokens_without_issuer(config.listeners, config)
     check_peers(config)
+    check_gateways(config)
+    check_workers(config)
+    check_upstream(config)
 
 
 def _switch_of(environ: Mapping[str, str], variable: str) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from app.hosting import Served
 from app.http.principal import caller_of, principal_of
 from app.http.refusals import Refusals
 from app.http.request import Scope
-from core.broker.broker import Broker
 from core.config import Config, Endpoint
 from core.facade import Facade
 from core.security.guarded import Guarded
@@ -32,7 +32,7 @@ class Shared:
     def __init__(
         self,
         config: Config,
-        broker: Broker,
+        broker: Served,
         refusals: Refusals | None = None,
         *,
         protocol_versions: Callable[[], list[ApiSupport]] = list,
@@ -58,6 +58,10 @@ class Shared:
     def current_broker(self) -> Facade:
         """Return the broker without a check of rights, for what is no request and for what callers share."""
         return self.broker
+
+    def capabilities(self) -> frozenset[str]:
+        """Return the names of what the broker can do."""
+        return self.broker.capabilities
 
     def long_transactions(self, scope: Scope) -> CallersTransactions:
         """Return the transactions of several requests as the client of a request may use them."""

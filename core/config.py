@@ -6,8 +6,10 @@ A loop, queue, buffer or wait that has no limit here does not exist. Topic-level
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 KIB = 1024
 MIB = 1024 * 1024
@@ -161,6 +163,36 @@ class Peer:
     port: int
 
 
+class Gateway(NamedTuple):
+    """One of several gateways over the same cluster: its name, and where the others reach it."""
+
+    name: str
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}={self.scheme}://{host}:{self.port}"
+
+
+# As which principal a gateway calls its cluster: as its own. The first is the default.
+IDENTITIES = ("gateway",)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The Kafka cluster whose gateway this process is.
+
+    `servers` are brokers of it, as `host:port`. `properties` are those of Kafka's clients, without
+    `bootstrap.servers`: they may be secrets, and no `repr` shows them. `identity` is one of `IDENTITIES`.
+    """
+
+    servers: tuple[str, ...]
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    identity: str = IDENTITIES[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """The settings of one broker process."""
@@ -189,6 +221,33 @@ class Config:
     # The API key of ProtocolVersionRequest, which only the draft of KIP-35 has and which never got a key. 0 turns
     # it off. Kafka assigns keys from 0 upwards and has reached about 100.
     protocol_version_api_key: int = 32_035
+
+    # --- several processes -----------------------------------------------------------------------------------
+    # Processes that serve HTTP: a number of cores.
+    workers: int = 1
+    # How long a worker that is replaced still answers on its connections, so that clients learn to open others. Links
+    # between workers are not used after half of it without a request.
+    worker_linger_ms: int = 2_000
+    # How long a request for a consumer or a key waits while its worker is restarted. A start takes a second or two.
+    worker_hold_ms: int = 10_000
+
+    # --- several gateways ----------------------------------------------------------------------------------
+    # All gateways of the cluster, this one included, and its name among them.
+    gateways: tuple[Gateway, ...] = ()
+    gateway_name: str = ""
+    # The secret by which they know each other's requests; needed with two and more.
+    gateway_secret_file: Path | None = None
+    # A PEM file with the authorities of their certificates; None means those of the system.
+    gateway_ca: Path | None = None
+    # A gateway of the same site accepts a connection within milliseconds; a client waits no longer for its 503.
+    gateway_connect_timeout_ms: int = 2_000
+    # Forwarded requests to one gateway at the same time. Each is a connection, and long polls hold it for long: half
+    # of what the other side takes.
+    gateway_max_requests: int = 5_000
+
+    # --- upstream mode ---------------------------------------------------------------------------------------
+    # The Kafka cluster in the place of an embedded broker. None: this process is the broker.
+    upstream: Upstream | None = None
 
     # --- TLS -----------------------------------------------------------------------------------------------
     # The certificates of listeners, by their names.

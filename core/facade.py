@@ -37,6 +37,7 @@ from core.vocabulary.consumers import (
     Subscription,
 )
 from core.vocabulary.foreign_groups import ForeignGroups
+from core.vocabulary.freeze import Freezing
 from core.vocabulary.groups import (
     NO_MEMBER,
     CommitRequest,
@@ -48,7 +49,6 @@ from core.vocabulary.groups import (
     JoinRequest,
     Leaver,
     LeaveReply,
-    LineAssignment,
     PartitionLag,
     Reset,
     SyncReply,
@@ -58,6 +58,7 @@ from core.vocabulary.groups import (
 )
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.idempotency import Idempotency
+from core.vocabulary.line_members import LineMembers
 from core.vocabulary.one_shot import Draft
 from core.vocabulary.partition import PartitionInfo
 from core.vocabulary.quotas import Quotas
@@ -350,6 +351,10 @@ class Roles(Protocol):
     def peers(self) -> list[tuple[int, Endpoint]]:
         """Return (id, address for Kafka clients) of the other brokers of the cluster, by id."""
 
+    def broker_ids(self) -> list[int]:
+        """Return the ids of all brokers of the cluster, sorted."""
+        ...
+
     def is_peer(self, broker_id: int) -> bool:
         """Whether this is the id of another broker of the cluster."""
 
@@ -431,6 +436,33 @@ class Logs(Protocol):
     def records(self) -> Records:
         """Single records."""
 
+    async def look(
+        self,
+        topics: Collection[str] | None = (),
+        *,
+        bounds: bool = False,
+        configs: bool = False,
+        partitions: Collection[TopicPartition] = (),
+        moment: int | None = None,
+        committed: bool = False,
+    ) -> None:
+        """Bring topics and partitions to hand, for synchronous calls in the same turn of the event loop.
+
+        `topics` are names, None is all topics: they are known then, with `configs` also their settings, with `bounds`
+        the offsets of all their partitions. `partitions` are more partitions whose offsets are needed. With `moment`
+        (as the timestamp of `Partitions.offset_for_time`), that call has its answer for all of these partitions. What
+        is missing or refused is raised by the synchronous call. Raises NETWORK_EXCEPTION, REQUEST_TIMED_OUT if a
+        cluster does not answer. An embedded broker returns at once.
+        """
+
+    async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:
+        """Bring the batches of reads to hand, for `fetch_now` and `read_now` in the same turn of the event loop.
+
+        Batches of one read at least, up to about `max_bytes` in all; of a read at the end, or outside of the log, its
+        bounds. With `fresh` they are as new as this call; else partitions for which another caller waits are at hand
+        as they are. What is refused is raised by the synchronous call. An embedded broker returns at once.
+        """
+
 
 class GroupPositions(Protocol):
     """The positions of groups, as `broker.groups.positions`."""
@@ -486,52 +518,13 @@ class HttpMembers(Protocol):
     async def sync(self, group_id: str, request: SyncRequest, *, wait_ms: int) -> SyncReply | None:
         """Return the member's assignment; None if the leader has not sent it within `wait_ms`."""
 
-    def heartbeat(
+    async def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> None:
         """Extend the session of a member. Raises REBALANCE_IN_PROGRESS if it has to join again."""
 
     async def leave(self, group_id: str, member_id: str, group_instance_id: str | None = None) -> None:
         """Leave the group. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-
-
-class LineMembers(Protocol):
-    """Group members of the line protocol, as `broker.groups.lines`. Each reads one topic."""
-
-    async def join(
-        self, group_id: str, topic: str, member_id: str, assignor: str = "", host: str = ""
-    ) -> LineAssignment:
-        """Join to read a topic, or wait for the end of a round that began meanwhile; return the assignment."""
-
-    async def sync(self, group_id: str, topic: str, member_id: str, generation: int) -> LineAssignment:
-        """Return the assignment in this generation."""
-
-    def heartbeat(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
-        """Extend the session of a member."""
-
-    async def leave(self, group_id: str, topic: str, member_id: str, generation: int) -> None:
-        """Leave the group."""
-
-    async def commit(
-        self, group_id: str, topic: str, member_id: str, generation: int, partition: int, offset: int
-    ) -> None:
-        """Commit the next offset to read; durable when it returns.
-
-        Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (also for a partition that the member does not own),
-        REBALANCE_IN_PROGRESS, INVALID_REQUEST for an offset below 0.
-        """
-
-    def committed(self, group_id: str, topic: str, partition: int) -> int:
-        """Return the committed offset, −1 if there is none."""
-
-    async def take_over(
-        self, group_id: str, topic: str, generation: int, assignor: str, members: Mapping[str, Sequence[int]]
-    ) -> bool:
-        """Continue a group of another broker in its generation, with members (id → partitions) that need not rejoin.
-
-        Return False if the group is here already in this generation or a later one. Durable when it returns. Raises
-        NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_ASSIGNOR, INVALID_REQUEST.
-        """
 
 
 class Groups(Protocol):
@@ -733,6 +726,10 @@ class Facade(Logs, Protocol):
         """The id of the cluster; empty if it is not known yet."""
 
     @property
+    def capabilities(self) -> frozenset[str]:
+        """The names of what this broker can do (`core.vocabulary.capabilities`); other calls raise or return null."""
+
+    @property
     def endpoints(self) -> list[Endpoint]:
         """The addresses that TCP listeners are bound to."""
 
@@ -771,6 +768,19 @@ class Facade(Logs, Protocol):
     @property
     def quotas(self) -> Quotas:
         """Client quotas."""
+
+    @property
+    def freezing(self) -> Freezing:
+        """The switch that refuses writes, for a move to another cluster."""
+
+    async def look_at_group(self, group_id: str) -> None:
+        """Bring a group to hand: members, committed offsets, and the bounds that its lag needs.
+
+        Synchronous calls on the group in the same turn of the event loop use it. Raises what the cluster refuses.
+        """
+
+    async def look_at_groups(self) -> None:
+        """Bring the list of all groups to hand, as `look_at_group` does for one."""
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """Count topics, partitions and groups, with sizes and lags, up to these limits; the oldest topics first."""

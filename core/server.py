@@ -6,21 +6,17 @@ its pid keeps a second process out.
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import logging
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.broker.acls import Acls
-from core.broker.broker import DATABASE, Broker
+from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
 from core.counters import Handshakes, ListenerLoad
+from core.directory import BROKER_DATABASE, GATEWAY_DATABASE, DataDirectory
 from core.errors import StartupError
 from core.kafka07.views import Kafka07Views
 from core.listeners.acceptor import Acceptor, Listener
@@ -33,22 +29,22 @@ from core.metadata.store import Store
 from core.metadata.topics import load_settings
 from core.metadata.users import load_users
 from core.protocol.apis import APIS
-from core.replication.controller import Controller
 from core.replication.promises import ROLES
+from core.security.acls import Acls
 from core.security.addresses import Addresses
 from core.security.authorizer import Authorizer
+from core.security.keeper import Alone
 from core.security.tls import Certificates
 from core.security.users import Users
 from core.types import ApiSupport
+from core.vocabulary.transactions import TransactionTotals
+from core.vocabulary.upstream import ClientNumbers
 
 if TYPE_CHECKING:
     from core.kafka07.registration import ZooKeeperRegistry
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
-LOCK_FILE = ".lock"
 KAFKA_07 = "kafka07"
 HTTP_SCHEMES = frozenset({"http"})
 
@@ -85,52 +81,6 @@ LISTENERS: dict[str, Callable[[Server], tuple[Listener, type[Connection]]]] = {
 }
 
 
-class DataDirectory:
-    """The data directory, owned by this process until `release`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor = -1
-
-    def acquire(self) -> None:
-        """Create the directory, check that it can be written, and lock it. Raises StartupError with one line."""
-        try:
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._descriptor = os.open(
-                self._path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600
-            )
-        except OSError as error:
-            raise StartupError(
-                f"The data directory {self._path} cannot be written ({error.strerror}). "
-                "Choose another with --data-dir."
-            ) from None
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            pid = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._descriptor)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise StartupError(
-                    f"The data directory {self._path} is in use by the process with pid {pid}. "
-                    "Stop it, or choose another directory with --data-dir."
-                ) from None
-            raise StartupError(
-                f"The data directory {self._path} cannot be locked ({error.strerror})."
-            ) from None
-        try:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:
-            # On a full disk the broker starts for reading only. The lock holds without the pid in its file.
-            log.warning("cannot write the pid into %s: %s", self._path / LOCK_FILE, error.strerror)
-
-    def release(self) -> None:
-        """Unlock the directory."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
 class Server:
     """A broker with its TCP listeners.
 
@@ -164,6 +114,11 @@ class Server:
         self._directory.acquire()
         opened = False
         try:
+            if (Path(self.config.data_dir) / GATEWAY_DATABASE).exists():
+                raise StartupError(
+                    f"{self.config.data_dir} belongs to a gateway over a Kafka cluster. Start it with --upstream, or "
+                    "choose another directory with --data-dir."
+                )
             self.certificates.load()
             for endpoint in self.config.listeners:
                 if endpoint.scheme in HTTP_SCHEMES:
@@ -229,6 +184,17 @@ class Server:
         """Return each API that the Kafka listener serves, as the draft of KIP-35 lists them."""
         return protocol_versions(HANDLERS, self.config.protocol_version_api_key)
 
+    def transaction_totals(self) -> TransactionTotals:
+        """Return what there is of transactions."""
+        return self.broker.transactions.totals()
+
+    def cluster_state(self) -> None:
+        """Return None: this process is a broker itself."""
+
+    def client_numbers(self) -> ClientNumbers:
+        """Raise NotImplementedError: there is no client of another cluster."""
+        raise NotImplementedError
+
     def load(self) -> list[ListenerLoad]:
         """Return the load of each TCP listener now."""
         return [acceptor.load for acceptor in self._acceptors]
@@ -281,8 +247,7 @@ async def stopped_acls(data_dir: Path) -> AsyncIterator[Acls]:
     """Open the access rules of a broker that is stopped, with its directory locked. Raises StartupError."""
     async with _stopped_store(data_dir) as (store, _):
         config = Config(data_dir=data_dir)
-        controller = Controller(config.broker_id, None)
-        acls = Acls(config, store, controller, Authorizer(enabled=True), _to_the_end)
+        acls = Acls(config, store, Alone(), Authorizer(enabled=True), _to_the_end)
         acls.load(await store.read(load_acls))
         yield acls
 
@@ -293,15 +258,16 @@ async def _stopped_store(data_dir: Path) -> AsyncIterator[tuple[Store, Clock]]:
 
     Raises StartupError for a directory without a database, in use, or of a broker of a cluster.
     """
-    if not (data_dir / DATABASE).is_file():
-        raise StartupError(f"{data_dir} is not the data directory of a broker: it has no {DATABASE}.")
+    found = [file for name in (BROKER_DATABASE, GATEWAY_DATABASE) if (file := data_dir / name).is_file()]
+    if not found:
+        raise StartupError(f"{data_dir} is not the data directory of a broker: it has no {BROKER_DATABASE}.")
     if (data_dir / ROLES).exists():
         raise StartupError(f"{data_dir} belongs to a broker of a cluster; change it while it runs.")
     directory = DataDirectory(data_dir)
     directory.acquire()
     try:
         clock = Clock()
-        store = Store(data_dir / DATABASE, clock)
+        store = Store(found[0], clock)
         await store.open(check=True)
         try:
             yield store, clock

@@ -44,6 +44,30 @@ class FileSlice:
         return os.pread(self.file.fileno(), self.length, self.position)
 
 
+class _NoFile:
+    """The file of bytes that are in memory."""
+
+    def fileno(self) -> int:
+        raise ValueError("these bytes are in memory, not in a file")
+
+
+_NO_FILE = _NoFile()
+
+
+class MemorySlice(FileSlice):
+    """Bytes in memory in the place of a file's; `read` returns them, and they cannot be moved by a descriptor."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        super().__init__(_NO_FILE, 0, len(data))
+        object.__setattr__(self, "_data", data)
+
+    def read(self) -> bytes:
+        """All bytes of the slice."""
+        return self._data  # type: ignore[no-any-return, attr-defined]
+
+
 class LogOffsets(NamedTuple):
     """The bounds of a partition: first offset kept, first not readable yet, next to be written.
 

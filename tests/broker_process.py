@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent
 # A clean start takes under a second; a machine shared with others may take its time.
@@ -87,7 +87,7 @@ class BrokerProcess:
         assert not self.running
         listeners = self.data_dir / "listeners.json"
         listeners.unlink(missing_ok=True)
-        command = [self.python, "-m", "app", "serve", "--data-dir", str(self.data_dir)]
+        command = [self.python, "-m", "app", "serve", "--data-dir", str(self.data_dir), *self._own_options()]
         for name, port in self.ports.items():
             scheme, mark, options = name.partition("?")
             command += ["--listener", f"{scheme}://127.0.0.1:{port}{mark}{options}"]
@@ -102,7 +102,15 @@ class BrokerProcess:
                 stderr=subprocess.STDOUT,
             )
 
-    def start(self) -> BrokerProcess:
+    def _own_options(self) -> list[str]:
+        """What a kind of process adds to its command."""
+        return []
+
+    def _ports(self, listeners: Any) -> dict[str, int]:
+        """The port of each scheme. Raises ValueError without one that the process must have."""
+        return ports_of(listeners, [name for name in ("kafka", "http") if name in self.ports])
+
+    def start(self) -> Self:
         """Start the process and wait until it says that it is ready."""
         self.spawn()
         self.wait_ready()
@@ -116,7 +124,7 @@ class BrokerProcess:
             if not self.running:
                 raise AssertionError(f"the broker stopped at its start:\n{self.read_log()}")
             try:
-                self.ports = _ports(json.loads(listeners.read_text()))
+                self.ports = self._ports(json.loads(listeners.read_text()))
                 with urllib.request.urlopen(f"{self.http}/readyz", timeout=5) as answer:
                     if answer.status == 200:
                         return
@@ -157,12 +165,12 @@ class BrokerProcess:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
 
-def _ports(listeners: Any) -> dict[str, int]:
+def ports_of(listeners: Any, needed: Sequence[str]) -> dict[str, int]:
     """The port of each scheme, as listeners.json names them: a list of URLs, or URLs by name."""
     found = {}
     for url in listeners.values() if isinstance(listeners, dict) else listeners:
         if match := _URL.match(url):
             found[match[1] + (match[4] or "")] = int(match[3])
-    if "kafka" not in found or "http" not in found:
-        raise ValueError(f"listeners.json names no kafka and http port: {listeners}")
+    if not set(needed) <= found.keys():
+        raise ValueError(f"listeners.json does not name {' and '.join(needed)}: {listeners}")
     return found

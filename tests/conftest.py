@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.broker_process import ROOT, BrokerProcess
-from tests.halves import is_slow, is_slow_directory
+from tests.halves import drives_a_foreign_program, is_slow, is_slow_directory
 from tests.packaging.dockerfile import can_replay
 from tests.peers.fetch import is_fetched
 from tests.scratch import NEEDED_BYTES, NEEDED_BYTES_FAST, disk_for, keep_in_memory
@@ -199,6 +199,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if is_slow(item)]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not is_slow(item)]
+    for item in filter(drives_a_foreign_program, items):
+        item.add_marker(pytest.mark.flaky(reruns=1))
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items.sort(key=lambda item: begins_at(item.nodeid))
 

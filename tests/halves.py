@@ -31,6 +31,8 @@ SLOW = {
     "upgrade",
 }
 SLOW_FIXTURES = {"spark", "spawn"}
+# Tests that drive programs of others. Such a test runs once more if it fails, and the end of the run names it.
+FOREIGN = {"browser", "clients", "packaging", "peers", "sdk"}
 
 
 def is_slow_directory(path: Path) -> bool:
@@ -46,3 +48,13 @@ def is_slow(item: pytest.Item) -> bool:
         or item.get_closest_marker("slow") is not None
         or not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
     )
+
+
+def drives_a_foreign_program(item: pytest.Item) -> bool:
+    """Whether a browser, a JVM, Spark or a foreign client has a part in a test: it may fail for a reason of theirs.
+
+    Tests of our code alone run once. So do simulation, fuzzing and kill loops: what they find may not come again.
+    """
+    return (
+        item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] in FOREIGN
+    ) or "spark" in getattr(item, "fixturenames", ())

@@ -66,13 +66,7 @@ def describe_groups(session: Session, names: tuple[str, ...]) -> None:
     for name in names:
         detail, lag = client.get(group_path(name)), client.get(f"{group_path(name)}/lag")
         documents.append(detail | {"total_lag": lag["total_lag"], "partitions": lag["partitions"]})
-    if out.as_json:
-        out.document(documents[0] if len(documents) == 1 else documents)
-        return
-    for index, document in enumerate(documents):
-        if index:
-            out.say()
-        _show(out, document)
+    out.descriptions(documents, lambda document: _show(out, document))
 
 
 def _show(out: Output, group: dict[str, Any]) -> None:

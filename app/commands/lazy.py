@@ -32,6 +32,7 @@ COMMANDS: dict[str, Lazy] = {
     "acls": Lazy("app.commands.acls", "Access rules, as kafka-acls has them: list, add, remove."),
     "tokens": Lazy("app.commands.tokens", "Tokens for curl, kcat and Spark: create, list, delete."),
     "quotas": Lazy("app.commands.quotas", "Client quotas: bytes, partitions and connections per second."),
+    "move": Lazy("app.commands.move", "Move to a Kafka cluster: records, groups, consumers, keys."),
     "import-groups": Lazy(
         "app.commands.import_groups", "Take over groups.json and offsets.json of another broker."
     ),

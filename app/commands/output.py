@@ -12,14 +12,15 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from app.commands.text import one_line, printable, width_of
 
+T = TypeVar("T")
 Cell = str | int | None
 # Seconds between two updates of a progress line: as often as an eye can follow.
 _PROGRESS_INTERVAL = 0.1
@@ -99,6 +100,16 @@ class Output:
             self.document(document)
         else:
             self.table(columns, rows)
+
+    def descriptions(self, documents: Sequence[T], show: Callable[[T], None]) -> None:
+        """What is asked for by name: the document as JSON, a list of several; else each as `show` writes it."""
+        if self.as_json:
+            self.document(documents[0] if len(documents) == 1 else documents)
+            return
+        for index, document in enumerate(documents):
+            if index:
+                self.say()
+            show(document)
 
     def json_line(self, value: Any) -> None:
         """One line of NDJSON."""

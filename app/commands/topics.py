@@ -62,13 +62,7 @@ def list_topics(session: Session, prefix: str, long: bool, internal: bool) -> No
 def describe_topics(session: Session, names: tuple[str, ...], everything: bool) -> None:
     """Show topics: partitions with earliest and latest offset and size, settings and where they come from."""
     details = [session.topic(name) for name in names]
-    if session.out.as_json:
-        session.out.document(details[0] if len(details) == 1 else details)
-        return
-    for index, detail in enumerate(details):
-        if index:
-            session.out.say()
-        _show(session, detail, everything)
+    session.out.descriptions(details, lambda detail: _show(session, detail, everything))
 
 
 def _show(session: Session, detail: dict[str, Any], everything: bool) -> None:

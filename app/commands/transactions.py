@@ -82,13 +82,7 @@ def describe_transactions(session: Session, names: tuple[str, ...]) -> None:
     """Show transactional ids: state, producer, age, partitions and groups of the open transaction."""
     client, out = session
     documents = [client.get(transaction_path(name)) for name in names]
-    if out.as_json:
-        out.document(documents[0] if len(documents) == 1 else documents)
-        return
-    for index, document in enumerate(documents):
-        if index:
-            out.say()
-        _show(out, document)
+    out.descriptions(documents, lambda document: _show(out, document))
 
 
 def _show(out: Output, one: Mapping[str, Any]) -> None:

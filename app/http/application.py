@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Awaitable
 from functools import partial
+from typing import Any, Protocol
 
 from app.errors import Problem
 from app.http.cors import Cors
@@ -24,7 +25,7 @@ from app.http.metrics import Traffic
 from app.http.principal import LOGIN, Resolver, principal_of, resolve
 from app.http.refusals import Refusals
 from app.http.request import Answer, ClientGoneError, Receive, Request, Scope, Send, Streamed
-from app.http.router import READING, Router
+from app.http.router import READING
 from app.http.sender import Sender
 from app.http.waiting import WAITING
 from app.logs import REQUEST_ID
@@ -41,6 +42,26 @@ _SOURCE = Source("http")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
+class Answering(Protocol):
+    """What finds the answer to a request: `app.http.router.Router`."""
+
+    def answer(self, request: Request, sender: Sender) -> Awaitable[Answer | Streamed | None]:
+        """Return the awaitable that answers; its result is None if `sender` has answered."""
+        ...
+
+
+class Forwarding(Protocol):
+    """The other gateways of a cluster: see `app.gateways`."""
+
+    def arrive(self, request: Request) -> Any:
+        """Return the hop of a request from another gateway, None for that of a client. Raises Problem."""
+        ...
+
+    def route(self, request: Request, hop: Any) -> Awaitable[Answer | Streamed] | None:
+        """Return the awaitable that forwards a request to its owner; None if it is served here."""
+        ...
+
+
 class HttpApplication:
     """The ASGI application that the HTTP server runs; it takes scopes of HTTP alone."""
 
@@ -48,13 +69,15 @@ class HttpApplication:
         self,
         config: Config,
         clock: Clock,
-        router: Router,
+        router: Answering,
         traffic: Traffic,
         refusals: Refusals,
         resolver: Resolver | None,
         quotas: QuotaTable,
+        forwarding: Forwarding | None = None,
     ) -> None:
         self._clock = clock
+        self._forwarding = forwarding
         self._quotas = quotas
         self._config = config
         self._router = router
@@ -123,13 +146,19 @@ class HttpApplication:
         scope = request.scope
         method = scope["method"]
         host = request.headers.get(b"host")
-        if host is not None:
+        # Another gateway has made the checks of the header lines before it forwarded the request.
+        hop = self._forwarding.arrive(request) if self._forwarding is not None else None
+        if host is not None and hop is None:
             self._hosts.check(host)
         if (origin := request.headers.get(b"origin")) is not None:
             if method not in READING:
                 self._cors.check_write(origin, host)
             elif method == "OPTIONS" and (granted := self._cors.preflight(origin, request.headers)):
                 return _ready(granted)
+        if self._forwarding is not None and (elsewhere := self._forwarding.route(request, hop)) is not None:
+            # The owner checks the credentials: they are passed on as they are.
+            sender.relayed = True
+            return elsewhere
         if self._resolver is not None:
             return self._handle_resolved(self._resolver, request, sender)
         if SHARE in scope:

@@ -65,6 +65,8 @@ class Shared:
         # Kept, because asyncio.get_running_loop makes a system call each time.
         self.loop = loop
         self.connections: set[HttpProtocol] = set()
+        # Every connection closes after its next answer.
+        self.closing = False
         # Requests that wait for something.
         self.tasks: set[asyncio.Task[None]] = set()
         self._clock = clock
@@ -147,11 +149,13 @@ class HttpProtocol(asyncio.Protocol):
         self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         self._shared.add(self)
         # A connection with TLS was admitted at its accept, before the handshake.
-        host = self._client[0] if self._client is not None else ""
-        if self._certificate is None and self._shared.addresses.admit(host):
-            self.transport.abort()
-            return
-        self._host = host
+        # Nor is one of another worker of this host counted, over a UNIX socket.
+        if self._client is not None:
+            host = self._client[0]
+            if self._certificate is None and self._shared.addresses.admit(host):
+                self.transport.abort()
+                return
+            self._host = host
         if self._certificate is not None and not self._take_principal(self._certificate):
             self.transport.abort()
             return
@@ -187,6 +191,11 @@ class HttpProtocol(asyncio.Protocol):
         self._set_writable()
         # Break the reference cycle: the parser refers to this protocol.
         self._parser = None
+
+    def linger(self) -> None:
+        """Close after the answer to the request under way, or to the next one."""
+        if self._current is not None and not self._current.started:
+            self._current.keep_alive = False
 
     def drain(self) -> None:
         """Close as soon as the request under way is answered."""
@@ -362,7 +371,8 @@ class HttpProtocol(asyncio.Protocol):
         self._in_headers = False
         self._head_is_due = False
         self._excess = 0
-        exchange = Exchange(self, version != "1.0" and parser.should_keep_alive())
+        stays = version != "1.0" and parser.should_keep_alive() and not self._shared.closing
+        exchange = Exchange(self, stays)
         path = raw_path.decode("ascii")
         exchange.scope = {
             "type": "http",

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from app.errors import Problem
+from app.http.capabilities import Capabilities, require_capability
 from app.http.request import Answer, Request, Streamed
+from core.vocabulary.capabilities import EMBEDDED
 
 Handle = Callable[[Request, list[str]], Awaitable[Answer | Streamed]]
 """Answers a request. The list has the segments of the path without the surface's prefix; it must not be changed."""
@@ -68,6 +70,8 @@ class Route(Generic[H]):
     headers: type | None = field(default=None, kw_only=True)
     # Of a lean route: the other methods of the path, which FastAPI takes.
     beside: tuple[str, ...] = field(default=(), kw_only=True)
+    # The capability that the broker must have; without it the answer is 501.
+    needs: str = field(default="", kw_only=True)
 
 
 class Found(NamedTuple):
@@ -95,9 +99,15 @@ class _Entry(NamedTuple):
 
 
 class RouteTable:
-    """Finds the row of a request. Each part is a prefix and the rows below it."""
+    """Finds the row of a request. Each part is a prefix and the rows below it.
 
-    def __init__(self, *parts: tuple[str, Iterable[Route[Handle]]]) -> None:
+    `capabilities` returns those of the broker, which do not change.
+    """
+
+    def __init__(
+        self, *parts: tuple[str, Iterable[Route[Handle]]], capabilities: Capabilities = lambda: EMBEDDED
+    ) -> None:
+        self._capabilities = capabilities
         self._by_length: dict[int, list[_Entry]] = {}
         for prefix, routes in parts:
             skipped = prefix.count("/") + 1
@@ -110,7 +120,7 @@ class RouteTable:
     def find(self, method: str, path: str) -> Found | None:
         """Return the route of a request, or None. HEAD is served as GET.
 
-        Raise Problem (405) if the path takes other methods.
+        Raise Problem (405) if the path takes other methods, and (501) without the capability that the route needs.
         """
         segments = path.split("/")
         allowed: list[str] = []
@@ -118,6 +128,7 @@ class RouteTable:
             if entry.fits(segments):
                 taken = entry.route.method
                 if taken == method or (method == "HEAD" and taken == "GET"):
+                    require_capability(self._capabilities(), entry.route.needs)
                     return Found(entry.route.handle, segments[entry.prefix_segments :], entry.template)
                 if method in entry.route.beside or (method == "HEAD" and "GET" in entry.route.beside):
                     return None

@@ -29,7 +29,17 @@ MoreLines = Callable[[list[tuple[bytes, bytes]]], Iterable[tuple[bytes, bytes]]]
 class Sender:
     """Sends the answer to one request."""
 
-    __slots__ = ("_direct", "_more", "_request_id", "_send", "private", "sent", "started", "status")
+    __slots__ = (
+        "_direct",
+        "_more",
+        "_request_id",
+        "_send",
+        "private",
+        "relayed",
+        "sent",
+        "started",
+        "status",
+    )
 
     def __init__(
         self, send: Send, request_id: bytes, extensions: Mapping[str, Any] | None, more: MoreLines | None
@@ -41,6 +51,8 @@ class Sender:
         self.started = False
         # Whether the answer is for the client of this request alone.
         self.private = False
+        # Whether another gateway has made the answer, with these lines.
+        self.relayed = False
         # For the counters: the status, and the bytes of the body.
         self.status = CLIENT_GONE
         self.sent = 0
@@ -63,7 +75,7 @@ class Sender:
     def _head(self, answer: Answer) -> list[tuple[bytes, bytes]]:
         self.status = answer.status
         self.sent = len(answer.body)
-        headers = [(b"x-request-id", self._request_id), *_SAFE, *answer.headers]
+        headers = [(b"x-request-id", self._request_id), *(() if self.relayed else _SAFE), *answer.headers]
         if self.private:
             headers = _not_stored(headers)
         if self._more is not None:
@@ -78,8 +90,8 @@ class Sender:
         await in_task()
         self.started = True
         self.status = answer.status
-        headers = [(b"content-type", answer.media_type), (b"x-request-id", self._request_id), *_SAFE]
-        headers += answer.headers
+        headers = [(b"content-type", answer.media_type), (b"x-request-id", self._request_id)]
+        headers += answer.headers if self.relayed else (*_SAFE, *answer.headers)
         if self.private:
             headers = _not_stored(headers)
         if self._more is not None:

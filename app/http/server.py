@@ -79,6 +79,8 @@ class HttpServer:
         self._addresses = addresses
         self._certificates = certificates or [None] * len(sockets)
         self._servers: list[asyncio.Server | TlsServer] = []
+        # Sockets of workers that are down.
+        self._adopted: dict[int, list[tuple[socket.socket, asyncio.Server | TlsServer]]] = {}
         self._shared: Shared | None = None
 
     async def start(self) -> None:
@@ -88,32 +90,77 @@ class HttpServer:
             self._app, self._config, self._clock, self._traffic, loop, self._addresses
         )
         for one, certificate in zip(self._sockets, self._certificates, strict=True):
-            factory = partial(HttpProtocol, shared, certificate)
-            if certificate is None:
-                self._servers.append(await loop.create_server(factory, sock=one, backlog=BACKLOG))
-                continue
-            secure = TlsServer(
-                one,
-                certificate,
-                factory,
-                self._config,
-                shared.addresses,
-                http=True,
-                plain_answer=_plain_answer(),
-            )
-            secure.start()
-            self._servers.append(secure)
-            self._traffic.handshakes.append(secure.handshakes)
+            self._servers.append(await self._accept(shared, one, certificate))
+
+    async def _accept(
+        self, shared: Shared, one: socket.socket, certificate: ServerCertificate | None
+    ) -> asyncio.Server | TlsServer:
+        factory = partial(HttpProtocol, shared, certificate)
+        if certificate is None:
+            if one.family == socket.AF_UNIX:
+                return await shared.loop.create_unix_server(factory, sock=one, backlog=BACKLOG)
+            return await shared.loop.create_server(factory, sock=one, backlog=BACKLOG)
+        secure = TlsServer(
+            one,
+            certificate,
+            factory,
+            self._config,
+            shared.addresses,
+            http=True,
+            plain_answer=_plain_answer(),
+        )
+        secure.start()
+        self._traffic.handshakes.append(secure.handshakes)
+        return secure
+
+    async def adopt(self, worker: int, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections on the sockets of another worker as well: one for each of the first listeners."""
+        if self._shared is None or self._shared.closing:
+            for one in sockets:
+                one.close()
+            return
+        for one, certificate in zip(sockets, self._certificates, strict=False):
+            server = await self._accept(self._shared, one, certificate)
+            self._adopted.setdefault(worker, []).append((one, server))
+
+    def release(self, worker: int) -> None:
+        """Accept no more connections on the sockets of another worker; open ones stay."""
+        for one, server in self._adopted.pop(worker, []):
+            server.close()
+            one.close()
+
+    async def linger(self, seconds: float) -> None:
+        """Accept no more; for this time answer on open connections, which close after their next answer.
+
+        Return earlier when none is open. A client that keeps a connection alive sends its next request within the
+        time, and learns that it must open another one. If the connection were closed at once, that request could be
+        lost on its way.
+        """
+        shared = self._shared
+        if shared is None:
+            return
+        shared.closing = True
+        self._accept_no_more()
+        for connection in list(shared.connections):
+            connection.linger()
+        deadline = self._clock.monotonic() + seconds
+        while shared.connections and self._clock.monotonic() < deadline:
+            await asyncio.sleep(_STOP_POLL_SECONDS)
 
     def drain(self) -> None:
         """Accept no more; each connection closes when the request under way is answered."""
+        self._accept_no_more()
+        if self._shared is not None:
+            for connection in list(self._shared.connections):
+                connection.drain()
+
+    def _accept_no_more(self) -> None:
+        for worker in list(self._adopted):
+            self.release(worker)
         for server in self._servers:
             server.close()
         for one in self._sockets:
             one.close()
-        if self._shared is not None:
-            for connection in list(self._shared.connections):
-                connection.drain()
 
     async def stop(self) -> None:
         """Drain; when the drain time is over, cancel the requests under way and close what is still open."""

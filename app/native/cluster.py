@@ -5,11 +5,22 @@ from __future__ import annotations
 from fastapi import Request
 
 from app.native.dependencies import BrokerDep, SharedDep
-from app.native.schemas import BrokerDetail, Brokers, Cluster, Overview, ProtocolApi, ProtocolVersions
+from app.native.record_json import iso_time
+from app.native.schemas import (
+    BrokerDetail,
+    Brokers,
+    Cluster,
+    Freezing,
+    Overview,
+    ProtocolApi,
+    ProtocolVersions,
+)
 from app.shared import Shared
 from app.version import VERSION
 from core.config import Endpoint
 from core.facade import Facade
+from core.vocabulary.capabilities import KAFKA_PORT, UPSTREAM
+from core.vocabulary.freeze import FreezeState
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
@@ -21,6 +32,7 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
         name="sluice",
         version=VERSION,
         cluster_id=broker.cluster_id,
+        capabilities=sorted(broker.capabilities),
         limits={
             "body_bytes": config.http_max_body_bytes,
             "records_per_write": config.http_max_records,
@@ -33,7 +45,7 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
         links={
             "cluster": "/api/v1/cluster",
             "brokers": "/api/v1/brokers",
-            "protocol_versions": "/api/v1/protocol-versions",
+            **_links_of_the_port(broker),
             "topics": "/api/v1/topics",
             "console": "/console",
             "docs": "/docs",
@@ -44,8 +56,13 @@ async def get_overview(shared: SharedDep, broker: BrokerDep) -> Overview:
     )
 
 
+def _links_of_the_port(broker: Facade) -> dict[str, str]:
+    return {"protocol_versions": "/api/v1/protocol-versions"} if KAFKA_PORT in broker.capabilities else {}
+
+
 async def get_cluster(request: Request, shared: SharedDep, broker: BrokerDep) -> Cluster:
     """The cluster's id, its brokers, how much it holds."""
+    await broker.look(None)
     topics = broker.topics.list(include_internal=True)
     return Cluster(
         cluster_id=broker.cluster_id,
@@ -53,7 +70,26 @@ async def get_cluster(request: Request, shared: SharedDep, broker: BrokerDep) ->
         brokers=_brokers(shared, broker, request),
         topics=len(topics),
         partitions=sum(topic.partitions for topic in topics),
+        frozen=broker.freezing.state.frozen,
     )
+
+
+async def freeze(broker: BrokerDep) -> Freezing:
+    """Refuse records and changes of topics from now on, so that they can be moved to another cluster.
+
+    Writes get 503 with `Retry-After`, Kafka clients a retriable error. Reads, members of groups and their commits are
+    served. The cluster stays frozen over a restart. It needs ALTER on the cluster.
+    """
+    return _freezing(await broker.freezing.freeze())
+
+
+async def thaw(broker: BrokerDep) -> Freezing:
+    """Take writes again. It needs ALTER on the cluster."""
+    return _freezing(await broker.freezing.thaw())
+
+
+def _freezing(state: FreezeState) -> Freezing:
+    return Freezing(frozen=state.frozen, since=None if state.since_ms is None else iso_time(state.since_ms))
 
 
 async def list_brokers(request: Request, shared: SharedDep, broker: BrokerDep) -> Brokers:
@@ -81,7 +117,7 @@ async def get_protocol_versions(shared: SharedDep) -> ProtocolVersions:
 
 
 def _brokers(shared: Shared, broker: Facade, request: Request) -> list[BrokerDetail]:
-    """This broker and its peers, of which only the Kafka port is known."""
+    """The brokers of the cluster. Of another one than this, only the Kafka port is known."""
     peers = [
         BrokerDetail(
             broker_id=peer,
@@ -90,7 +126,9 @@ def _brokers(shared: Shared, broker: Facade, request: Request) -> list[BrokerDet
         )
         for peer, endpoint in broker.roles.peers()
     ]
-    return sorted([_this_broker(shared, request), *peers], key=lambda one: one.broker_id)
+    # A gateway is no broker of its cluster.
+    own = [] if UPSTREAM in broker.capabilities else [_this_broker(shared, request)]
+    return sorted([*own, *peers], key=lambda one: one.broker_id)
 
 
 def _this_broker(shared: Shared, request: Request) -> BrokerDetail:

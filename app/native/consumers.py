@@ -35,7 +35,7 @@ from app.native.consumer_schemas import (
     SeekTo,
     SomePartitions,
 )
-from app.native.dependencies import BrokerDep, LongTransactionsDep, SharedDep, TransactionHeader
+from app.native.dependencies import BrokerDep, NamedTransactionsDep, SharedDep, TransactionHeader
 from app.native.groups import GroupId
 from app.native.one_shot import commit_with_batch
 from app.native.record_json import iso_time, record_texts
@@ -164,7 +164,7 @@ async def poll_consumer(
 
 async def ack_consumer(
     broker: BrokerDep,
-    transactions: LongTransactionsDep,
+    transactions: NamedTransactionsDep,
     group: GroupId,
     consumer: ConsumerName,
     wanted: Ack,
@@ -176,7 +176,7 @@ async def ack_consumer(
     acknowledgements of the consumer are refused (409).
     """
     if transaction is not None:
-        transactions.ack(transaction, group, consumer, wanted.ack)
+        transactions().ack(transaction, group, consumer, wanted.ack)
         return Acked(acknowledged=[], revoked=[])
     done = await broker.consumers.ack(group, consumer, wanted.ack)
     return Acked(acknowledged=_ranges(done.committed), revoked=_ranges(done.revoked))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from app.http.capabilities import require_capability
 from app.http.request import invalid_parameter
 from app.shared import Shared
 from core.facade import Facade
@@ -30,9 +32,24 @@ async def long_transactions(request: Request) -> CallersTransactions:
     return (await shared(request)).long_transactions(request.scope)
 
 
+async def named_transactions(request: Request) -> Callable[[], CallersTransactions]:
+    """Return the same for a request that may be in a transaction: a gateway refuses those that are."""
+    found = await shared(request)
+    return lambda: found.long_transactions(request.scope)
+
+
 async def guarded(request: Request) -> Guarded:
     """The same, with what only an administrator uses."""
     return (await shared(request)).acting(request.scope)
+
+
+def capability(needed: str) -> Callable[[Request], Awaitable[None]]:
+    """Return the dependency of a route that needs a capability."""
+
+    async def check(request: Request) -> None:
+        require_capability((await shared(request)).broker.capabilities, needed)
+
+    return check
 
 
 async def known_parameters_only(request: Request) -> None:
@@ -67,4 +84,5 @@ TransactionHeader = Annotated[
 SharedDep = Annotated[Shared, Depends(shared)]
 BrokerDep = Annotated[Facade, Depends(broker)]
 LongTransactionsDep = Annotated[CallersTransactions, Depends(long_transactions)]
+NamedTransactionsDep = Annotated[Callable[[], CallersTransactions], Depends(named_transactions)]
 GuardedDep = Annotated[Guarded, Depends(guarded)]

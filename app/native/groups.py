@@ -11,7 +11,8 @@ from pydantic import AfterValidator
 from app.errors import Problem, field_error
 from app.http.parameters import PATH_NAME, parse_moment
 from app.http.request import invalid_parameter
-from app.native.dependencies import BrokerDep, LongTransactionsDep, SharedDep, TransactionHeader
+from app.native import pages
+from app.native.dependencies import BrokerDep, NamedTransactionsDep, SharedDep, TransactionHeader
 from app.native.group_schemas import (
     AssignedPartition,
     BytePosition,
@@ -31,7 +32,7 @@ from app.native.group_schemas import (
     ResetResult,
 )
 from app.native.record_json import iso_time
-from app.native.topics import TopicName, page_token_of, read_page_token
+from app.native.topics import TopicName
 from core.errors import ErrorCode
 from core.facade import Facade
 from core.vocabulary.consumers import ConsumerInfo
@@ -76,25 +77,17 @@ async def list_groups(
     page_token: Annotated[str | None, Query(description="`next_page_token` of the page before.")] = None,
 ) -> GroupPage:
     """The groups by id, one page at a time."""
-    config = shared.config
-    size = config.http_default_page_size if page_size is None else page_size
-    if size > config.http_max_page_size:
-        raise invalid_parameter(
-            "page_size", f"page_size must be from 1 to {config.http_max_page_size}, not {size}."
-        )
-    after = "" if page_token is None else read_page_token(page_token)
+    asked = pages.asked(shared.config, page_size, page_token)
     states = [part.strip() for part in state.split(",") if part.strip()]
-    found = sorted(g for g in _all_groups(broker, states) if g.group_id.startswith(prefix))
-    left = [group for group in found if page_token is None or group.group_id > after]
-    page = left[:size]
-    return GroupPage(
-        items=[_summary(group) for group in page],
-        next_page_token=page_token_of(page[-1].group_id) if len(left) > size else None,
-    )
+    await broker.look_at_groups()
+    found = [group for group in _all_groups(broker, states) if group.group_id.startswith(prefix)]
+    page, token = asked.of(found, lambda group: group.group_id)
+    return GroupPage(items=[_summary(group) for group in page], next_page_token=token)
 
 
 async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
     """A group with its members, what they subscribe to and what they own."""
+    await broker.look_at_group(group)
     foreign = broker.foreign_groups.get(group)
     if foreign is not None and broker.groups.describe(group) is None:
         return _foreign_detail(foreign)
@@ -136,6 +129,7 @@ async def delete_group(broker: BrokerDep, group: GroupId) -> Response:
 
 async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionList:
     """The committed positions of a group: in each partition the next offset to read."""
+    await broker.look_at_group(group)
     if broker.foreign_groups.get(group) is None:
         _view(broker, group)
     return _positions(broker, group)
@@ -143,7 +137,7 @@ async def get_group_offsets(broker: BrokerDep, group: GroupId) -> GroupPositionL
 
 async def set_group_offsets(
     broker: BrokerDep,
-    transactions: LongTransactionsDep,
+    transactions: NamedTransactionsDep,
     group: GroupId,
     wanted: PositionsToSet,
     transaction: TransactionHeader = None,
@@ -158,9 +152,10 @@ async def set_group_offsets(
     if transaction is None:
         await broker.groups.positions.set(group, request)
     else:
-        errors = await transactions.commit_offsets(transaction, group, request)
+        errors = await transactions().commit_offsets(transaction, group, request)
         if (error := next(filter(None, errors), None)) is not None:
             raise broker.groups.refusal(error, group, wanted.member_id)
+    await broker.look_at_group(group)
     return _positions(broker, group)
 
 
@@ -195,6 +190,7 @@ async def reset_group_offsets(broker: BrokerDep, group: GroupId, wanted: ResetRe
 
 async def get_group_lag(broker: BrokerDep, group: GroupId) -> GroupLag:
     """The lag of a group: in total, and in each partition that it has a position in or that a member owns."""
+    await broker.look_at_group(group)
     partitions = [
         PartitionLagDetail(
             topic=one.topic,

@@ -115,7 +115,7 @@ async def sync_group(
 
 async def heartbeat(broker: BrokerDep, group: GroupId, member: MemberId, body: HeartbeatBody) -> Response:
     """Say that the member lives. 409 says that it has to join again, 404 that it is a member no more."""
-    broker.groups.members.heartbeat(group, member, body.generation_id, body.group_instance_id)
+    await broker.groups.members.heartbeat(group, member, body.generation_id, body.group_instance_id)
     return Response(status_code=204)
 
 

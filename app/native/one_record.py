@@ -34,6 +34,7 @@ from core.errors import BrokerError, ErrorCode
 from core.facade import Facade
 from core.records.record import LOG_APPEND_TIME, NO_TIMESTAMP, Record
 from core.types import TopicPartition
+from core.vocabulary.records import FetchRead
 
 JSON, BYTES = b"application/json", b"application/octet-stream"
 CACHE_FOR_GOOD = b"private, max-age=31536000, immutable"
@@ -67,7 +68,7 @@ class OneRecord:
         if encoding not in self._readers:
             names = ", ".join(Reader.NAMES)
             raise invalid_parameter("encoding", f"encoding must be one of {names}, not {encoding[:40]!r}.")
-        record = self._find(self._acting(request.scope), tp, offset)
+        record = await self._find(self._acting(request.scope), tp, offset)
         lines: tuple[tuple[bytes, bytes], ...] = ()
         if media_type == BYTES:
             body = record.value or b""
@@ -83,9 +84,10 @@ class OneRecord:
         status = 204 if media_type == BYTES and record.value is None else 200
         return Answer(status, body, media_type, headers + lines)
 
-    def _find(self, broker: Facade, tp: TopicPartition, offset: int) -> Record:
+    async def _find(self, broker: Facade, tp: TopicPartition, offset: int) -> Record:
         """The record at an offset. Raises Problem: 404 not yet, 410 no more."""
         try:
+            await broker.bring((FetchRead(tp, offset, 1, committed=True),), max_bytes=1)
             result = broker.records.read_now(tp, offset, max_bytes=1, max_records=1)
         except BrokerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:

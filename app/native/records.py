@@ -31,8 +31,9 @@ from core.records.record import NewRecord
 from core.transactions.long_transactions import CallersTransactions
 from core.types import TopicPartition
 from core.vocabulary.consumers import READ_COMMITTED, READ_UNCOMMITTED
-from core.vocabulary.records import ProduceResult, ReadResult
+from core.vocabulary.records import FetchRead, ProduceResult, ReadResult
 
+_ENDS = ("earliest", "latest")
 ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 HEADER_PREFIX = b"x-kafka-header-"
 JSON_TYPES = frozenset({b"application/json"})
@@ -148,7 +149,7 @@ class RecordRoutes:
         if "wait_ms" in query:
             wait_ms = whole_number("wait_ms", query["wait_ms"], 0, config.max_wait_ms)
         committed = read_committed(query)
-        offset = self._start(self._acting(request.scope), tp, query, committed)
+        offset = await self._start(self._acting(request.scope), tp, query, committed)
         result = await self._read(
             request, tp, offset, limit=limit, max_bytes=max_bytes, wait_ms=wait_ms, committed=committed
         )
@@ -163,16 +164,22 @@ class RecordRoutes:
             )
         return reader
 
-    def _start(self, broker: Facade, tp: TopicPartition, query: Mapping[str, str], committed: bool) -> int:
+    async def _start(
+        self, broker: Facade, tp: TopicPartition, query: Mapping[str, str], committed: bool
+    ) -> int:
         """The offset to read from: `offset` (a number, earliest, latest), `timestamp`, or the earliest."""
         text = query.get("offset", "earliest")
         if "timestamp" in query:
             if "offset" in query:
                 raise invalid_parameter("timestamp", "Give an offset or a timestamp, not both.")
-            found = broker.partitions.offset_for_time(
-                tp, parse_moment("timestamp", query["timestamp"]), committed=committed
-            ).offset
-            return found if found >= 0 else broker.partitions.info(tp).offsets.end(committed=committed)
+            moment = parse_moment("timestamp", query["timestamp"])
+            await broker.look(partitions=(tp,), moment=moment, committed=committed)
+            found = broker.partitions.offset_for_time(tp, moment, committed=committed).offset
+            if found >= 0:
+                return found
+            text = "latest"
+        if text in _ENDS:
+            await broker.look(partitions=(tp,))
         if text == "earliest":
             return broker.partitions.info(tp).offsets.log_start_offset
         if text == "latest":
@@ -197,6 +204,7 @@ class RecordRoutes:
         """Return the records; if there are none, wait for up to `wait_ms`, or until the client disconnects."""
         broker = self._acting(request.scope)
         try:
+            await broker.bring((FetchRead(tp, offset, max_bytes, committed=committed),), max_bytes=max_bytes)
             result = broker.records.read_now(
                 tp, offset, max_bytes=max_bytes, max_records=limit, committed=committed
             )

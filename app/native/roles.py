@@ -80,7 +80,9 @@ async def get_partition_role(
     broker: BrokerDep, topic: TopicName, partition: PartitionNumber
 ) -> PartitionRole:
     """Return the leader of the partition, its replicas, and the committed offset."""
-    return _shown(broker.partitions.info(TopicPartition(topic, partition)))
+    tp = TopicPartition(topic, partition)
+    await broker.look(partitions=(tp,))
+    return _shown(broker.partitions.info(tp))
 
 
 async def set_partition_role(

@@ -47,6 +47,7 @@ from core.config import Config
 from core.facade import Facade
 from core.security.guarded import Guarded
 from core.transactions.long_transactions import CallersTransactions
+from core.vocabulary.capabilities import CONSUMERS, GROUP_MEMBERS, KAFKA_PORT, ROLES, TAKE_OVER, TRANSACTIONS
 
 PREFIX = "/api/v1"
 # Statuses of refusals that any route below the prefix may have, and any route that writes; and any other route.
@@ -139,6 +140,7 @@ def _one_shot(config: Config, acting: Acting) -> LeanRoute:
         "POST", "/transactions", OneShotRoutes(config, acting).commit,
         "writeTransaction", "transactions", "Commit records, offsets and batches together",
         headers=KeyHeaders, request=TransactionToCommit,
+        needs=TRANSACTIONS,
         answers={200: Reply("All of it is committed.", TransactionCommitted, headers=WrittenHeaders)},
         refuses=(404, 409, 429, 504, *ON_WRITES), beside=("GET",),
     )  # fmt: skip
@@ -157,7 +159,7 @@ def operation_routes(parts: Operations) -> tuple[LeanRoute, ...]:
             answers={200: Health, 503: not_ready},
         ),
         Route(
-            "GET", "/healthz", parts.ready, "getHealth", "operations", "Ask whether traffic is welcome",
+            "GET", "/healthz", parts.health, "getHealth", "operations", "Ask whether traffic is welcome",
             answers={200: Health, 503: not_ready},
         ),
         Route(
@@ -259,7 +261,7 @@ def _cluster() -> tuple[ControlRoute, ...]:
         Route(
             "GET", "/protocol-versions", cluster.get_protocol_versions,
             "getProtocolVersions", "cluster", "List the APIs of the Kafka protocol and their versions",
-            answers={200: schemas.ProtocolVersions},
+            needs=KAFKA_PORT, answers={200: schemas.ProtocolVersions},
         ),
         Route(
             "GET", "/topics/{topic}/partitions/{partition}/role", roles.get_partition_role,
@@ -269,12 +271,20 @@ def _cluster() -> tuple[ControlRoute, ...]:
         Route(
             "POST", "/topics/{topic}/partitions/{partition}:role", roles.set_partition_role,
             "setPartitionRole", "cluster", "Lead a partition, or stop leading it",
-            request=roles.RoleWanted, answers={200: roles.PartitionRole}, refuses=(404, *ON_WRITES),
+            request=roles.RoleWanted, needs=ROLES, answers={200: roles.PartitionRole}, refuses=(404, *ON_WRITES),
         ),
         Route(
             "POST", "/cluster:lead", roles.lead_everything,
             "leadEverything", "cluster", "Lead every partition that this broker has a copy of",
-            request=roles.LeadWanted, answers={200: roles.Led}, refuses=ON_WRITES,
+            request=roles.LeadWanted, needs=ROLES, answers={200: roles.Led}, refuses=ON_WRITES,
+        ),
+        Route(
+            "POST", "/cluster:freeze", cluster.freeze, "freezeCluster", "cluster", "Refuse writes, for a move",
+            answers={200: schemas.Freezing}, refuses=ON_WRITES,
+        ),
+        Route(
+            "POST", "/cluster:thaw", cluster.thaw, "thawCluster", "cluster", "Take writes again",
+            answers={200: schemas.Freezing}, refuses=ON_WRITES,
         ),
     )  # fmt: skip
 
@@ -295,7 +305,8 @@ def _groups() -> tuple[ControlRoute, ...]:
         Route(
             "PUT", "/groups/{group}", groups.take_over_group,
             "takeOverGroup", "groups", "Take over a group of another broker",
-            request=schemas.GroupToTakeOver, answers={200: schemas.GroupDetail}, refuses=(404, 409, *ON_WRITES),
+            request=schemas.GroupToTakeOver, needs=TAKE_OVER,
+            answers={200: schemas.GroupDetail}, refuses=(404, 409, *ON_WRITES),
         ),
         Route(
             "DELETE", "/groups/{group}", groups.delete_group, "deleteGroup", "groups", "Delete a group",
@@ -343,7 +354,7 @@ def _members() -> tuple[ControlRoute, ...]:
         Route(
             "POST", "/groups/{group}/members", members.join_group, "joinGroup", "members", "Join a group",
             request=schemas.MemberToJoin,
-            answers={
+            needs=GROUP_MEMBERS, answers={
                 200: schemas.MemberJoined,
                 202: Reply("The other members have not joined yet; ask again.", schemas.MemberJoined),
             },
@@ -353,7 +364,7 @@ def _members() -> tuple[ControlRoute, ...]:
             "POST", "/groups/{group}/members/{member}:sync", members.sync_group,
             "syncGroup", "members", "Get the partitions of a member",
             request=schemas.SyncBody,
-            answers={
+            needs=GROUP_MEMBERS, answers={
                 200: schemas.MemberSynced,
                 202: Reply("The leader has not assigned partitions yet; ask again.", schemas.MemberSynced),
             },
@@ -362,12 +373,12 @@ def _members() -> tuple[ControlRoute, ...]:
         Route(
             "POST", "/groups/{group}/members/{member}:heartbeat", members.heartbeat,
             "heartbeat", "members", "Send a heartbeat",
-            request=schemas.HeartbeatBody, answers={204: None}, refuses=refuses,
+            request=schemas.HeartbeatBody, needs=GROUP_MEMBERS, answers={204: None}, refuses=refuses,
         ),
         Route(
             "DELETE", "/groups/{group}/members/{member}", members.leave_group,
             "leaveGroup", "members", "Leave a group",
-            answers={204: None}, refuses=refuses,
+            needs=GROUP_MEMBERS, answers={204: None}, refuses=refuses,
         ),
     )  # fmt: skip
 
@@ -381,50 +392,51 @@ def _consumers() -> tuple[ControlRoute, ...]:
         Route(
             "POST", "/groups/{group}/consumers", consumers.create_consumer,
             "createConsumer", "consumers", "Create a consumer",
-            request=schemas.ConsumerToCreate, answers={201: schemas.ConsumerDetail},
+            request=schemas.ConsumerToCreate, needs=CONSUMERS, answers={201: schemas.ConsumerDetail},
             refuses=(404, 409, 429, *ON_WRITES),
         ),
         Route(
             "GET", "/groups/{group}/consumers", consumers.list_consumers,
             "listConsumers", "consumers", "List consumers",
-            answers={200: schemas.ConsumerList},
+            needs=CONSUMERS, answers={200: schemas.ConsumerList},
         ),
         Route(
             "GET", "/groups/{group}/consumers/{consumer}", consumers.get_consumer,
             "getConsumer", "consumers", "Describe a consumer",
-            answers={200: schemas.ConsumerDetail}, refuses=(404,),
+            needs=CONSUMERS, answers={200: schemas.ConsumerDetail}, refuses=(404,),
         ),
         Route(
             "DELETE", "/groups/{group}/consumers/{consumer}", consumers.delete_consumer,
             "deleteConsumer", "consumers", "Delete a consumer",
-            answers={204: None}, refuses=(404, *ON_WRITES),
+            needs=CONSUMERS, answers={204: None}, refuses=(404, *ON_WRITES),
         ),
         Route(
             "POST", "/groups/{group}/consumers/{consumer}:poll", consumers.poll_consumer,
             "pollConsumer", "consumers", "Acknowledge the last batch and get the next one",
-            request=Body({"application/json": schemas.Poll}, optional=True), answers={200: schemas.PolledBatch},
+            request=Body({"application/json": schemas.Poll}, optional=True), needs=CONSUMERS,
+            answers={200: schemas.PolledBatch},
             refuses=(404, 409, 416, 429, *ON_WRITES),
         ),
         Route(
             "POST", "/groups/{group}/consumers/{consumer}:ack", consumers.ack_consumer,
             "ackConsumer", "consumers", "Acknowledge a batch",
-            request=schemas.Ack, answers={200: schemas.Acked}, refuses=(404, 409, *ON_WRITES),
+            request=schemas.Ack, needs=CONSUMERS, answers={200: schemas.Acked}, refuses=(404, 409, *ON_WRITES),
         ),
         Route(
             "POST", "/groups/{group}/consumers/{consumer}:seek", consumers.seek_consumer,
             "seekConsumer", "consumers", "Seek",
-            request=schemas.SeekTo, answers={200: schemas.ConsumerDetail},
+            request=schemas.SeekTo, needs=CONSUMERS, answers={200: schemas.ConsumerDetail},
             refuses=(404, 409, 410, 416, 429, *ON_WRITES),
         ),
         Route(
             "POST", "/groups/{group}/consumers/{consumer}:pause", consumers.pause_consumer,
             "pauseConsumer", "consumers", "Pause partitions",
-            request=some, answers={200: schemas.ConsumerDetail}, refuses=(404, 409, *ON_WRITES),
+            request=some, needs=CONSUMERS, answers={200: schemas.ConsumerDetail}, refuses=(404, 409, *ON_WRITES),
         ),
         Route(
             "POST", "/groups/{group}/consumers/{consumer}:resume", consumers.resume_consumer,
             "resumeConsumer", "consumers", "Resume partitions",
-            request=some, answers={200: schemas.ConsumerDetail}, refuses=(404, 409, *ON_WRITES),
+            request=some, needs=CONSUMERS, answers={200: schemas.ConsumerDetail}, refuses=(404, 409, *ON_WRITES),
         ),
     )  # fmt: skip
 
@@ -436,13 +448,15 @@ def _participants() -> tuple[ControlRoute, ...]:
         Route(
             "POST", "/transactions:commit", participants.commit_transactions,
             "commitTransactions", "transactions", "Commit transactions of several producers, and offsets",
-            request=participants.TransactionsToCommit, answers={200: participants.TransactionsCommitted},
+            request=participants.TransactionsToCommit, needs=TRANSACTIONS,
+            answers={200: participants.TransactionsCommitted},
             refuses=(404, 409, *ON_WRITES),
         ),
         Route(
             "POST", "/transactions:abort", participants.abort_transactions,
             "abortTransactions", "transactions", "Abort the open transactions of ids with a prefix",
-            request=participants.TransactionsToAbort, answers={200: participants.TransactionsAborted},
+            request=participants.TransactionsToAbort, needs=TRANSACTIONS,
+            answers={200: participants.TransactionsAborted},
             refuses=(409, *ON_WRITES),
         ),
     )  # fmt: skip
@@ -456,23 +470,23 @@ def _long_transactions() -> tuple[ControlRoute, ...]:
             "POST", "/transactions:begin", long_transactions.begin_transaction,
             "beginTransaction", "transactions", "Begin a transaction of several requests",
             request=Body({"application/json": long_transactions.TransactionToBegin}, optional=True),
-            answers={201: long_transactions.TransactionBegun},
+            needs=TRANSACTIONS, answers={201: long_transactions.TransactionBegun},
             refuses=(409, 429, *ON_WRITES),
         ),
         Route(
             "POST", "/transactions/{transaction}:commit", long_transactions.commit_transaction,
             "commitLongTransaction", "transactions", "Commit a transaction of several requests",
-            answers={200: long_transactions.TransactionEnded}, refuses=(404, 409, *ON_WRITES),
+            needs=TRANSACTIONS, answers={200: long_transactions.TransactionEnded}, refuses=(404, 409, *ON_WRITES),
         ),
         Route(
             "POST", "/transactions/{transaction}:abort", long_transactions.abort_transaction,
             "abortLongTransaction", "transactions", "Abort a transaction of several requests",
-            answers={200: long_transactions.TransactionEnded}, refuses=(404, 409, *ON_WRITES),
+            needs=TRANSACTIONS, answers={200: long_transactions.TransactionEnded}, refuses=(404, 409, *ON_WRITES),
         ),
         Route(
             "POST", "/transactions/{transaction}:extend", long_transactions.extend_transaction,
             "extendTransaction", "transactions", "Keep a transaction of several requests alive",
-            answers={200: long_transactions.TransactionBegun}, refuses=(404, 409, *ON_WRITES),
+            needs=TRANSACTIONS, answers={200: long_transactions.TransactionBegun}, refuses=(404, 409, *ON_WRITES),
         ),
     )  # fmt: skip
 
@@ -484,17 +498,17 @@ def _transactions() -> tuple[ControlRoute, ...]:
         Route(
             "GET", "/transactions", transactions.list_transactions,
             "listTransactions", "transactions", "List transactional ids",
-            answers={200: transactions.TransactionPage},
+            needs=TRANSACTIONS, answers={200: transactions.TransactionPage},
         ),
         Route(
             "GET", "/transactions/{transactional_id}", transactions.get_transaction,
             "getTransaction", "transactions", "Describe a transactional id",
-            answers={200: transactions.TransactionDetail}, refuses=(403, 404),
+            needs=TRANSACTIONS, answers={200: transactions.TransactionDetail}, refuses=(403, 404),
         ),
         Route(
             "DELETE", "/transactions/{transactional_id}", transactions.abort_transaction,
             "abortTransaction", "transactions", "Abort an open transaction",
-            answers={204: None}, refuses=(404, 409, *ON_WRITES),
+            needs=TRANSACTIONS, answers={204: None}, refuses=(404, 409, *ON_WRITES),
         ),
     )  # fmt: skip
 

@@ -114,7 +114,7 @@ class TopicPage(BaseModel):
 
 
 class PartitionDetail(BaseModel):
-    """One partition: its first offset, where reads end, its high watermark, its size on disk.
+    """One partition: its first offset, where reads end, its high watermark, its size on disk (null: not known).
 
     `latest` is the last stable offset: reads end there, unless they are read_uncommitted. It may be below the high
     watermark while a transaction is open.
@@ -124,7 +124,7 @@ class PartitionDetail(BaseModel):
     earliest: int
     latest: int
     high_watermark: int
-    size_bytes: int
+    size_bytes: int | None
 
 
 class ConfigDetail(BaseModel):
@@ -207,6 +207,9 @@ class Overview(BaseModel):
     name: str
     version: str
     cluster_id: str
+    capabilities: list[str] = Field(
+        description="What this server can do. Calls that need something else are answered with 501, or with null."
+    )
     limits: dict[str, int]
     links: dict[str, str]
 
@@ -233,6 +236,16 @@ class Cluster(BaseModel):
     brokers: list[BrokerDetail]
     topics: int
     partitions: int
+    frozen: bool = Field(
+        description="Whether writes are refused, because the records move to another cluster."
+    )
+
+
+class Freezing(BaseModel):
+    """Whether writes are refused, and since when."""
+
+    frozen: bool
+    since: str | None = Field(description="RFC 3339, in UTC; null if writes are taken.")
 
 
 class ProtocolApi(BaseModel):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import math
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -13,7 +11,7 @@ from fastapi import Header, Path, Query, Response
 
 from app.errors import Problem, field_error, from_broker
 from app.http.parameters import TOPIC_NAME, parse_moment
-from app.http.request import invalid_parameter
+from app.native import pages
 from app.native.dependencies import BrokerDep, SharedDep
 from app.native.record_json import iso_time
 from app.native.schemas import (
@@ -67,26 +65,18 @@ async def list_topics(
     if_none_match: Annotated[str | None, Header(description="The ETag of the page that is known.")] = None,
 ) -> TopicPage | Response:
     """The topics by name, one page at a time."""
-    config = shared.config
-    size = config.http_default_page_size if page_size is None else page_size
-    if size > config.http_max_page_size:
-        raise invalid_parameter(
-            "page_size", f"page_size must be from 1 to {config.http_max_page_size}, not {size}."
-        )
-    topics = broker.topics.list(prefix, include_internal)
-    if page_token is not None:
-        after = read_page_token(page_token)
-        topics = [topic for topic in topics if topic.name > after]
-    page, more = topics[:size], len(topics) > size
-    seed = "\n".join(f"{t.topic_id.hex} {t.version}" for t in page) + f"\n{more}"
+    asked = pages.asked(shared.config, page_size, page_token)
+    await broker.look(None)
+    listed, token = asked.of(broker.topics.list(prefix, include_internal), lambda topic: topic.name)
+    names = [topic.name for topic in listed]
+    await broker.look(names, configs=True)
+    page = [found for name in names if (found := _find(broker, name)) is not None]
+    seed = "\n".join(f"{t.topic_id.hex} {t.version}" for t in page) + f"\n{token is not None}"
     etag = f'"{hashlib.blake2b(seed.encode(), digest_size=12).hexdigest()}"'
     if if_none_match is not None and _matches(if_none_match, etag):
         return Response(status_code=304, headers={"etag": etag})
     response.headers["etag"] = etag
-    return TopicPage(
-        items=[_summary(topic) for topic in page],
-        next_page_token=page_token_of(page[-1].name) if more else None,
-    )
+    return TopicPage(items=[_summary(topic) for topic in page], next_page_token=token)
 
 
 async def create_topic(
@@ -102,6 +92,7 @@ async def create_topic(
     dry = validate_only or wanted.validate_only
     configs = _texts(wanted.configs or {})
     async with shared.topic_changes:
+        await broker.look((topic,), configs=True)
         info = _find(broker, topic)
         if info is None:
             try:
@@ -114,6 +105,7 @@ async def create_topic(
                 )
             except BrokerError as error:
                 # A Kafka client may have created it while this request waited.
+                await broker.look((topic,), configs=True)
                 found = _find(broker, topic)
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or found is None:
                     raise
@@ -123,14 +115,14 @@ async def create_topic(
                 if dry:
                     return _planned(info)
                 response.headers["location"] = f"/api/v1/topics/{topic}"
-                return _detail(broker, info, response)
+                return await _detail(broker, topic, response)
     _compare(info, wanted, configs)
-    return _detail(broker, info, response)
+    return await _detail(broker, topic, response)
 
 
 async def get_topic(broker: BrokerDep, response: Response, topic: TopicName) -> TopicDetail:
     """A topic with the bounds and size of each partition and all settings. The ETag names its version."""
-    return _detail(broker, broker.topics.get(topic), response)
+    return await _detail(broker, topic, response)
 
 
 async def change_topic(
@@ -145,6 +137,7 @@ async def change_topic(
     """Grow a topic, or change its settings: a merge patch, all of it or nothing."""
     configs = _texts(change.configs or {})
     async with shared.topic_changes:
+        await broker.look((topic,), configs=True)
         info = broker.topics.get(topic)
         _check_match(info, if_match)
         grow = change.partitions is not None and change.partitions != info.partitions
@@ -158,7 +151,7 @@ async def change_topic(
             await broker.topics.alter_configs(topic, configs)
         if grow:
             await broker.topics.create_partitions(topic, change.partitions or 0)
-        return _detail(broker, broker.topics.get(topic), response)
+        return await _detail(broker, topic, response)
 
 
 async def delete_topic(
@@ -166,6 +159,7 @@ async def delete_topic(
 ) -> None:
     """Delete a topic with all its records."""
     async with shared.topic_changes:
+        await broker.look((topic,), configs=if_match is not None)
         _check_match(broker.topics.get(topic), if_match)
         await broker.topics.delete(topic)
 
@@ -177,6 +171,9 @@ async def truncate_topic(
     dry_run: Annotated[bool, Query(description="Say what would be deleted, and delete nothing.")] = False,
 ) -> Truncated:
     """Delete the records below an offset, for good. Everything is checked before anything is deleted."""
+    await broker.look(
+        (topic,), partitions=[TopicPartition(topic, one.partition) for one in truncation.partitions]
+    )
     broker.topics.get(topic)
     dry = dry_run or truncation.dry_run
     targets = {}
@@ -241,10 +238,12 @@ async def get_topic_offsets(
 ) -> TopicOffsets:
     """The offset at one moment, for all partitions: of the first record that is not older."""
     committed = isolation_level == READ_COMMITTED
-    info = broker.topics.get(topic)
     moment = _NAMED_TIMES.get(at)
+    await broker.look((topic,))
+    info = broker.topics.get(topic)
     if moment is None:
         moment = parse_moment("at", at)
+    await broker.look((topic,), moment=moment, committed=committed)
     partitions = []
     for partition in range(info.partitions):
         found = broker.partitions.offset_for_time(
@@ -289,7 +288,9 @@ def _summary(info: TopicInfo) -> TopicSummary:
     return TopicSummary(**_summary_members(info))
 
 
-def _detail(broker: Facade, info: TopicInfo, response: Response) -> TopicDetail:
+async def _detail(broker: Facade, name: str, response: Response) -> TopicDetail:
+    await broker.look((name,), bounds=True, configs=True)
+    info = broker.topics.get(name)
     response.headers["etag"] = _etag(info)
     partitions = []
     for partition in range(info.partitions):
@@ -388,20 +389,3 @@ def _check_match(info: TopicInfo, if_match: str | None) -> None:
             f"Topic {info.name!r} is at version {_etag(info)} now, not at {if_match[:80]}.",
             extra={"current_etag": _etag(info)},
         )
-
-
-def page_token_of(name: str) -> str:
-    """Return the token of the page after `name`."""
-    return urlsafe_b64encode(name.encode()).decode().rstrip("=")
-
-
-def read_page_token(token: str) -> str:
-    """Return the name in a page token. Raises Problem."""
-    try:
-        name = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4)).decode()
-    except (binascii.Error, UnicodeError):
-        name = ""
-    # b64decode passes over what is not in its alphabet; such a token was not made here either.
-    if page_token_of(name) != token:
-        raise invalid_parameter("page_token", "page_token is not one that was handed out here.")
-    return name

@@ -7,9 +7,12 @@ if that is aborted.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from app.errors import Problem, field_error
+from app.http.capabilities import Capabilities, require_capability
 from app.http.request import Request, invalid_parameter
+from core.vocabulary.capabilities import TRANSACTIONS
 
 NAME = "Transaction"
 HEADER = b"transaction"
@@ -21,6 +24,17 @@ _TAKES = {
 
 # Others are refused with 405, with the header and without.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+
+
+def transaction_check(capabilities: Capabilities) -> Callable[[Request, str], None]:
+    """Return the check of a request with the header, for a broker with these capabilities."""
+
+    def check(request: Request, path: str) -> None:
+        if request.scope["method"] in _METHODS:
+            require_capability(capabilities(), TRANSACTIONS)
+        check_transaction(request, path)
+
+    return check
 
 
 def check_transaction(request: Request, path: str) -> None:

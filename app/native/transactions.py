@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from app.http.parameters import PATH_NAME
 from app.http.request import invalid_parameter
+from app.native import pages
 from app.native.dependencies import BrokerDep, SharedDep
 from app.native.record_json import iso_time
-from app.native.topics import page_token_of, read_page_token
 from core.vocabulary.transactions import TransactionInfo, TransactionState
 
 _STATES = {state.kafka_name.lower(): state for state in TransactionState}
@@ -112,13 +112,7 @@ async def list_transactions(
     page_token: Annotated[str | None, Query(description="`next_page_token` of the page before.")] = None,
 ) -> TransactionPage:
     """The transactional ids, one page at a time."""
-    config = shared.config
-    size = config.http_default_page_size if page_size is None else page_size
-    if size > config.http_max_page_size:
-        raise invalid_parameter(
-            "page_size", f"page_size must be from 1 to {config.http_max_page_size}, not {size}."
-        )
-    after = "" if page_token is None else read_page_token(page_token)
+    asked = pages.asked(shared.config, page_size, page_token)
     states = _states(state)
     now_ms = broker.clock.wall_ms()
 
@@ -126,19 +120,14 @@ async def list_transactions(
         age_ms = one.age_ms(now_ms)
         return (
             one.transactional_id.startswith(prefix)
-            and (page_token is None or one.transactional_id > after)
             and (not states or one.state in states)
             and producer_id in (None, one.producer.producer_id)
             and (longer_than_ms is None or (age_ms is not None and age_ms > longer_than_ms))
         )
 
     found = (one for one in broker.transactions.all() if passes(one))
-    left = sorted(found, key=lambda one: one.transactional_id)
-    page = left[:size]
-    return TransactionPage(
-        items=[_summary(one, now_ms) for one in page],
-        next_page_token=page_token_of(page[-1].transactional_id) if len(left) > size else None,
-    )
+    page, token = asked.of(found, lambda one: one.transactional_id)
+    return TransactionPage(items=[_summary(one, now_ms) for one in page], next_page_token=token)
 
 
 async def get_transaction(broker: BrokerDep, transactional_id: TransactionalId) -> TransactionDetail:

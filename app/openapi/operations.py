@@ -51,6 +51,9 @@ class Paths:
                 "description": inspect.getdoc(route.handle),
                 "operationId": route.name,
             }
+            if route.needs:
+                # Served if `capabilities` of GET /api/v1/ has this name.
+                operation["x-capability"] = route.needs
             if shown:
                 operation["parameters"] = shown
             if route.request is not None:
@@ -100,8 +103,12 @@ def _body(style: Style, request: object) -> dict[str, Any]:
     return {"required": not body.optional, "content": content}
 
 
+def _refusals(style: Style, route: Route[Any]) -> tuple[int, ...]:
+    return (*style.anywhere, *route.refuses, *([501] if route.needs else []))
+
+
 def _responses(style: Style, route: Route[Any]) -> dict[str, Any]:
-    responses = {str(status): style.refusal(status) for status in (*style.anywhere, *route.refuses)}
+    responses = {str(status): style.refusal(status) for status in _refusals(style, route)}
     for status, answer in route.answers.items():
         reply = answer if isinstance(answer, Reply) else Reply(f"{HTTPStatus(status).phrase}.", answer)
         shown: dict[str, Any] = {"description": reply.text, "headers": {}}

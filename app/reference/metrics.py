@@ -13,19 +13,25 @@ from pathlib import Path
 
 import httpx
 
+from app.gateways.forwarding import Forwarding
 from app.main import Application, create_app
+from app.metrics import of_gateways, scraped
 from app.reference.markdown import table
+from app.upstream_metrics import of_cluster
+from core.clock import Clock
 from core.config import DEFAULT_CERTIFICATE, TLS, Config, Endpoint, TlsSettings
+from core.counters import Meter
 from core.records.batch import build_batch
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from core.vocabulary.upstream import BrokerLink, ClientNumbers, ClusterState
 
 _INTRODUCTION = """\
 # Metrics
 
 Written by `sluice docs` from a scrape of `/metrics`. [Monitoring](../operations/monitoring.md) says which to watch.
 Names of counters end in `_total`, those of histograms in `_bucket`, `_sum` and `_count`. Metrics of listeners appear
-with the first request; those of ZooKeeper with `--zookeeper`.
+with the first request; those of ZooKeeper with `--zookeeper`, `sluice_upstream_…` with `--upstream`.
 
 """
 _SECONDS = 10.0
@@ -45,7 +51,7 @@ def page() -> str:
     """Return the page. Starts a broker in a temporary directory, on ports that the system chooses."""
     # There is no ZooKeeper, and the broker says so.
     logging.getLogger().addHandler(logging.NullHandler())
-    text = asyncio.run(_scrape())
+    text = asyncio.run(_scrape()) + asyncio.run(_of_a_gateway())
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     rows = []
     for name, meaning in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE):
@@ -53,6 +59,21 @@ def page() -> str:
         if not name.endswith("_created"):
             rows.append((f"`{name}`", kinds[name], ", ".join(_labels(text, plain)), meaning))
     return _INTRODUCTION + table(("metric", "kind", "labels", "meaning"), sorted(rows))
+
+
+async def _of_a_gateway() -> str:
+    """Return what a gateway adds to a scrape, with a sample of each."""
+    meter = Meter()
+    by_api = {"Fetch": 0}
+    state = ClusterState("id", 0, (BrokerLink(1, "b1:9092", 1, failing=False),))
+    numbers = ClientNumbers({"Fetch": meter}, by_api, by_api, 0, 0, 0, 0, 0, 0)
+    forwarding = Forwarding((), Clock())
+    forwarding.counts.forwarded["b", "served"] = forwarding.counts.received["b"] = 0
+    families = [*of_cluster(state, numbers), *of_gateways(forwarding)]
+    text, _ = await scraped(families, "")
+    # The rest of the text are numbers of the process.
+    own = [line for line in text.decode().splitlines() if any(one.name in line for one in families)]
+    return "\n".join(own) + "\n"
 
 
 def _labels(text: str, name: str) -> Sequence[str]:

@@ -28,6 +28,7 @@ are in bytes and times are in milliseconds unless the sentence says otherwise.
 
 # Numbers and switches that people set; their names are kept.
 DOCUMENTED: dict[str, str] = {
+    "workers": "Processes that serve HTTP on the same port. Use the number of cores.",
     "broker_id": "The number of this broker in its cluster.",
     "access_log": "Log a line for each HTTP request.",
     "auto_create_topics": "Create a topic when a client writes to it or asks for it.",
@@ -58,7 +59,7 @@ DOCUMENTED: dict[str, str] = {
 }
 
 # Those of the above that have a flag of `sluice serve`.
-FLAGS = {"broker_id": "`--broker-id`", "access_log": "`--access-log`"}
+FLAGS = {"workers": "`--workers`", "broker_id": "`--broker-id`", "access_log": "`--access-log`"}
 
 OTHER: dict[str, str] = {
     "checkpoint_interval_ms": "How often the broker fsyncs logs in the background. This bounds what a power loss can "
@@ -73,6 +74,10 @@ OTHER: dict[str, str] = {
     "tls_check_interval_ms": "How often the broker checks the files of certificates for changes.",
     "max_acls": "Access rules at most.",
     "max_quotas": "Client quotas at most.",
+    "worker_linger_ms": "How long a worker that is replaced still answers on its open connections.",
+    "worker_hold_ms": "How long a request waits for the worker that owns it, while that worker is restarted.",
+    "gateway_connect_timeout_ms": "How long a gateway waits for a connection to another one.",
+    "gateway_max_requests": "Requests that are forwarded to one other gateway at the same time.",
     "max_inflight_bytes": "Bytes of requests that are partly received, over all connections.",
     "first_request_timeout_ms": "A connection must send its first request within this time.",
     "frame_timeout_ms": "A request that has begun must be complete within this time.",

@@ -46,7 +46,7 @@ _CODES: dict[ErrorCode, int] = {
     _C.NON_EMPTY_GROUP: ILLEGAL_STATE,
     _C.THROTTLING_QUOTA_EXCEEDED: 42901,
 }
-_BY_STATUS = {401: UNAUTHENTICATED, 403: 40301, 413: 413, 422: KAFKA_BAD_REQUEST}
+_BY_STATUS = {401: UNAUTHENTICATED, 403: 40301, 413: 413, 422: KAFKA_BAD_REQUEST, 501: 501}
 # For the OpenAPI document: what each status means, with a code and a message. A dialect may have other codes.
 MEANINGS: dict[int, tuple[str, int, str]] = {
     400: ("The request cannot be read.", 400, "The JSON is malformed at byte 7: invalid character."),
@@ -83,6 +83,7 @@ MEANINGS: dict[int, tuple[str, int, str]] = {
     429: ("Too much at once.", 42901, "There are too many consumers."),
     431: ("The header lines are too long.", 431, "The header lines are too long."),
     500: ("The server failed.", 500, "The server failed; its log says more."),
+    501: ("A gateway over a cluster cannot do that.", 501, "This gateway has no consumer instances."),
     503: ("Not now; try again.", 50003, "The broker is stopping."),
     504: ("The broker did not do it in time.", 50003, "The request timed out."),
     507: ("The disk does not take it.", 50003, "The disk is full."),

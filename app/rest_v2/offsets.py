@@ -72,6 +72,7 @@ class OffsetRoutes:
         """
         self._instances.get(request, segments)
         wanted = await self._wanted(request)
+        await self._instances.acting(request.scope).look_at_group(segments[1])
         with self._instances.refusals():
             found = self._instances.acting(request.scope).consumers.committed(
                 segments[1], segments[3], wanted
@@ -137,7 +138,7 @@ class OffsetRoutes:
             ):
                 raise
             await self._seek_now(
-                request, info, [self._within(request, one, info.options.start) for one in seeks]
+                request, info, [await self._within(request, one, info.options.start) for one in seeks]
             )
         return no_content()
 
@@ -148,9 +149,11 @@ class OffsetRoutes:
                 info.group_id, info.name, seeks, wait_ms=wait_ms
             )
 
-    def _within(self, request: Request, seek: Seek, reset: int | str) -> Seek:
+    async def _within(self, request: Request, seek: Seek, reset: int | str) -> Seek:
         tp = TopicPartition(seek.topic, seek.partition)
-        start, high_watermark, _, _ = self._instances.acting(request.scope).partitions.info(tp).offsets
+        broker = self._instances.acting(request.scope)
+        await broker.look(partitions=(tp,))
+        start, high_watermark, _, _ = broker.partitions.info(tp).offsets
         if isinstance(seek.to, str) or seek.time_ms is not None or start <= seek.to <= high_watermark:
             return seek
         return seek._replace(to=reset)

@@ -38,8 +38,8 @@ from core.config import Config
 from core.errors import ErrorCode
 from core.facade import Facade
 from core.records.record import Headers, NewRecord
-from core.types import TopicPartition
 from core.vocabulary.records import ProduceResult
+from core.vocabulary.topic import check_partition
 
 _decoder = decoder_of(ProduceRequest)
 _encode = msgspec.json.Encoder().encode
@@ -86,8 +86,7 @@ class ProduceRoutes:
         if any(r.partition is not None and r.partition != partition for r in records):
             raise unprocessable("A record names another partition than the path.")
         broker = self._acting(request.scope)
-        await broker.topics.get_or_create(segments[1])
-        broker.partitions.info(TopicPartition(segments[1], partition))
+        check_partition(await broker.topics.get_or_create(segments[1]), partition)
         return self._answer(
             await broker.records.produce(segments[1], records, partition=partition), media_type
         )
@@ -99,15 +98,15 @@ class ProduceRoutes:
     ) -> tuple[bytes, list[NewRecord]]:
         """The media type to answer with, and the records."""
         if not self._creates_topics:
-            self._require(request, topic, partition)
+            await self._require(request, topic, partition)
         try:
             media_type, embedded = self._media_types(request)
         except Problem:
-            self._require(request, topic, partition)
+            await self._require(request, topic, partition)
             raise
         if embedded not in FORMATS:
             # Such a request is refused in the end: it creates no topic.
-            self._require(request, topic, partition)
+            await self._require(request, topic, partition)
         body = await request.body()
         self._limit.check(body)
         shape = decode(_decoder, body, self._dialect.wrong_type_status)
@@ -117,12 +116,13 @@ class ProduceRoutes:
             raise unprocessable("The list of records is empty.")
         return media_type, self._convert(shape, embedded)
 
-    def _require(self, request: Request, topic: str, partition: int | None) -> None:
+    async def _require(self, request: Request, topic: str, partition: int | None) -> None:
         """Raise UNKNOWN_TOPIC_OR_PARTITION unless the topic, and the partition if one is given, exists."""
-        if partition is None:
-            self._acting(request.scope).topics.get(topic)
-        else:
-            self._acting(request.scope).partitions.info(TopicPartition(topic, partition))
+        broker = self._acting(request.scope)
+        await broker.look((topic,))
+        info = broker.topics.get(topic)
+        if partition is not None:
+            check_partition(info, partition)
 
     def _media_types(self, request: Request) -> tuple[bytes, str]:
         """The media type to answer with, and the embedded format of the records. Raises Problem (406, 415)."""

@@ -28,6 +28,7 @@ from core.errors import BrokerError
 from core.facade import Facade
 from core.records.record import NO_TIMESTAMP, Record
 from core.types import TopicPartition
+from core.vocabulary.records import FetchRead
 
 _encode = msgspec.json.Encoder().encode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
@@ -146,6 +147,7 @@ class PartitionReadRoutes:
         tp = TopicPartition(segments[1], partition_number(segments[3]))
         broker = self._acting(request.scope)
         # An unknown topic is reported before an error of the media type.
+        await broker.look(partitions=(tp,))
         start = broker.partitions.info(tp).offsets.log_start_offset
         accept = accept_of(request.headers.get(b"accept", b""))
         format_name = accept.format(self._dialect.json_format)
@@ -155,6 +157,7 @@ class PartitionReadRoutes:
         wait_ms = number_in(query, "timeout", 0, config.max_wait_ms)
         offset = _offset(query.get("offset", ""), start)
         try:
+            await broker.bring((FetchRead(tp, offset, max_bytes, committed=True),), max_bytes=max_bytes)
             result = broker.records.read_now(
                 tp, offset, max_bytes=max_bytes, max_records=config.http_max_limit
             )

@@ -42,6 +42,7 @@ from app.rest_v2.topics import TopicRoutes
 from core.clock import Clock
 from core.config import Config
 from core.facade import Facade
+from core.vocabulary.capabilities import CONSUMERS
 
 V2 = "application/vnd.kafka.v2+json"
 JSON_RECORDS, BINARY_RECORDS, TEXT_RECORDS = (
@@ -149,43 +150,43 @@ def _instances(consumers: ConsumerRoutes) -> tuple[V2Route, ...]:
         Route(
             "POST", "/consumers/{group}", consumers.create,
             "proxyCreateConsumer", TAG, "Make a consumer instance",
-            request=Body({V2: CreateInstance}, optional=True), answers={200: InstanceCreated},
+            request=Body({V2: CreateInstance}, optional=True), needs=CONSUMERS, answers={200: InstanceCreated},
             refuses=(409, 429, *ON_WRITES),
         ),
         Route(
             "DELETE", "/consumers/{group}/instances/{instance}", consumers.delete,
             "proxyDeleteConsumer", TAG, "Delete an instance",
-            answers={204: None}, refuses=ON_DELETIONS,
+            needs=CONSUMERS, answers={204: None}, refuses=ON_DELETIONS,
         ),
         Route(
             "POST", "/consumers/{group}/instances/{instance}/subscription", consumers.subscribe,
             "proxySubscribe", TAG, "Subscribe to topics or to a pattern",
-            request=Subscribe, answers={204: None}, refuses=(404, 409, *ON_WRITES),
+            request=Subscribe, needs=CONSUMERS, answers={204: None}, refuses=(404, 409, *ON_WRITES),
         ),
         Route(
             "GET", "/consumers/{group}/instances/{instance}/subscription", consumers.subscription,
             "proxyGetSubscription", TAG, "Topics of the subscription",
-            answers={200: Topics}, refuses=(404,),
+            needs=CONSUMERS, answers={200: Topics}, refuses=(404,),
         ),
         Route(
             "DELETE", "/consumers/{group}/instances/{instance}/subscription", consumers.unsubscribe,
             "proxyUnsubscribe", TAG, "Unsubscribe",
-            answers={204: None}, refuses=ON_DELETIONS,
+            needs=CONSUMERS, answers={204: None}, refuses=ON_DELETIONS,
         ),
         Route(
             "POST", "/consumers/{group}/instances/{instance}/assignments", consumers.assign,
             "proxyAssign", TAG, "Read these partitions, without the group",
-            request=Partitions, answers={204: None}, refuses=(404, 409, *ON_WRITES),
+            request=Partitions, needs=CONSUMERS, answers={204: None}, refuses=(404, 409, *ON_WRITES),
         ),
         Route(
             "GET", "/consumers/{group}/instances/{instance}/assignments", consumers.assignments,
             "proxyGetAssignments", TAG, "Partitions that are assigned",
-            answers={200: Partitions}, refuses=(404,),
+            needs=CONSUMERS, answers={200: Partitions}, refuses=(404,),
         ),
         Route(
             "GET", "/consumers/{group}/instances/{instance}/records", consumers.records,
             "proxyReadRecords", TAG, "The next records",
-            query=PollQuery, answers={200: _READ}, refuses=(404, 409, 410, 416, 422, 429, 503, 507),
+            query=PollQuery, needs=CONSUMERS, answers={200: _READ}, refuses=(404, 409, 410, 416, 422, 429, 503, 507),
         ),
     )  # fmt: skip
 
@@ -197,27 +198,27 @@ def _offsets(offsets: OffsetRoutes) -> tuple[V2Route, ...]:
             "POST", "/consumers/{group}/instances/{instance}/offsets", offsets.commit,
             "proxyCommitOffsets", TAG, "Commit offsets",
             request=Body({V2: CommitOffsets}, optional=True),
-            answers={200: NothingMore, 204: Reply("Done; so the dialects other than Confluent's.")},
+            needs=CONSUMERS, answers={200: NothingMore, 204: Reply("Done; so the dialects other than Confluent's.")},
             refuses=(404, 409, *ON_WRITES),
         ),
         Route(
             "GET", "/consumers/{group}/instances/{instance}/offsets", offsets.committed,
             "proxyGetCommittedOffsets", TAG, "Committed offsets",
-            query=OffsetsQuery, answers={200: CommittedOffsets}, refuses=(404, 409, 413, 415, 422),
+            query=OffsetsQuery, needs=CONSUMERS, answers={200: CommittedOffsets}, refuses=(404, 409, 413, 415, 422),
         ),
         Route(
             "POST", "/consumers/{group}/instances/{instance}/positions", offsets.seek,
             "proxySeek", TAG, "Continue at offsets or moments",
-            request=Seek, answers={204: None}, refuses=seek,
+            request=Seek, needs=CONSUMERS, answers={204: None}, refuses=seek,
         ),
         Route(
             "POST", "/consumers/{group}/instances/{instance}/positions/beginning", offsets.to_beginning,
             "proxySeekToBeginning", TAG, "Continue at the beginning",
-            request=Partitions, answers={204: None}, refuses=seek,
+            request=Partitions, needs=CONSUMERS, answers={204: None}, refuses=seek,
         ),
         Route(
             "POST", "/consumers/{group}/instances/{instance}/positions/end", offsets.to_end,
             "proxySeekToEnd", TAG, "Continue at the end",
-            request=Partitions, answers={204: None}, refuses=seek,
+            request=Partitions, needs=CONSUMERS, answers={204: None}, refuses=seek,
         ),
     )  # fmt: skip

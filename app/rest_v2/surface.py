@@ -33,7 +33,7 @@ class ProxySurface:
         self._dialect = DIALECTS[config.v2_dialect]
         self._counts = shared.refusals.counts
         routes = v2_routes(config, clock, self._dialect, shared.acting)
-        self._table = RouteTable(("", routes))
+        self._table = RouteTable(("", routes), capabilities=shared.capabilities)
         self._roots = {route.path[1:].partition("/")[0] for route in routes}
 
     def owns(self, path: str) -> bool:

@@ -26,6 +26,7 @@ from core.facade import Facade
 from core.security.authorizer import is_denial
 from core.types import TopicPartition
 from core.vocabulary.partition import PartitionInfo
+from core.vocabulary.topic import TopicInfo
 
 _encode = msgspec.json.Encoder().encode
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
@@ -60,15 +61,18 @@ class TopicRoutes:
 
     async def brokers(self, request: Request, segments: list[str]) -> Answer:
         """Return the ids of the brokers."""
-        return json_answer(request, BrokerIds([self._config.broker_id]))
+        return json_answer(request, BrokerIds(self._acting(request.scope).roles.broker_ids()))
 
     async def topics(self, request: Request, segments: list[str]) -> Answer:
         """Return the names of the topics."""
-        return json_answer(request, [topic.name for topic in self._acting(request.scope).topics.list()])
+        broker = self._acting(request.scope)
+        await broker.look(None)
+        return json_answer(request, [topic.name for topic in broker.topics.list()])
 
     async def topic(self, request: Request, segments: list[str]) -> Answer:
         """Return the settings and the partitions of a topic. An unknown topic is 40403 here."""
         broker = self._acting(request.scope)
+        await broker.look((segments[1],), configs=True)
         try:
             info = broker.topics.get(segments[1])
         except BrokerError as error:
@@ -76,31 +80,39 @@ class TopicRoutes:
                 raise
             raise topic_not_found(segments[1], INSTANCE_NOT_FOUND) from None
         configs = {one.name: one.value or "" for one in broker.topics.effective_configs(info)}
-        return json_answer(request, TopicMetadata(info.name, configs, self._partitions(info.partitions)))
+        return json_answer(request, TopicMetadata(info.name, configs, _partitions(broker, info)))
 
     async def partitions(self, request: Request, segments: list[str]) -> Answer:
         """Return the partitions of a topic."""
-        return json_answer(
-            request, self._partitions(self._acting(request.scope).topics.get(segments[1]).partitions)
-        )
+        broker = self._acting(request.scope)
+        await broker.look((segments[1],))
+        return json_answer(request, _partitions(broker, broker.topics.get(segments[1])))
 
     async def partition(self, request: Request, segments: list[str]) -> Answer:
         """Return one partition."""
-        number = self._existing(request, segments).tp.partition
-        return json_answer(request, self._partition(number))
+        broker = self._acting(request.scope)
+        tp = (await self._existing(request, segments)).tp
+        return json_answer(request, _partition(broker, broker.topics.get(tp.topic), tp.partition))
 
     async def offsets(self, request: Request, segments: list[str]) -> Answer:
         """Return the first offset of a partition, and the offset up to which committed records can be read."""
-        bounds = self._existing(request, segments).offsets
+        bounds = (await self._existing(request, segments)).offsets
         return json_answer(request, PartitionOffsets(bounds.log_start_offset, bounds.last_stable_offset))
 
-    def _existing(self, request: Request, segments: list[str]) -> PartitionInfo:
+    async def _existing(self, request: Request, segments: list[str]) -> PartitionInfo:
         tp = TopicPartition(segments[1], partition_number(segments[3]))
-        return self._acting(request.scope).partitions.info(tp)
+        broker = self._acting(request.scope)
+        await broker.look(partitions=(tp,))
+        return broker.partitions.info(tp)
 
-    def _partitions(self, count: int) -> list[PartitionMetadata]:
-        return [self._partition(number) for number in range(count)]
 
-    def _partition(self, number: int) -> PartitionMetadata:
-        broker_id = self._config.broker_id
-        return PartitionMetadata(number, broker_id, [Replica(broker_id, leader=True, in_sync=True)])
+def _partitions(broker: Facade, topic: TopicInfo) -> list[PartitionMetadata]:
+    return [_partition(broker, topic, number) for number in range(topic.partitions)]
+
+
+def _partition(broker: Facade, topic: TopicInfo, number: int) -> PartitionMetadata:
+    placed = broker.roles.placed(topic, number)
+    replicas = [
+        Replica(one, leader=one == placed.leader, in_sync=one in placed.isr) for one in placed.replicas
+    ]
+    return PartitionMetadata(number, placed.leader, replicas)

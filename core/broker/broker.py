@@ -11,20 +11,18 @@ import asyncio
 import base64
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.broker.acls import Acls
+from core.batches.open_batches import OpenBatches
 from core.broker.broker_configs import BrokerConfigs
 from core.broker.flusher import Flusher
+from core.broker.freeze import Freeze
 from core.broker.led_transaction_logs import LedTransactionLogs
-from core.broker.open_batches import OpenBatches
 from core.broker.partitions import Partitions
 from core.broker.producer_ids import ProducerIds, ReservedIds
-from core.broker.quotas import Quotas
 from core.broker.records import Records
 from core.broker.roles import Roles
 from core.broker.statistics import holdings
@@ -37,41 +35,34 @@ from core.changes import TopicChanges
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.consumers.consumers import Consumers
+from core.directory import BROKER_DATABASE
 from core.errors import BrokerError, StartupError
 from core.groups.groups import Groups
 from core.groups.store import MetadataGroupStore
 from core.idempotency.keys import IdempotencyKeys
+from core.idempotency.plan_writer import PlanWriter
 from core.log import files
 from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log
 from core.log.manager import LogManager
-from core.metadata.acls import load_acls
 from core.metadata.broker_configs import load_broker_configs
-from core.metadata.quotas import load_quotas
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
-from core.metadata.users import load_users
 from core.purgatory import Purgatory
 from core.records.partitioner import StickyPartitions
 from core.replication.controller import Controller
 from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
 from core.replication.replicas import Replicas
-from core.security.audit import Audit
-from core.security.authorizer import Authorizer
-from core.security.guarded import Guards
-from core.security.jwt import JwtVerifier
-from core.security.logins import OpenLogins
-from core.security.passwords import Passwords
-from core.security.quotas import QuotaTable
-from core.security.tokens import Tokens
-from core.security.users import Users
+from core.security.local import LocalSecurity
 from core.topic_config import parse_topic_config
 from core.transactions.clustered import ClusterTransactions
 from core.transactions.long_transactions import LongTransactions
 from core.transactions.transactions import Transactions
 from core.types import TopicPartition
+from core.vocabulary.capabilities import EMBEDDED
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
+from core.vocabulary.records import FetchRead
 from core.vocabulary.replicas import METADATA, METADATA_ID
 
 if TYPE_CHECKING:
@@ -81,9 +72,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DATABASE = "metadata.db"
-# The administrator of a broker whose settings name none.
-DEFAULT_SUPER_USERS = ("User:admin",)
+DATABASE = BROKER_DATABASE
 # The history of metadata is kept until it begins again with the whole database (`MetadataLog.shorten`).
 _METADATA_CONFIG = {"retention.ms": "-1", "segment.bytes": "67108864"}
 
@@ -118,26 +107,8 @@ class Broker:
         self._reserved_ids = ReservedIds(config, clock, self.store)
         self.producer_ids = ProducerIds(self._reserved_ids.reserve)
         self.leader_epochs = LeaderEpochs(self.store, self.changes)
-        self._password_threads = ThreadPoolExecutor(config.password_threads, thread_name_prefix="password")
-        self.users = Users(config, clock, self.store, self._password_threads)
-        self.tokens = Tokens(config, clock, self.store, self.users)
-        self.logins = OpenLogins(clock)
-        self.users.when_deleted(self.logins.user_deleted)
-        self.users.when_password_changed(self.logins.password_changed)
-        self.tokens.when_deleted(self.logins.token_deleted)
-        self.passwords = Passwords(config, clock, self.users, self.tokens, self._password_threads)
-        self.jwts = JwtVerifier(config.oauth, clock)
-        self.audit = Audit(config, clock, self.users)
-        self.authorizer = Authorizer(
-            enabled=config.authorizer or bool(config.super_users),
-            super_users=config.super_users or DEFAULT_SUPER_USERS,
-            allow_if_no_acl=config.allow_everyone_if_no_acl_found,
-            audit=self.audit,
-        )
-        self.users.when_changed(self._switch_authorizer)
-        self.quota_table = QuotaTable()
-        self.guards = Guards(self, self.authorizer, self.quota_table)
         self._build_replication()
+        self._build_security()
         self._build_parts()
         self.long_transactions = LongTransactions(
             config, clock, self.store, lambda: self.transactions, lambda: self.idempotency
@@ -179,20 +150,28 @@ class Broker:
             config, self.counters, self.logs, self.leader_epochs, self.replicas, self.metadata
         )
 
+    def _build_security(self) -> None:
+        """Build users, tokens, access rules and quotas; each is a noun of the broker."""
+        self.security = security = LocalSecurity(self.config, self.clock, self.store, self.controller)
+        self.users, self.tokens, self.logins = security.users, security.tokens, security.logins
+        self.passwords, self.jwts, self.audit = security.passwords, security.jwts, security.audit
+        self.authorizer, self.acls = security.authorizer, security.acls
+        self.quotas, self.quota_table = security.quotas, security.quota_table
+        self.guards = security.guards(self)
+
     def _build_parts(self) -> None:
         config, clock, logs, purgatory = self.config, self.clock, self.logs, self.purgatory
         table = self._table = TopicTable(self.changes)
         sticky = StickyPartitions()
+        self.freezing = Freeze(clock, self.store, self.controller)
         self.broker_configs = BrokerConfigs(config, self.store, logs, table, self.controller)
-        self.quotas = Quotas(config, self.store, self.controller, self.quota_table)
-        self.acls = Acls(config, self.store, self.controller, self.authorizer, self.users.to_the_end)
         self.topics = Topics(
-            config, clock, self.store, logs, table, self.broker_configs, self.controller, self.replicas, self.cluster,
-            purgatory, sticky, deleted=self._topic_deleted,
+            config, clock, self.store, logs, table, self.broker_configs, self.controller, self.freezing,
+            self.replicas, self.cluster, purgatory, sticky, deleted=self._topic_deleted,
         )  # fmt: skip
         self.partitions = Partitions(
             config, clock, logs, table, self.replicas, self._flusher, self.leader_epochs, self.unclean_start,
-            purgatory, self.changes,
+            self.freezing, purgatory, self.changes,
         )  # fmt: skip
         open_batches = OpenBatches(config.max_decompressed_bytes, config.max_opened_bytes)
         self.records = Records(clock, self.topics, table, self.partitions, open_batches, sticky)
@@ -214,12 +193,11 @@ class Broker:
         await self.store.open(check=not clean, before=partial(before_migration, data_dir))
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
+        self.freezing.load(settings)
         self.leader_epochs.load(settings)
         self._reserved_ids.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
-        self.acls.load(await self.store.read(load_acls))
-        self.quotas.load(await self.store.read(load_quotas))
-        await self._load_users(settings)
+        await self.security.load(settings)
         deleted = deleted_topics(settings)
         self.topics.load(await self.store.read(load_topics), deleted)
         topics = self.topics.all()
@@ -248,7 +226,7 @@ class Broker:
         config = self.config
         self._background = [
             asyncio.create_task(self._every(config.background_interval_ms, self._background_step)),
-            asyncio.create_task(self._every(config.checkpoint_interval_ms, self.checkpoint)),
+            asyncio.create_task(self._checkpoints()),
             asyncio.create_task(self._every(config.idempotency_check_interval_ms, self._expire_keys)),
             asyncio.create_task(
                 self._every(config.offsets_retention_check_interval_ms, self._expire_offsets)
@@ -328,10 +306,13 @@ class Broker:
         await self.consumers.open()
         if ends:
             await start.attempt(start.cut_back_consumers(self.consumers, ends))
-        self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
+        self.idempotency = self._idempotency_keys()
         await start.attempt(self.idempotency.open())
         await self._serve_transactions()
         start.settled()
+
+    def _idempotency_keys(self) -> IdempotencyKeys:
+        return IdempotencyKeys(self, self.store, self.producer_ids, PlanWriter(self, self.partitions.log))
 
     async def _serve_transactions(self) -> None:
         """Take over the transactional ids, as the last broker that kept them has left them."""
@@ -368,32 +349,17 @@ class Broker:
         self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
         self.groups.elsewhere()
         self.consumers = Consumers(self, self.store, self.groups)
-        self.idempotency = IdempotencyKeys(self, self.store, self.producer_ids, self.partitions.log)
+        self.idempotency = self._idempotency_keys()
 
     async def _topics_changed(self) -> None:
         """Take over settings, users, access rules, quotas and topics that the store has got from another broker."""
         settings = await self.store.read(load_settings)
         self.cluster_id = settings.get("cluster.id", "")
+        self.freezing.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
-        self.acls.load(await self.store.read(load_acls))
-        self.quotas.load(await self.store.read(load_quotas))
-        await self._load_users(settings)
+        await self.security.load(settings)
         await self.topics.adopt(await self.store.read(load_topics))
         self.changes.answers_changed()
-
-    def _switch_authorizer(self) -> None:
-        """Let all callers do everything until there is a user, unless a setting asks for an authorizer.
-
-        The deletion of the last user does not open a broker that runs: all its clients would be administrators.
-        """
-        config = self.config
-        asked = config.authorizer or bool(config.super_users)
-        self.authorizer.switch(asked or bool(self.users) or self.authorizer.enabled)
-
-    async def _load_users(self, settings: Mapping[str, str]) -> None:
-        users, credentials, tokens = await self.store.read(load_users)
-        self.users.load(settings, users, credentials)
-        self.tokens.load(tokens)
 
     async def _topic_deleted(self, name: str) -> None:
         self.consumers.topic_deleted(name)
@@ -415,6 +381,32 @@ class Broker:
             await self.groups.expire()
 
     # --- stopping --------------------------------------------------------------------------------------------
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """See `Facade.capabilities`."""
+        return EMBEDDED
+
+    async def look(
+        self,
+        topics: Collection[str] | None = (),
+        *,
+        bounds: bool = False,
+        configs: bool = False,
+        partitions: Collection[TopicPartition] = (),
+        moment: int | None = None,
+        committed: bool = False,
+    ) -> None:
+        """See `Facade.look`: everything is at hand."""
+
+    async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:
+        """See `Facade.bring`: everything is at hand."""
+
+    async def look_at_group(self, group_id: str) -> None:
+        """See `Facade.look_at_group`: everything is at hand."""
+
+    async def look_at_groups(self) -> None:
+        """See `Facade.look_at_groups`: everything is at hand."""
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """Count topics, partitions and groups, with sizes and lags, up to these limits; the oldest topics first."""
@@ -446,8 +438,7 @@ class Broker:
             await self.metadata.close()
         if self.cluster is not None:
             await self.cluster.close()
-        await self.users.close()
-        self._password_threads.shutdown(wait=False)
+        await self.security.close()
         await self.store.close()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._flusher.close)
@@ -461,9 +452,20 @@ class Broker:
         await self.store.submit([put_setting("cluster.id", cluster_id)])
         return cluster_id
 
-    async def _every(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+    async def _checkpoints(self) -> None:
+        """Write a checkpoint at intervals, the first one at once if the start has recovered logs.
+
+        Without that a broker that is killed soon after each start would read the records of all its lives each time.
+        """
+        recovered = bool(self.logs.unflushed())
+        await self._every(self.config.checkpoint_interval_ms, self.checkpoint, at_once=recovered)
+
+    async def _every(
+        self, interval_ms: int, step: Callable[[], Awaitable[None]], *, at_once: bool = False
+    ) -> None:
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await asyncio.sleep(0 if at_once else interval_ms / 1000)
+            at_once = False
             try:
                 await step()
             except (OSError, BrokerError) as error:
@@ -475,8 +477,7 @@ class Broker:
 
     async def _background_step(self) -> None:
         """Retention, compaction, deletion of files: steps of a few milliseconds, others run in between."""
-        self.logins.expire()
-        self.audit.tell_dropped()
+        self.security.expire()
         deadline = self.clock.monotonic() + self.config.background_interval_ms / 1000
         loop = asyncio.get_running_loop()
         while True:
@@ -502,6 +503,7 @@ class Broker:
 
         What was committed is carried over into the database file: nothing older hangs on SQLite's `-wal`.
         """
+        self.logs.write_states()
         waits = [w for one in self.logs.unflushed() if (w := self._flush(one)) is not None]
         await asyncio.gather(*waits, return_exceptions=True)
         task = self.logs.begin_checkpoint()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from core.broker.chunks import chunks_below
+from core.batches.chunks import chunks_below
 from core.broker.partitions import Partitions
 from core.errors import BrokerError
 from core.records.batch import build_batch

@@ -132,7 +132,7 @@ class LedTransactionLogs:
         copy = self._find(tp, topic_id)
         if not isinstance(copy, Copy):
             return copy and self._alone.is_open(tp, topic_id, producer_id, first_offset)
-        first = copy.log.producers.open_transactions().get(producer_id)
+        first = copy.log.producers.open_since(producer_id)
         is_open = first is not None and first_offset in (-1, first)
         if not copy.replica.leads and (is_open or not _complete(copy)):
             raise self._replicas.not_leader(copy)
@@ -150,7 +150,7 @@ class LedTransactionLogs:
             first: int | None = part.first_offset
             copy = self._find(tp, part.topic_id)
             if first == -1 and isinstance(copy, Copy) and copy.replica.leads:
-                first = copy.log.producers.open_transactions().get(producer_id)
+                first = copy.log.producers.open_since(producer_id)
             elif first == -1 and copy is True:
                 first = self._alone.first_offset(tp, part.topic_id, producer_id)
             if first is not None and copy is not False:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from core.broker.flusher import Flusher
+from core.broker.freeze import Freeze
 from core.broker.topic_table import TopicTable
 from core.broker.unclean_start import LeaderEpochs, UncleanStart
 from core.changes import TopicChanges
@@ -29,6 +30,7 @@ from core.vocabulary.partition import (
     PartitionInfo,
 )
 from core.vocabulary.records import Fetched, FetchedAll, FetchRead
+from core.vocabulary.topic import check_partition
 from core.vocabulary.transactions import TransactionalWrite
 
 
@@ -45,6 +47,7 @@ class Partitions:
         flusher: Flusher,
         leader_epochs: LeaderEpochs,
         unclean_start: UncleanStart,
+        freeze: Freeze,
         purgatory: Purgatory,
         changes: TopicChanges,
     ) -> None:
@@ -56,6 +59,7 @@ class Partitions:
         self._flusher = flusher
         self._leader_epochs = leader_epochs
         self._unclean_start = unclean_start
+        self._freeze = freeze
         self._purgatory = purgatory
         self._changes = changes
         # Appends that were begun for clients which need no answer and may be disconnected; they end before the logs
@@ -69,12 +73,7 @@ class Partitions:
         """
         topic = self._topics.get(tp.topic)
         if not 0 <= tp.partition < topic.partitions:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Topic {topic.name!r} has no partition {tp.partition}; it has {topic.partitions}, counted from 0.",
-                topic=topic.name,
-                partition=tp.partition,
-            )
+            check_partition(topic, tp.partition)
         if topic.replicas and self._config.broker_id not in topic.replicas:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -163,6 +162,7 @@ class Partitions:
             built=True,
             transactional=True,
         )
+        self._freeze.require_thawed()
         self._require_settled()
         if log.config.min_insync_replicas > 1:
             raise _too_few_in_sync(tp, log)
@@ -173,6 +173,7 @@ class Partitions:
         return self._append(self.log(tp), tp, checked, 1)
 
     def _append(self, log: Log, tp: TopicPartition, checked: ProduceBatches, acks: int) -> AppendResult:
+        self._freeze.require_thawed()
         self._require_settled()
         copy = self._replicas.get(tp) if self._replicas else None
         if copy is not None:
@@ -457,6 +458,7 @@ class Partitions:
         return results
 
     def _truncate_prefix(self, tp: TopicPartition, before_offset: int) -> int:
+        self._freeze.require_thawed()
         log = self.led_log(tp)
         if log.config.compacted and not log.config.deletes:
             raise BrokerError(

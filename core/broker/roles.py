@@ -143,6 +143,11 @@ class Roles:
         cluster = self._cluster
         return [] if cluster is None else [(i, cluster.address(i)) for i in sorted(cluster.peers)]
 
+    def broker_ids(self) -> list[int]:
+        """Return the ids of all brokers of the cluster, sorted."""
+        peers = () if self._cluster is None else self._cluster.peers
+        return sorted([self._config.broker_id, *peers])
+
     def quorum(self) -> Quorum | None:
         """The brokers that hold the metadata; None unless this broker leads them. One alone has an empty log."""
         now, wall = self._clock.monotonic(), self._clock.wall_ms()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from core.broker.broker_configs import BrokerConfigs
+from core.broker.freeze import Freeze
 from core.broker.topic_table import TopicTable
 from core.clock import Clock
 from core.config import Config
@@ -55,6 +56,7 @@ class Topics:
         table: TopicTable,
         broker_configs: BrokerConfigs,
         controller: Controller,
+        freeze: Freeze,
         replicas: Replicas,
         cluster: Cluster | None,
         purgatory: Purgatory,
@@ -69,6 +71,7 @@ class Topics:
         self._table = table
         self._broker_configs = broker_configs
         self._controller = controller
+        self._freeze = freeze
         self._replicas = replicas
         self._cluster = cluster
         self._purgatory = purgatory
@@ -260,6 +263,7 @@ class Topics:
 
         A caller that is canceled does not stop a change that has begun.
         """
+        self._freeze.require_thawed(ErrorCode.NOT_CONTROLLER)
         while (running := self.changing.get(name)) is not None:
             await asyncio.wait([running])
         if self._table.find(name) is not before:

@@ -70,7 +70,7 @@ class TransactionLogs:
         Raises KAFKA_STORAGE_ERROR.
         """
         log = self._find(tp, topic_id)
-        return None if log is None else log.producers.open_transactions().get(producer_id)
+        return None if log is None else log.producers.open_since(producer_id)
 
     def durable(self, tp: TopicPartition, topic_id: UUID) -> asyncio.Future[None] | None:
         """Return a future for the disk, for all that a partition holds now. Raises KAFKA_STORAGE_ERROR."""

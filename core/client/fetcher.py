@@ -73,6 +73,11 @@ class Fetcher:
         """Return the bytes that the windows take."""
         return self._windows.size
 
+    @property
+    def partitions(self) -> int:
+        """Return the number of windows: partitions that are read, once for each isolation level."""
+        return len(self._windows)
+
     # --- for readers ---------------------------------------------------------------------------------------
 
     def at_hand(

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import Struct
 
+from core.client.counts import ClientCounts
 from core.client.failures import LinkLost, error_code, refused
 from core.client.login import log_in
 from core.client.network import Network
@@ -60,19 +61,24 @@ def key_of(request: Struct) -> int:
 
 
 class _Waiting(NamedTuple):
-    """A request under way. `deadline` is in the loop's time."""
+    """A request under way, with its bytes. `deadline` is in the loop's time, `began` in the clock's."""
 
     future: asyncio.Future[Any]
     key: int
     version: int
     deadline: float
+    began: float
+    size: int
 
 
 class Link(asyncio.BufferedProtocol):
     """A connection that has agreed on versions with its broker, and has logged in. Made by `open_link`."""
 
-    def __init__(self, address: Address, settings: ClientSettings, clock: Clock) -> None:
+    def __init__(
+        self, address: Address, settings: ClientSettings, clock: Clock, counts: ClientCounts
+    ) -> None:
         self.address = address
+        self._counts = counts
         self.lost: BrokerError | None = None
         self.closed: list[Callable[[Link], None]] = []
         # The loop's time of the last request.
@@ -131,17 +137,29 @@ class Link(asyncio.BufferedProtocol):
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    async def call(self, request: Struct, *, timeout_ms: int | None = None, newest: int | None = None) -> Any:
+    async def call(
+        self,
+        request: Struct,
+        *,
+        timeout_ms: int | None = None,
+        newest: int | None = None,
+        client_id: str | None = None,
+    ) -> Any:
         """Send a request and return its answer. Record bytes in it are views of a frame that nothing changes.
 
         `timeout_ms` None is the request timeout of the settings; add what the broker may wait. `newest` is as in
-        `version`. Raises LinkLost, UNSUPPORTED_VERSION, and INVALID_REQUEST for a message that the version cannot
-        carry.
+        `version`. `client_id` None is that of the settings. Raises LinkLost, UNSUPPORTED_VERSION, and
+        INVALID_REQUEST for a message that the version cannot carry.
         """
-        return await self.start(request, timeout_ms=timeout_ms, newest=newest)
+        return await self.start(request, timeout_ms=timeout_ms, newest=newest, client_id=client_id)
 
     def start(
-        self, request: Struct, *, timeout_ms: int | None = None, newest: int | None = None
+        self,
+        request: Struct,
+        *,
+        timeout_ms: int | None = None,
+        newest: int | None = None,
+        client_id: str | None = None,
     ) -> asyncio.Future[Any]:
         """Send a request and return the future of its answer; see `call`."""
         key = key_of(request)
@@ -150,7 +168,8 @@ class Link(asyncio.BufferedProtocol):
             body = encode_request(key, version, request)
         except ProtocolError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{APIS[key].name}: {error}") from None
-        return self.start_encoded(key, version, (body,), timeout_ms)
+        name = None if client_id is None else client_id.encode()
+        return self._start(key, version, (body,), timeout_ms, hold=True, name=name)
 
     def start_encoded(
         self, key: int, version: int, body: Sequence[bytes | bytearray], timeout_ms: int | None = None
@@ -159,7 +178,14 @@ class Link(asyncio.BufferedProtocol):
         return self._start(key, version, body, timeout_ms, hold=True)
 
     def _start(
-        self, key: int, version: int, body: Sequence[bytes | bytearray], timeout_ms: int | None, *, hold: bool
+        self,
+        key: int,
+        version: int,
+        body: Sequence[bytes | bytearray],
+        timeout_ms: int | None,
+        *,
+        hold: bool,
+        name: bytes | None = None,
     ) -> asyncio.Future[Any]:
         if self.lost is not None or self._transport is None:
             raise LinkLost(f"The connection to {self.address} is closed.", sent=False)
@@ -169,16 +195,16 @@ class Link(asyncio.BufferedProtocol):
         deadline = now + (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         correlation = self._correlation = (self._correlation + 1) & 0x7FFF_FFFF
         future: asyncio.Future[Any] = loop.create_future()
-        self._waiting[correlation] = _Waiting(future, key, version, deadline)
         timer = self._timer
         if timer is None:
             self._timer = loop.call_at(deadline, self._check_deadlines)
         elif deadline < timer.when():
             timer.cancel()
             self._timer = loop.call_at(deadline, self._check_deadlines)
-        name = self._client_id
+        name = self._client_id if name is None else name
         tags = b"\0" if APIS[key].is_flexible(version) else b""
         size = 10 + len(name) + len(tags) + sum(map(len, body))
+        self._waiting[correlation] = _Waiting(future, key, version, deadline, self._clock.monotonic(), size)
         head = _HEAD.pack(size, key, version, correlation, len(name)) + name + tags
         if hold and self._held is not None:
             self._held.append((head, *body))
@@ -337,7 +363,8 @@ class Link(asyncio.BufferedProtocol):
                 LinkLost(f"The broker at {self.address} answered a request that was not sent.", sent=True)
             )
             return
-        future, key, version, _ = waiting
+        future, key, version, _, began, size = waiting
+        self._counts.requests[key].note(self._clock.monotonic() - began, len(frame), size)
         if future.done():
             return
         try:
@@ -355,6 +382,8 @@ class Link(asyncio.BufferedProtocol):
                 )
             )
             return
+        if throttled := getattr(message, "throttle_time_ms", 0):
+            self._counts.throttled_ms[key] += throttled
         future.set_result(message)
 
     # --- the end -------------------------------------------------------------------------------------------
@@ -373,6 +402,7 @@ class Link(asyncio.BufferedProtocol):
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             if not one.future.done():
+                self._counts.lost[one.key] += 1
                 # An exception of its own for each, or tracebacks would grow.
                 sent = getattr(error, "sent", True)
                 one.future.set_exception(LinkLost(error.message, sent=sent))
@@ -384,19 +414,28 @@ class Link(asyncio.BufferedProtocol):
         self.closed.clear()
 
 
-async def open_link(address: Address, settings: ClientSettings, clock: Clock, network: Network) -> Link:
-    """Connect, agree on versions and log in.
+async def open_link(
+    address: Address,
+    settings: ClientSettings,
+    clock: Clock,
+    network: Network,
+    counts: ClientCounts | None = None,
+) -> Link:
+    """Connect, agree on versions and log in; `counts` takes what happens.
 
     Raises LinkLost if the broker cannot be reached, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, and
     ILLEGAL_SASL_STATE from a listener without SASL.
     """
-    link = Link(address, settings, clock)
+    counts = counts or ClientCounts()
+    link = Link(address, settings, clock, counts)
     try:
         async with asyncio.timeout(settings.connect_timeout_ms / 1000):
             await network.connect(lambda: link, address, settings.tls)
             await link.begin()
     except BaseException as error:
         link.close()
+        counts.failed_connections += 1
+        counts.failed_logins += isinstance(error, BrokerError) and not isinstance(error, LinkLost)
         if isinstance(error, TimeoutError):
             raise LinkLost(f"The broker at {address} did not answer in time.", sent=False) from None
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -407,4 +446,5 @@ async def open_link(address: Address, settings: ClientSettings, clock: Clock, ne
         if isinstance(error, OSError):
             raise LinkLost(f"No connection to the broker at {address}: {error}.", sent=False) from None
         raise
+    counts.connections += 1
     return link

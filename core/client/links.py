@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from core.client.counts import ClientCounts
 from core.client.link import Link, open_link
 from core.client.network import Network
 from core.client.settings import Address, ClientSettings
@@ -36,6 +37,7 @@ class Links:
         self._settings = settings
         self._clock = clock
         self._network = network
+        self.counts = ClientCounts()
         self._links: dict[tuple[Address, str], Link] = {}
         self._opening: dict[tuple[Address, str], asyncio.Task[Link]] = {}
         # After a failure: when the address may be tried again, and how many failures there were.
@@ -49,6 +51,15 @@ class Links:
     def ready(self, address: Address, lane: str = SHARED) -> Link | None:
         """Return an open link, or None."""
         return self._links.get((address, lane))
+
+    def open_to(self, address: Address) -> int:
+        """Return the number of open links to a broker."""
+        shared = sum(place == address for place, _ in self._links)
+        return shared + len(self._idle.get(address, ())) + len(self._lent.get(address, ()))
+
+    def failing(self, address: Address) -> bool:
+        """Return whether the last attempt to reach a broker failed."""
+        return address in self._failed
 
     @property
     def open(self) -> list[Link]:
@@ -98,7 +109,7 @@ class Links:
 
     async def _connect(self, address: Address) -> Link:
         try:
-            link = await open_link(address, self._settings, self._clock, self._network)
+            link = await open_link(address, self._settings, self._clock, self._network, self.counts)
         except BrokerError:
             failures = self._failed.get(address, (0.0, 0))[1]
             base = self._settings.retry_backoff_ms * 2 ** min(failures, 20)

@@ -1,248 +1,206 @@
-"""Kafka's property names to `ClientSettings`, as librdkafka and the Java client name them."""
+"""Kafka's property names to `ClientSettings`.
+
+The names are those of the Java client, and of librdkafka where it has others. A name that is not known is refused, so
+that a typing error does no harm; names that files for other clients have, and that mean nothing here, are ignored. No
+message has a value that may be a secret.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-import ssl
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from collections.abc import Mapping
+from typing import Any, cast, get_args
 
-from core.client.settings import Address, ClientSettings, Login, Mechanism
-from core.client.tokens import ClientCredentials, text_of, text_of_file
-from core.security.jwks import url_problem
+from core.client.oauth import client_credentials, token_of_file
+from core.client.settings import Address, ClientSettings, Login, Mechanism, Secret
+from core.client.tls import TLS_NAMES, context_of
 
-Result = TypeVar("Result")
-
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-# Property → (field of ClientSettings, least, most).
-_NUMBERS = {
-    "request.timeout.ms": ("request_timeout_ms", 100, 600_000),
+_PROTOCOLS = {
+    "PLAINTEXT": (False, False), "SSL": (True, False), "SASL_PLAINTEXT": (False, True), "SASL_SSL": (True, True),
+}  # fmt: skip
+# Whole numbers: the property, the setting, the least and the greatest value.
+_NUMBERS: dict[str, tuple[str, int, int]] = {
+    "request.timeout.ms": ("request_timeout_ms", 1_000, 600_000),
+    "socket.timeout.ms": ("request_timeout_ms", 1_000, 600_000),
     "socket.connection.setup.timeout.ms": ("connect_timeout_ms", 100, 600_000),
-    "metadata.max.age.ms": ("metadata_max_age_ms", 100, 3_600_000),
+    "metadata.max.age.ms": ("metadata_max_age_ms", 1_000, 3_600_000),
+    "topic.metadata.refresh.interval.ms": ("metadata_max_age_ms", 1_000, 3_600_000),
     "retry.backoff.ms": ("retry_backoff_ms", 1, 60_000),
     "retry.backoff.max.ms": ("retry_backoff_max_ms", 1, 60_000),
-    "connections.max.idle.ms": ("connections_max_idle_ms", 1_000, 86_400_000),
-    "delivery.timeout.ms": ("delivery_timeout_ms", 100, 600_000),
+    "connections.max.idle.ms": ("connections_max_idle_ms", 10_000, 86_400_000),
+    "delivery.timeout.ms": ("delivery_timeout_ms", 1_000, 600_000),
     "max.in.flight.requests.per.connection": ("max_in_flight", 1, 5),
-    "linger.ms": ("linger_ms", 0, 1_000),
-    "batch.size": ("max_batch_bytes", 1, 2**30),
-    "max.request.size": ("max_request_bytes", 1, 2**30),
-    "buffer.memory": ("buffer_memory", 1, 2**40),
+    "linger.ms": ("linger_ms", 0, 10_000),
+    "batch.size": ("max_batch_bytes", 1_024, 64 * 1024 * 1024),
+    "max.request.size": ("max_request_bytes", 1_024, 100 * 1024 * 1024),
+    "buffer.memory": ("buffer_memory", 1024 * 1024, 2**40),
     "fetch.max.wait.ms": ("fetch_wait_ms", 1, 60_000),
-    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", 1, 2**30),
-    "fetch.max.bytes": ("fetch_max_bytes", 1, 2**30),
+    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", 1_024, 2**30),
+    "fetch.max.bytes": ("fetch_max_bytes", 1_024, 2**30),
 }
-_TEXTS = {
-    "bootstrap.servers", "client.id", "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username",
-    "sasl.password", "sasl.password.file", "sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url",
-    "sasl.oauthbearer.token.file", "sasl.oauthbearer.method", "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.client.secret", "sasl.oauthbearer.scope", "sasl.oauthbearer.extensions", "ssl.ca.location",
-    "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.certificates",
-    "ssl.certificate.location", "ssl.key.location", "ssl.key.password", "ssl.keystore.location",
-    "ssl.keystore.type", "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification",
-}  # fmt: skip
-NAMES = frozenset(_TEXTS | set(_NUMBERS))
-"""The properties that are known."""
-
-_JAAS_OPTION = re.compile(r'([A-Za-z_][\w.]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
-_HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:/\[\]]+)):(?P<port>[0-9]{1,5})")
+_LOGIN_NAMES = (
+    "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.jaas.config",
+    "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.scope", "sasl.oauthbearer.extensions", "sasl.oauthbearer.method",
+)  # fmt: skip
+_KNOWN = frozenset(
+    {"bootstrap.servers", "client.id", "security.protocol", *_LOGIN_NAMES, *TLS_NAMES, *_NUMBERS}
+)
+# Of the files that providers hand out for their own clients.
+_IGNORED = re.compile(
+    r"(key|value)\.(de)?serializer|acks|enable\.idempotence|retries|compression\.type|group\.id|auto\.offset\.reset"
+    r"|session\.timeout\.ms|heartbeat\.interval\.ms|max\.poll\..*|enable\.auto\.commit|client\.dns\.lookup"
+    r"|schema\.registry\..*|basic\.auth\..*|sasl\.login\.callback\.handler\.class|sasl\.client\.callback\.handler\.class"
+    r"|broker\.address\.family|log\.connection\.close|statistics\.interval\.ms"
+)
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9_]+://)?(?:\[([0-9A-Fa-f:.%]+)\]|([^\s:,\[\]]+)):([0-9]{1,5})")
+_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.S)
+_MECHANISMS: tuple[str, ...] = get_args(Mechanism)
 
 
 def client_settings(properties: Mapping[str, str]) -> ClientSettings:
-    """Return the settings that Kafka properties describe. Files for TLS are read now.
-
-    Raises ValueError that says which property is wrong, with which value, and what is right.
-    """
+    """Return the settings that a file of Kafka properties describes. Raises ValueError for what is wrong in it."""
     for name in properties:
-        if name not in NAMES:
-            raise ValueError(f"Unknown property {name!r}. {_hint(name)}")
-    found = {name: value.strip() for name, value in properties.items()}
-    protocol = found.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"security.protocol is {protocol!r}: use one of {', '.join(PROTOCOLS)}.")
-    numbers = {
-        field: _number(found, name, *bounds) for name, (field, *bounds) in _NUMBERS.items() if name in found
-    }
-    _refuse_without_effect(found, protocol)
+        if name not in _KNOWN and _IGNORED.fullmatch(name) is None:
+            near = difflib.get_close_matches(name, _KNOWN, n=1)
+            hint = f" Did you mean {near[0]}?" if near else " Leave it out."
+            raise ValueError(f"The property {name!r} is not known here.{hint}")
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise ValueError(f"security.protocol must be one of {', '.join(_PROTOCOLS)}, not {_shown(protocol)}.")
+    secure, with_login = _PROTOCOLS[protocol]
+    _refuse_unused(properties, secure=secure, with_login=with_login)
+    found: dict[str, Any] = {}
+    for name, (setting, low, high) in _NUMBERS.items():
+        if name in properties:
+            found[setting] = _number(name, properties[name], low, high)
+    if client_id := properties.get("client.id"):
+        found["client_id"] = client_id
     return ClientSettings(
-        bootstrap=addresses(found.get("bootstrap.servers", "")),
-        client_id=found.get("client.id") or "sluice",
-        tls=_tls(found) if protocol.endswith("SSL") else None,
-        login=_login(found) if protocol.startswith("SASL") else None,
-        **numbers,
+        bootstrap=_addresses(properties.get("bootstrap.servers", "")),
+        tls=context_of(properties) if secure else None,
+        login=_login(properties) if with_login else None,
+        **found,
     )
 
 
-def addresses(text: str) -> tuple[Address, ...]:
-    """Return the addresses of `host:port,host:port`. Raises ValueError."""
-    made = []
-    for part in filter(None, (one.strip() for one in text.split(","))):
-        found = _HOST.fullmatch(part)
-        if found is None or not 0 < int(found["port"]) < 65_536:
-            raise ValueError(
-                f"bootstrap.servers has {part!r}: write host:port, several with commas in between."
-            )
-        made.append(Address(found["v6"] or found["host"], int(found["port"])))
-    if not made:
-        raise ValueError(
-            "bootstrap.servers is missing: name at least one broker of the cluster as host:port."
-        )
-    return tuple(dict.fromkeys(made))
+def _refuse_unused(properties: Mapping[str, str], *, secure: bool, with_login: bool) -> None:
+    """Refuse credentials that would not be used: they are there because they are needed."""
+    for names, used, needed in (
+        (_LOGIN_NAMES, with_login, "SASL_SSL"),
+        (TLS_NAMES, secure, "SASL_SSL or SSL"),
+    ):
+        for name in names:
+            if properties.get(name) and not used:
+                raise ValueError(
+                    f"{name} is not used with security.protocol={properties.get('security.protocol', 'PLAINTEXT')}: "
+                    f"set it to {needed}, or leave {name} out."
+                )
 
 
-def _hint(name: str) -> str:
-    close = difflib.get_close_matches(name, NAMES, 1)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return "It has no effect on the connection to the cluster; remove it."
+def _shown(text: str) -> str:
+    return repr(text[:60])
 
 
-def _number(found: Mapping[str, str], name: str, least: Any, most: Any) -> int:
-    text = found[name]
-    if not re.fullmatch(r"[0-9]{1,15}", text) or not least <= int(text) <= most:
-        raise ValueError(f"{name} is {text!r}: use a whole number from {least} to {most}.")
+def _number(name: str, text: str, low: int, high: int) -> int:
+    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        raise ValueError(f"{name} must be a whole number from {low} to {high}, not {_shown(text)}.")
     return int(text)
 
 
-def _refuse_without_effect(found: Mapping[str, str], protocol: str) -> None:
-    """A password that is never sent, or a certificate that is never shown, is a mistake."""
-    for prefix, part in (("sasl.", "SASL"), ("ssl.", "SSL")):
-        named = [name for name in found if name.startswith(prefix)]
-        if named and part not in protocol:
-            better = " or ".join(one for one in PROTOCOLS if part in one)
-            raise ValueError(
-                f"{named[0]} has no effect with security.protocol={protocol}: use {better}, or remove it."
-            )
+def _addresses(text: str) -> tuple[Address, ...]:
+    found = []
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        match = _ADDRESS.fullmatch(part)
+        if match is None or not 0 < int(match[3]) < 2**16:
+            raise ValueError(f"bootstrap.servers must be host:port with commas between, not {_shown(part)}.")
+        found.append(Address(match[1] or match[2], int(match[3])))
+    if not found:
+        raise ValueError("bootstrap.servers names no broker.")
+    return tuple(dict.fromkeys(found))
 
 
-# --- TLS ---------------------------------------------------------------------------------------------------
+# --- logins ---------------------------------------------------------------------------------------------------
 
 
-def _tls(found: Mapping[str, str]) -> ssl.SSLContext:
-    for name in ("ssl.truststore.type", "ssl.keystore.type"):
-        if found.get(name, "PEM").upper() != "PEM":
-            raise ValueError(
-                f"{name} is {found[name]!r}: only PEM is known; convert the store with keytool or openssl."
-            )
-    location = _one_of(found, "ssl.ca.location", "ssl.truststore.location")
-    text = _one_of(found, "ssl.ca.pem", "ssl.truststore.certificates")
-    context = _tried(
-        "The authorities (ssl.ca.location)", lambda: _trusting(location or None, text.replace("\\n", "\n"))
-    )
-    algorithm = found.get("ssl.endpoint.identification.algorithm", "https").lower()
-    if algorithm not in ("https", "none", ""):
-        raise ValueError(f"ssl.endpoint.identification.algorithm is {algorithm!r}: use https, or none.")
-    verification = found.get("enable.ssl.certificate.verification", "true").lower()
-    if verification not in ("true", "false"):
-        raise ValueError(f"enable.ssl.certificate.verification is {verification!r}: use true or false.")
-    if algorithm != "https" or verification == "false":
-        context.check_hostname = False
-    if verification == "false":
-        context.verify_mode = ssl.CERT_NONE
-    certificate = _one_of(found, "ssl.certificate.location", "ssl.keystore.location")
-    key = found.get("ssl.key.location")
-    if key and not certificate:
-        raise ValueError("ssl.key.location needs ssl.certificate.location.")
-    if certificate:
-        password = found.get("ssl.key.password", "")
-        _tried(
-            "The client's certificate (ssl.certificate.location, ssl.key.location)",
-            # Without a password OpenSSL would ask on the terminal.
-            lambda: context.load_cert_chain(certificate, key or None, password=lambda: password),
+def jaas_options(text: str) -> dict[str, str]:
+    """Return the options of a `sasl.jaas.config` of one login module. Raises ValueError, without a value."""
+    module, _, rest = text.strip().partition(" ")
+    if not module.endswith("LoginModule") or not rest.rstrip().endswith(";"):
+        raise ValueError(
+            "sasl.jaas.config must be like 'org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="…" password="…";\'.'
         )
-    return context
+    found = {}
+    for match in _OPTION.finditer(rest):
+        value = next(one for one in match.groups()[1:] if one is not None)
+        found[match[1]] = re.sub(r"\\(.)", r"\1", value)
+    return found
 
 
-def _trusting(location: str | None, text: str) -> ssl.SSLContext:
-    if location is not None and Path(location).is_dir():
-        return ssl.create_default_context(capath=location)
-    if location is None and not text:
-        return ssl.create_default_context()
-    return ssl.create_default_context(cafile=location, cadata=text or None)
-
-
-def _tried(what: str, work: Callable[[], Result]) -> Result:
-    try:
-        return work()
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{what} cannot be used: {getattr(error, 'strerror', None) or error}.") from None
-
-
-def _one_of(found: Mapping[str, str], first: str, second: str) -> str:
-    if found.get(first) and found.get(second):
-        raise ValueError(f"{first} and {second} are the same setting: use one of them.")
-    return found.get(first) or found.get(second) or ""
-
-
-# --- SASL --------------------------------------------------------------------------------------------------
-
-
-def _login(found: Mapping[str, str]) -> Login:
-    named = _one_of(found, "sasl.mechanism", "sasl.mechanisms").upper()
-    mechanism = next((one for one in MECHANISMS if one == named), None)
-    if mechanism is None:
-        given = f"sasl.mechanism is {named!r}" if named else "sasl.mechanism is missing"
-        raise ValueError(f"{given}: use one of {', '.join(MECHANISMS)}.")
-    options = _jaas(found.get("sasl.jaas.config", ""))
+def _login(properties: Mapping[str, str]) -> Login:
+    name = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "").upper()
+    if name not in _MECHANISMS:
+        given = (
+            f"not {_shown(name)}." if name else "and is left out: Kafka's default, GSSAPI, is not offered."
+        )
+        raise ValueError(f"sasl.mechanism must be one of {', '.join(_MECHANISMS)}, {given}")
+    options = jaas_options(properties["sasl.jaas.config"]) if properties.get("sasl.jaas.config") else {}
+    mechanism = cast("Mechanism", name)
     if mechanism == "OAUTHBEARER":
-        return _bearer(found, options)
-    user = found.get("sasl.username") or options.get("username", "")
-    password = found.get("sasl.password") or options.get("password", "")
-    file = found.get("sasl.password.file", "")
-    if not user or bool(password) == bool(file):
+        return _oauth(properties, options)
+    username = properties.get("sasl.username") or options.get("username", "")
+    password = properties.get("sasl.password") or options.get("password", "")
+    for missing, given in (("sasl.username", username), ("sasl.password", password)):
+        if not given:
+            raise ValueError(f"{mechanism} needs {missing}, or sasl.jaas.config with both.")
+    if "\0" in username + password:
+        raise ValueError("sasl.username and sasl.password have no null characters.")
+    return Login(mechanism, username, _constant(password))
+
+
+def _constant(secret: str) -> Secret:
+    async def give() -> str:
+        return secret
+
+    return give
+
+
+def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> Login:
+    url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
+    client_id = properties.get("sasl.oauthbearer.client.id") or options.get("clientId", "")
+    if not url:
         raise ValueError(
-            f"{mechanism} needs sasl.username, and either sasl.password or sasl.password.file "
-            "(or sasl.jaas.config with username and password)."
+            "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url: the https:// address that gives tokens, or a "
+            "file:// with one."
         )
-    return Login(mechanism, user, text_of_file(file) if file else text_of(password))
+    extensions = _extensions(properties.get("sasl.oauthbearer.extensions", ""), options)
+    if url.startswith("file://"):
+        return Login("OAUTHBEARER", client_id, token_of_file(url.removeprefix("file://")), extensions)
+    secret = properties.get("sasl.oauthbearer.client.secret") or options.get("clientSecret", "")
+    scope = properties.get("sasl.oauthbearer.scope") or options.get("scope", "")
+    for missing, given in (("client.id", client_id), ("client.secret", secret)):
+        if not given:
+            raise ValueError(f"OAUTHBEARER with a token endpoint needs sasl.oauthbearer.{missing}.")
+    return Login("OAUTHBEARER", client_id, client_credentials(url, client_id, secret, scope), extensions)
 
 
-def _jaas(text: str) -> dict[str, str]:
-    """Return the options of `Class required name="value" …;` as Java's clients read them."""
-    if not text:
-        return {}
-    if not re.fullmatch(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b.*;?\s*", text, re.DOTALL):
-        raise ValueError(
-            'sasl.jaas.config cannot be read: write `class required username="…" password="…";`.'
-        )
-    return {
-        name: re.sub(r"\\(.)", r"\1", quoted) if quoted or not plain else plain
-        for name, quoted, plain in _JAAS_OPTION.findall(text)
-    }
-
-
-def _bearer(found: Mapping[str, str], options: Mapping[str, str]) -> Login:
-    extensions = [
-        (name.removeprefix("extension_"), value)
-        for name, value in options.items()
-        if name.startswith("extension_")
-    ]
-    for pair in filter(None, found.get("sasl.oauthbearer.extensions", "").split(",")):
-        name, sign, value = pair.strip().partition("=")
-        if not sign or not re.fullmatch(r"[A-Za-z]+", name) or name == "auth":
+def _extensions(text: str, options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the extensions of RFC 7628: `name=value,name=value`, or `extension_name` of the JAAS options."""
+    found = [(name[10:], value) for name, value in options.items() if name.startswith("extension_")]
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, separator, value = part.partition("=")
+        if not separator:
             raise ValueError(
-                f"sasl.oauthbearer.extensions has {pair!r}: write name=value, the name of letters."
+                "sasl.oauthbearer.extensions must be like logicalCluster=lkc-1,identityPoolId=p."
             )
-        extensions.append((name, value))
-    url = found.get("sasl.oauthbearer.token.endpoint.url", "")
-    file = found.get("sasl.oauthbearer.token.file", "")
-    if url.startswith("file:"):
-        file, url = unquote(urlsplit(url).path), ""
-    client = found.get("sasl.oauthbearer.client.id") or options.get("clientId", "")
-    if file:
-        return Login("OAUTHBEARER", client, text_of_file(file), tuple(extensions))
-    secret = found.get("sasl.oauthbearer.client.secret") or options.get("clientSecret", "")
-    if not (url and client and secret):
-        raise ValueError(
-            "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url with sasl.oauthbearer.client.id and "
-            "sasl.oauthbearer.client.secret, or a token in sasl.oauthbearer.token.file."
-        )
-    if problem := url_problem(url):
-        raise ValueError(f"sasl.oauthbearer.token.endpoint.url {problem}: {url[:200]!r}.")
-    scope = found.get("sasl.oauthbearer.scope") or options.get("scope", "")
-    credentials = ClientCredentials(url, client, secret, scope)
-    return Login("OAUTHBEARER", client, credentials.secret, tuple(extensions))
+        found.append((name, value))
+    for name, value in found:
+        if (
+            name == "auth"
+            or not re.fullmatch(r"[A-Za-z]+", name)
+            or not re.fullmatch(r"[\x21-\x7e \t\r\n]*", value)
+        ):
+            raise ValueError("The names of extensions of OAUTHBEARER have letters alone, and none is 'auth'.")
+    return tuple(found)

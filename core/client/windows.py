@@ -221,6 +221,9 @@ class Windows:
         self._order: OrderedDict[tuple[Window, int], None] = OrderedDict()
         self.size = 0
 
+    def __len__(self) -> int:
+        return len(self._windows)
+
     def get(self, tp: TopicPartition, committed: bool) -> Window | None:
         """Return the window of a partition."""
         return self._windows.get((tp, committed))

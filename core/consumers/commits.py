@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from core.clock import Clock
 from core.consumers.consumer import Consumer
+from core.consumers.interfaces import MemberGroups
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Groups
 from core.types import TopicPartition
 from core.vocabulary.groups import Commit, CommitRequest
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 class Commits:
     """Commits offsets for managed consumers."""
 
-    def __init__(self, groups: Groups, clock: Clock) -> None:
+    def __init__(self, groups: MemberGroups, clock: Clock) -> None:
         self._groups = groups
         self._clock = clock
 
@@ -40,6 +40,11 @@ class Commits:
             )
         return errors
 
+    async def bring_uncommitted(self, consumer: Consumer) -> list[Commit]:
+        """Return the positions that differ from the committed offsets; ask a cluster for these if need be."""
+        await self._groups.bring(consumer.group_id, consumer.assigned)
+        return self.uncommitted(consumer)
+
     def uncommitted(self, consumer: Consumer) -> list[Commit]:
         """Return the positions that differ from the committed offsets."""
         commits = []
@@ -58,7 +63,7 @@ class Commits:
         if not consumer.options.auto_commit or not consumer.subscription:
             return
         try:
-            commits = self.uncommitted(consumer)
+            commits = await self.bring_uncommitted(consumer)
             if commits:
                 await self.commit(consumer, commits)
         except BrokerError as error:

@@ -39,6 +39,7 @@ class Consumer:
 
     __slots__ = (
         "advancing",
+        "ahead",
         "assigned",
         "created_ms",
         "deadline",
@@ -46,6 +47,7 @@ class Consumer:
         "group_id",
         "lingering",
         "membership",
+        "moved",
         "name",
         "next_auto_commit",
         "nonce",
@@ -84,9 +86,13 @@ class Consumer:
         self.options = options
         self.created_ms = created_ms
         self.membership = membership_of(self)
+        # Whether it comes from another cluster, and has not been assigned anything in this one yet.
+        self.moved = False
         # --- reading
         self.assigned: tuple[TopicPartition, ...] = ()
         self.positions: dict[TopicPartition, int] = {}
+        # Partitions of a cluster whose position lies beyond the high watermark, with the time when that was noticed.
+        self.ahead: dict[TopicPartition, float] = {}
         # Partitions whose position is not stored yet, in the order of their changes.
         self.unsaved: dict[TopicPartition, None] = {}
         self.paused: set[TopicPartition] = set()
@@ -171,6 +177,8 @@ class Consumer:
         """Set the next offset of a partition; the next write to the store includes it."""
         self.positions[tp] = position
         self.unsaved[tp] = None
+        if self.ahead:
+            self.ahead.pop(tp, None)
 
     def give(self, ranges: Iterable[Range], *, advancing: bool) -> None:
         """Make these ranges the outstanding batch, under a new token."""

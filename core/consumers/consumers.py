@@ -25,10 +25,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from core.consumers.commits import Commits
 from core.consumers.consumer import Consumer
+from core.consumers.interfaces import MemberGroups
 from core.consumers.polls import Polls
 from core.consumers.reading import Reading
 from core.consumers.rebalances import Rebalances
@@ -38,7 +39,6 @@ from core.consumers.store import ConsumerStore
 from core.consumers.topic_pattern import SubscribedTopics, compile_pattern
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.groups.groups import Groups
 from core.groups.hosted import offers
 from core.metadata.store import Store
 from core.types import TopicPartition
@@ -62,6 +62,8 @@ log = logging.getLogger(__name__)
 
 # The name is part of a path and of the member id. 249 characters: as for topics.
 _NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,249}")
+# A cluster is asked for the topics of the subscriptions this often, as Kafka's clients do by metadata.max.age.ms.
+_LOOK_SECONDS = 30.0
 # Consumers checked in one turn of the event loop: about a millisecond.
 _SLICE = 200
 # A check that is late by this many seconds means that the whole process was stopped; no client could poll then.
@@ -73,7 +75,7 @@ ACK_PATIENCE = 10.0
 class Consumers:
     """All managed consumers of a broker, as `broker.consumers`."""
 
-    def __init__(self, broker: Logs, store: Store, groups: Groups) -> None:
+    def __init__(self, broker: Logs, store: Store, groups: MemberGroups) -> None:
         config, clock = broker.config, broker.clock
         self._broker = broker
         self._groups = groups
@@ -93,6 +95,9 @@ class Consumers:
             clock, broker.purgatory, groups, self._registry, self._store, self._reading, self._commits
         )
         self._watching: asyncio.Task[None] | None = None
+        # The task that asks a cluster for the topics of the subscriptions, and when the next one is due.
+        self._looking: asyncio.Task[None] | None = None
+        self._look_at = 0.0
         # Tasks that delete consumers which were idle for too long.
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -118,13 +123,14 @@ class Consumers:
         """Begin to stop: consumers stay the members that they are. Call it before the groups are drained."""
         for consumer in self._registry.all():
             consumer.membership.close()
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in (self._watching, self._looking):
+            if task is not None:
+                task.cancel()
 
     async def close(self) -> None:
         """End all tasks. Call it before the store is closed."""
         self.drain()
-        watching = [self._watching] if self._watching is not None else []
+        watching = [one for one in (self._watching, self._looking) if one is not None]
         joins = [consumer.membership.stop() for consumer in self._registry.all()]
         await asyncio.gather(*joins, *watching, *self._ending, return_exceptions=True)
 
@@ -374,7 +380,9 @@ class Consumers:
         until = self._monotonic() + min(wait_ms, self._config.max_wait_ms) / 1000
         await self._polls.settled(consumer, until)
 
-    async def _move(self, consumer: Consumer, seeks: Iterable[Seek]) -> None:
+    async def _move(self, consumer: Consumer, seeks: Sequence[Seek]) -> None:
+        consumer.require_assigned(TopicPartition(one.topic, one.partition) for one in seeks)
+        await self._reading.bring_targets(consumer, seeks)
         targets = {}
         for one in seeks:
             tp = TopicPartition(one.topic, one.partition)
@@ -403,7 +411,7 @@ class Consumers:
             if self._polls.advance(consumer):
                 self._store.progress(consumer)
             if offsets is None:
-                commits = self._commits.uncommitted(consumer)
+                commits = await self._commits.bring_uncommitted(consumer)
             else:
                 commits = [Commit(o.topic, o.partition, o.next_offset, metadata=o.metadata) for o in offsets]
             if not commits:
@@ -441,9 +449,9 @@ class Consumers:
             before = set(consumer.positions)
             kept = [tp for tp in consumer.assigned if tp in subscription.assignments]
             consumer.replace_partitions(kept, subscription.assignments)
-            self._reading.begin(
-                consumer, [tp for tp in subscription.assignments if tp not in consumer.positions]
-            )
+            begins = [tp for tp in subscription.assignments if tp not in consumer.positions]
+            await self._reading.bring_beginnings(consumer, begins)
+            self._reading.begin(consumer, [tp for tp in begins if tp not in consumer.positions])
             self._store.progress(consumer, before - consumer.positions.keys())
         await self._store.save(consumer)
         if subscription.joins:
@@ -486,9 +494,12 @@ class Consumers:
             compile_pattern(wanted.pattern, self._config.max_pattern_bytes)
         for topic in wanted.topics:
             await self._broker.topics.get_or_create(topic)
+        if wanted.assignments:
+            await self._broker.look(partitions=wanted.assignments)
         for tp in wanted.assignments:
             self._broker.partitions.offsets(tp)
         if wanted.assignments:
+            await self._groups.look(group_id)
             view = self._groups.describe(group_id)
             if view is not None and view.members:
                 raise self._groups.refusal(ErrorCode.NON_EMPTY_GROUP, group_id)
@@ -519,6 +530,7 @@ class Consumers:
             await asyncio.sleep(interval)
             late = self._monotonic() - due
             due = self._monotonic() + interval
+            self._look_at_topics()
             changed, version = version != self._broker.changes.version, self._broker.changes.version
             for index, consumer in enumerate(self._registry.all()):
                 if index % _SLICE == _SLICE - 1:
@@ -529,6 +541,25 @@ class Consumers:
                     self._look_after(consumer, changed)
                 except Exception:
                     log.exception("consumer %r of group %r", consumer.name, consumer.group_id)
+
+    def _look_at_topics(self) -> None:
+        """Ask a cluster for the topics of all subscriptions from time to time: they may grow, or more may match."""
+        if self._groups.at_hand or self._monotonic() < self._look_at or self._looking is not None:
+            return
+        self._look_at = self._monotonic() + _LOOK_SECONDS
+        subscriptions = [one.subscription for one in self._registry.all()]
+        if subscriptions:
+            self._looking = asyncio.get_running_loop().create_task(self._ask_for_topics(subscriptions))
+
+    async def _ask_for_topics(self, subscriptions: Sequence[Subscription]) -> None:
+        try:
+            if any(one.pattern is not None for one in subscriptions):
+                await self._broker.look(None)
+            await self._broker.look({topic for one in subscriptions for topic in one.topics})
+        except BrokerError as error:
+            log.info("the topics of managed consumers could not be looked up: %s", error.message)
+        finally:
+            self._looking = None
 
     def _look_after(self, consumer: Consumer, topics_changed: bool) -> None:
         if consumer.gone:

@@ -13,21 +13,34 @@ What a rebalance does to a member:
     the group does not know it      (session expired, removed by an operator) `lost` is called; the member joins again
                                     under a new id
     another took its instance id    `revoked` is called; the member is fenced and does not join again
+
+A group of another cluster gives the member its id: `named` is called, so that the id is stored before the member
+joins under it. After a restart such a member asks first whether its group still knows it in its generation
+(`resumes`): then it continues, and no other member notices. A join would begin a rebalance.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 
 from core.clock import Clock
+from core.consumers.interfaces import MemberGroups
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Groups
 from core.groups.hosted import JOIN_AGAIN, Then, offers
 from core.types import TopicPartition
 from core.vocabulary.consumers import ConsumerOptions, Subscription
-from core.vocabulary.groups import NO_MEMBER, Commit, CommitRequest, JoinReply, JoinRequest, Leaver, State
+from core.vocabulary.groups import (
+    NO_MEMBER,
+    Commit,
+    CommitRequest,
+    JoinReply,
+    JoinRequest,
+    Leaver,
+    Resumption,
+    SyncReply,
+)
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 
 log = logging.getLogger(__name__)
@@ -42,9 +55,10 @@ class Membership:
     """The membership of one managed consumer, a `HostedMember`. Use it on the event loop only.
 
     `subscription` and `topics_of` return what the member wants to read now. The other callbacks report what happens:
-    `before_rejoin` is awaited before partitions are given up; `assigned(partitions, follows, new_generation)` brings
-    an assignment; `revoked` takes all partitions away; `lost` does so too, and the group has forgotten the member;
-    `changed` says that waiting polls should look again.
+    `named` says that the group has given the member its id; `before_rejoin` is awaited before partitions are given
+    up; `bring(partitions)` is awaited before `assigned(partitions, follows, new_generation)` puts an assignment in
+    force; `revoked` takes all partitions away; `lost` does so too, and the group has forgotten the member; `changed`
+    says that waiting polls should look again.
     """
 
     leads = True
@@ -53,6 +67,7 @@ class Membership:
     __slots__ = (
         "_assigned",
         "_before_rejoin",
+        "_bring",
         "_changed",
         "_clock",
         "_closed",
@@ -66,8 +81,10 @@ class Membership:
         "_led",
         "_lost",
         "_name",
+        "_named",
         "_options",
         "_removed",
+        "_resuming",
         "_revoked",
         "_subscription",
         "_topics_of",
@@ -78,7 +95,7 @@ class Membership:
 
     def __init__(
         self,
-        groups: Groups,
+        groups: MemberGroups,
         clock: Clock,
         group_id: str,
         name: str,
@@ -86,6 +103,8 @@ class Membership:
         *,
         subscription: Callable[[], Subscription],
         topics_of: Callable[[Subscription], tuple[str, ...]],
+        named: Callable[[], None],
+        bring: Callable[[Collection[TopicPartition]], Awaitable[None]],
         before_rejoin: Callable[[], Awaitable[None]],
         assigned: Callable[[set[TopicPartition], bool, bool], None],
         revoked: Callable[[], None],
@@ -99,6 +118,8 @@ class Membership:
         self._options = options
         self._subscription = subscription
         self._topics_of = topics_of
+        self._named = named
+        self._bring = bring
         self._before_rejoin = before_rejoin
         self._assigned = assigned
         self._revoked = revoked
@@ -116,6 +137,8 @@ class Membership:
         self._led: dict[str, int] | None = None
         # Whether the join loop runs.
         self._joining = False
+        # Whether the join loop first asks if the group still knows the member of the run before.
+        self._resuming = False
         self._heartbeat_at = 0.0
         # Why the last attempt to join failed; the next poll raises it.
         self._failure: BrokerError | None = None
@@ -219,20 +242,27 @@ class Membership:
     def restore(self, member_id: str, generation: int) -> None:
         """Continue after a restart as the member with this id, without a rebalance if the group is stable."""
         self.member_id, self.generation = member_id, generation
-        group = self._groups.group(self._group_id)
-        member = None if group is None else group.roster.members.get(member_id)
-        if group is None or member is None:
+        standing = self._groups.standing(self._group_id, member_id)
+        if standing is None:
+            self._known = True
+            self._resuming = generation >= 0
+            self.start()
+        elif not standing.known:
             self._forget()
             self.start()
-            return
-        self._known = True
-        if group.state is State.STABLE:
-            self._joined_topics = self._topics_of(self._subscription())
-            self._led = self._partitions_of_group() if self._leads() else None
-            self._groups.hosted.add(self)
-            self._adopt(group.generation, member.assignment)
         else:
-            self.start()
+            self._known = True
+            if standing.stable:
+                self._continue(standing.generation, standing.assignment)
+            else:
+                self.start()
+
+    def _continue(self, generation: int, assignment: bytes) -> None:
+        """Continue as the member of the run before, without a join."""
+        self._joined_topics = self._topics_of(self._subscription())
+        self._led = self._partitions_of_group() if self._leads() else None
+        self._groups.hosted.add(self)
+        self._adopt(generation, assignment)
 
     def close(self) -> None:
         """Stay the member that it is while the broker stops: neither join nor leave any more."""
@@ -248,6 +278,36 @@ class Membership:
     def group_id(self) -> str:
         """See `HostedMember`."""
         return self._group_id
+
+    def resumes(self) -> Resumption | None:
+        """See `HostedMember`."""
+        if not self._resuming or self._closed:
+            return None
+        return Resumption(self.member_id, self.generation, self._options.group_instance_id)
+
+    async def resumed(self, reply: SyncReply) -> Then:
+        """See `HostedMember`. A member that cannot continue joins, under the id that the group knows."""
+        if self._closed:
+            return Then.DONE
+        error = reply.error
+        if error.retriable and error is not ErrorCode.REBALANCE_IN_PROGRESS:
+            return Then.LATER
+        self._resuming = False
+        if error is ErrorCode.NONE:
+            await self._bring(assigned_partitions(reply.assignment))
+            self._continue(self.generation, reply.assignment)
+            return Then.DONE
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            self._fence()
+            return Then.DONE
+        if error is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._forget()
+        return Then.AGAIN
+
+    def named(self, member_id: str) -> None:
+        """See `HostedMember`."""
+        self.member_id = member_id
+        self._named()
 
     async def before_join(self) -> None:
         """See `HostedMember`."""
@@ -274,9 +334,11 @@ class Membership:
             can_skip_assignment=True,
         )
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         """See `HostedMember`. Join again if the subscription has changed during the rebalance."""
+        self.member_id = joined.member_id
         self._led = self._partitions_of_group() if joined.leader_id == joined.member_id else None
+        await self._bring(assigned_partitions(assignment))
         self._adopt(joined.generation, assignment)
         unchanged = self._joined_topics == self._topics_of(self._subscription())
         return Then.DONE if unchanged else Then.AGAIN
@@ -333,6 +395,7 @@ class Membership:
 
     def _schedule_heartbeat(self) -> None:
         interval = self._options.session_timeout_ms / 1000 / HEARTBEATS_PER_SESSION
+        interval = min(interval, self._groups.heartbeat_seconds)
         self._heartbeat_at = self._clock.monotonic() + interval
 
     def _fence(self) -> None:
@@ -353,11 +416,11 @@ class Membership:
         self._lost()
 
     def _leads(self) -> bool:
-        group = self._groups.group(self._group_id)
-        return group is not None and group.roster.leader_id == self.member_id
+        standing = self._groups.standing(self._group_id, self.member_id)
+        return standing is not None and standing.leads
 
     def _partitions_of_group(self) -> dict[str, int]:
         """The topics that members of the group read, with the partition count of those that exist."""
-        group = self._groups.group(self._group_id)
-        topics = (group.subscribed_topics if group is not None else None) or ()
+        standing = self._groups.standing(self._group_id, self.member_id)
+        topics = () if standing is None else standing.topics
         return {topic: count for topic in topics if (count := self._groups.hosted.partitions(topic))}

@@ -10,11 +10,11 @@ import asyncio
 from core.clock import Clock
 from core.consumers.commits import Commits
 from core.consumers.consumer import Consumer
+from core.consumers.interfaces import MemberGroups
 from core.consumers.reading import Found, Reading
 from core.consumers.registry import Registry
 from core.consumers.store import ConsumerStore
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Groups
 from core.groups.hosted import RETRY_DELAY
 from core.purgatory import Purgatory
 from core.vocabulary.consumers import UNKNOWN_TOKEN, Batch, illegal_state
@@ -33,7 +33,7 @@ class Polls:
         self,
         clock: Clock,
         purgatory: Purgatory,
-        groups: Groups,
+        groups: MemberGroups,
         registry: Registry,
         store: ConsumerStore,
         reading: Reading,
@@ -64,8 +64,9 @@ class Polls:
         `unsaved` says that the poll has acknowledged something which is not stored yet. It is stored with the new
         batch, or before the poll waits.
         """
-        turn = consumer.turn
-        while await self.settled(consumer, until) and consumer.turn == turn:
+        turn, fresh = consumer.turn, True
+        while await self._may_read(consumer, until, max_bytes, fresh) and consumer.turn == turn:
+            fresh = False
             if consumer.outstanding:
                 if (again := await self._repeated(consumer)) is not None:
                     return again
@@ -94,6 +95,17 @@ class Polls:
         if unsaved:
             await self._store.progress(consumer)
         return None
+
+    async def _may_read(self, consumer: Consumer, until: float, max_bytes: int, fresh: bool) -> bool:
+        """Wait until the consumer may read, with what it reads at hand; return False at the time `until`."""
+        while await self.settled(consumer, until):
+            if self._groups.at_hand or consumer.outstanding:
+                return True
+            assigned = consumer.assigned
+            await self._reading.bring(consumer, max_bytes, fresh=fresh)
+            if consumer.assigned is assigned and not consumer.membership.joining and not consumer.gone:
+                return True
+        return False
 
     async def settled(self, consumer: Consumer, until: float) -> bool:
         """Wait until the consumer may read; return False at the time `until`.
@@ -151,8 +163,10 @@ class Polls:
         if consumer.revoked and consumer.outstanding:
             consumer.renumber()
             await self._store.progress(consumer)
-        ranges = tuple(consumer.outstanding.values())
-        records = self._reading.again(consumer)
+        ranges, token = tuple(consumer.outstanding.values()), consumer.token
+        records = await self._reading.again(consumer)
+        if consumer.token != token or tuple(consumer.outstanding.values()) != ranges:
+            return None
         if not records:
             consumer.take(ranges)
             return None

@@ -7,13 +7,13 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from core.consumers.consumer import Consumer
+from core.consumers.interfaces import MemberGroups
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.groups.groups import Groups
 from core.records.record import Record
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.consumers import EARLIEST, LATEST, NONE, Range, Seek
@@ -21,6 +21,8 @@ from core.vocabulary.records import FetchRead
 
 # What a record counts for besides its key, value and headers, against the bytes of a batch.
 _RECORD_BYTES = 20
+# Seconds that a position may lie beyond the high watermark of a cluster's partition: a new leader learns of it late.
+_AHEAD_SECONDS = 30.0
 # Reads of one partition in one sweep that find nothing but markers and records of aborted transactions.
 _MOST_READS = 8
 
@@ -41,16 +43,73 @@ class Found(NamedTuple):
 class Reading:
     """Reads for managed consumers."""
 
-    def __init__(self, broker: Logs, groups: Groups) -> None:
+    def __init__(self, broker: Logs, groups: MemberGroups) -> None:
         self._broker = broker
         self._groups = groups
+
+    # --- at hand -------------------------------------------------------------------------------------------
+
+    async def bring(self, consumer: Consumer, max_bytes: int, *, fresh: bool) -> None:
+        """Bring to hand what `ready` and `sweep` need in the same turn of the event loop.
+
+        Partitions without a position get theirs. `fresh` asks the cluster; else what a wait has brought will do.
+        Raises BrokerError if the cluster cannot be asked.
+        """
+        if self._groups.at_hand:
+            return
+        await self.bring_beginnings(
+            consumer, [tp for tp in consumer.assigned if tp not in consumer.positions]
+        )
+        turn = consumer.turn_index
+        reads = [
+            FetchRead(tp, consumer.positions[tp], max_bytes, committed=consumer.options.committed)
+            for tp in consumer.assigned[turn:] + consumer.assigned[:turn]
+            if not consumer.is_paused(tp) and tp in consumer.positions
+        ]
+        if reads:
+            await self._broker.bring(reads, max_bytes=max_bytes, fresh=fresh)
+
+    async def bring_beginnings(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
+        """Set the positions of these partitions, which a cluster has to be asked for. See `begin`."""
+        if self._groups.at_hand or not partitions:
+            return
+        await self.bring_offsets(consumer, partitions)
+        self.begin(
+            consumer, [tp for tp in partitions if tp in consumer.assigned and tp not in consumer.positions]
+        )
+
+    async def bring_offsets(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
+        """Bring to hand what `begin` needs in the same turn of the event loop."""
+        if self._groups.at_hand or not partitions:
+            return
+        await self._groups.bring(consumer.group_id, partitions, fresh=True)
+        committed = consumer.options.committed
+        if isinstance(consumer.options.start, int):
+            await self._broker.look(partitions=partitions, moment=consumer.options.start, committed=committed)
+        await self._broker.look(partitions=partitions)
+
+    async def bring_targets(self, consumer: Consumer, seeks: Sequence[Seek]) -> None:
+        """Bring to hand what `target` needs for these seeks."""
+        if self._groups.at_hand:
+            return
+        moments: dict[int | None, list[TopicPartition]] = {}
+        for seek in seeks:
+            moments.setdefault(seek.time_ms, []).append(TopicPartition(seek.topic, seek.partition))
+        for moment, partitions in moments.items():
+            if moment is not None:
+                committed = consumer.options.committed
+                await self._broker.look(partitions=partitions, moment=moment, committed=committed)
+        await self._broker.look(partitions=[TopicPartition(one.topic, one.partition) for one in seeks])
 
     # --- where to begin ------------------------------------------------------------------------------------
 
     def begin(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
         """Set the position in partitions that are new to the consumer, where it is known."""
         for tp in partitions:
-            position = self._beginning(consumer, tp)
+            try:
+                position = self._beginning(consumer, tp)
+            except BrokerError:
+                continue
             if position is not None:
                 consumer.move(tp, position)
 
@@ -77,7 +136,8 @@ class Reading:
     def _beginning(self, consumer: Consumer, tp: TopicPartition) -> int | None:
         """Return the committed offset, else the offset of the consumer's `start`.
 
-        None if the partition does not exist, or if there is no committed offset and `start` is `none`.
+        None if the partition does not exist, or if there is no committed offset and `start` is `none`. Raises errors
+        that another attempt may heal.
         """
         try:
             bounds = self._broker.partitions.offsets(tp)
@@ -85,7 +145,9 @@ class Reading:
             if committed is not None:
                 return committed.offset
             return self._start(consumer, tp, bounds)
-        except BrokerError:
+        except BrokerError as error:
+            if error.code.retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
             return None
 
     def _start(self, consumer: Consumer, tp: TopicPartition, bounds: LogOffsets) -> int | None:
@@ -114,11 +176,15 @@ class Reading:
             position = self._beginning(consumer, tp)
         elif position < bounds.log_start_offset and consumer.options.start != NONE:
             position = bounds.log_start_offset
+        elif position > bounds.high_watermark and self._may_be_late(consumer, tp):
+            raise _late(tp)
         elif position > bounds.high_watermark and consumer.options.start != NONE:
             position = self._beginning(consumer, tp)
             if position is not None and position > bounds.high_watermark:
                 position = self._start(consumer, tp, bounds)
         elif bounds.log_start_offset <= position <= bounds.high_watermark:
+            if consumer.ahead:
+                consumer.ahead.pop(tp, None)
             return position
         else:
             position = None
@@ -127,6 +193,25 @@ class Reading:
         position = min(max(position, bounds.log_start_offset), bounds.high_watermark)
         consumer.move(tp, position)
         return position
+
+    def _may_be_late(self, consumer: Consumer, tp: TopicPartition) -> bool:
+        """Return whether the high watermark may still reach the position: the partition has a new leader.
+
+        An embedded broker knows its own high watermark.
+        """
+        if self._groups.at_hand:
+            return False
+        now = self._broker.clock.monotonic()
+        return now - consumer.ahead.setdefault(tp, now) < _AHEAD_SECONDS
+
+    def _has_nothing_yet(self, error: BrokerError) -> bool:
+        """Return whether a partition has no records for now, while others may have some.
+
+        It is deleted, or it belongs to a cluster and has no leader at the moment.
+        """
+        return error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (
+            error.code.retriable and not self._groups.at_hand
+        )
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -141,7 +226,7 @@ class Reading:
                 bounds = self._broker.partitions.offsets(tp)
                 position = self._position(consumer, tp, bounds)
             except BrokerError as error:
-                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if self._has_nothing_yet(error):
                     continue
                 return True
             if position < _end(consumer, bounds):
@@ -174,7 +259,7 @@ class Reading:
             try:
                 position, found, after = self._read(consumer, tp, limit, max_bytes)
             except BrokerError as error:
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if not self._has_nothing_yet(error):
                     failure = failure or _at(error, tp)
                 continue
             if not found:
@@ -224,8 +309,11 @@ class Reading:
     def trim(self, consumer: Consumer) -> None:
         """Remove outstanding offsets that a power loss has taken from the end of a log.
 
-        Other records will get these offsets, and the client must not acknowledge records that it has not seen.
+        Other records will get these offsets, and the client must not acknowledge records that it has not seen. Over a
+        cluster nothing is removed: what was below a high watermark stays.
         """
+        if not self._groups.at_hand:
+            return
         for tp, one in list(consumer.outstanding.items()):
             try:
                 end = self._broker.partitions.offsets(tp).high_watermark
@@ -234,34 +322,42 @@ class Reading:
             if one.next_offset > end:
                 consumer.cut(tp, end)
 
-    def again(self, consumer: Consumer) -> Records:
+    async def again(self, consumer: Consumer) -> Records:
         """Return the outstanding records again, without those that retention or compaction has removed since."""
         records: Records = []
-        for tp, one in consumer.outstanding.items():
-            found: list[Record] = []
+        for tp, one in list(consumer.outstanding.items()):
             try:
-                bounds = self._broker.partitions.offsets(tp)
+                found = await self._range(tp, one, consumer.options.committed)
             except BrokerError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     continue
                 raise
-            offset = max(one.first, bounds.log_start_offset)
-            end = min(one.next_offset, bounds.high_watermark)
-            while offset < end:
-                result = self._broker.records.read_now(
-                    tp,
-                    offset,
-                    max_bytes=self._broker.config.fetch_max_bytes,
-                    max_records=end - offset,
-                    committed=consumer.options.committed,
-                )
-                found += [record for record in result.records if record.offset < end]
-                if result.next_offset <= offset:
-                    break
-                offset = result.next_offset
             if found:
                 records.append((tp, found))
         return records
+
+    async def _range(self, tp: TopicPartition, one: Range, committed: bool) -> list[Record]:
+        """Return the records of a range that are left."""
+        found: list[Record] = []
+        most, offset = self._broker.config.fetch_max_bytes, one.first
+        while True:
+            if not self._groups.at_hand:
+                await self._broker.bring([FetchRead(tp, offset, most, committed=committed)], max_bytes=most)
+            bounds = self._broker.partitions.offsets(tp)
+            if one.next_offset > bounds.high_watermark and not self._groups.at_hand:
+                # A new leader that does not know the high watermark yet: to return less would lose records.
+                raise _late(tp)
+            offset = max(offset, bounds.log_start_offset)
+            end = min(one.next_offset, bounds.high_watermark)
+            if offset >= end:
+                return found
+            result = self._broker.records.read_now(
+                tp, offset, max_bytes=most, max_records=end - offset, committed=committed
+            )
+            found += [record for record in result.records if record.offset < end]
+            if result.next_offset <= offset:
+                return found
+            offset = result.next_offset
 
 
 def _end(consumer: Consumer, bounds: LogOffsets) -> int:
@@ -292,6 +388,15 @@ def _at(error: BrokerError, tp: TopicPartition) -> BrokerError:
         error.code,
         error.message,
         **(error.details | {"topic": tp.topic, "partition": tp.partition}),
+    )
+
+
+def _late(tp: TopicPartition) -> BrokerError:
+    return BrokerError(
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        f"{tp} has a new leader that does not know all committed records yet; try again.",
+        topic=tp.topic,
+        partition=tp.partition,
     )
 
 

@@ -117,7 +117,12 @@ class Registry:
             consumer.deadline = consumer.stored_deadline = now + min(left, ttl)
             consumer.next_auto_commit = now
             self.put(consumer)
-            if consumer.subscription.joins:
+            if consumer.subscription.joins and not member_id:
+                # Only `sluice move` stores a consumer without a member id: this cluster's group does not know it.
+                consumer.moved = True
+                consumer.assigned = tuple(sorted(consumer.positions))
+                consumer.membership.start()
+            elif consumer.subscription.joins:
                 consumer.membership.restore(member_id, generation)
             else:
                 consumer.assigned = consumer.subscription.assignments

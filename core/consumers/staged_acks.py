@@ -15,11 +15,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from core.consumers.consumer import Consumer
+from core.consumers.interfaces import MemberGroups
 from core.consumers.reading import Reading
 from core.consumers.registry import Registry
 from core.consumers.store import ConsumerStore
 from core.errors import BrokerError, ErrorCode
-from core.groups.groups import Groups
 from core.metadata.store import Effect
 from core.vocabulary.consumers import UNKNOWN_TOKEN, Range, illegal_state
 from core.vocabulary.groups import NO_GENERATION, NO_MEMBER
@@ -71,7 +71,7 @@ class StagedBatch:
         self,
         consumer: Consumer,
         held: ExitStack,
-        groups: Groups,
+        groups: MemberGroups,
         store: ConsumerStore,
         changed: Callable[[], None],
     ) -> None:
@@ -125,7 +125,7 @@ class StagedBatch:
 def stage(
     registry: Registry,
     reading: Reading,
-    groups: Groups,
+    groups: MemberGroups,
     store: ConsumerStore,
     group_id: str,
     name: str,

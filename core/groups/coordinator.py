@@ -13,11 +13,12 @@ as BrokerError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from core.errors import BrokerError, ErrorCode
 from core.groups.effects import GroupDeleted, StoredGroup, StoredMember
+from core.groups.interfaces import Round
 from core.groups.registry import Entry, GroupRegistry
 from core.vocabulary.groups import (
     NO_MEMBER,
@@ -27,10 +28,12 @@ from core.vocabulary.groups import (
     JoinRequest,
     Leaver,
     LeaveReply,
+    Resumption,
     State,
     SyncReply,
     SyncRequest,
 )
+from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE
 
 # Kafka's separator between the client's name and the random part of a member id.
 _ID_DELIMITER = "-"
@@ -42,8 +45,24 @@ class GroupCoordinator:
     def __init__(self, registry: GroupRegistry) -> None:
         self._registry = registry
         self._monotonic = registry.clock.monotonic
+        self.loop = registry.loop
+
+    @property
+    def closed(self) -> ErrorCode:
+        """The error of all requests before the groups are loaded and after the stop; NONE in between."""
+        return self._registry.closed
+
+    def watch(self, watcher: Callable[[str], None]) -> None:
+        """Call `watcher(group_id)` after each step of a group that is not stable after it."""
+        self._registry.watch(watcher)
 
     # --- membership --------------------------------------------------------------------------------------------
+
+    async def name(self, group_id: str, request: JoinRequest) -> str:
+        """Return the id of the member that will join: its own, or a new one, which the request carries then."""
+        if request.member_id == NO_MEMBER:
+            request.new_member_id = self._new_member_id(request)
+        return request.member_id or request.new_member_id
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinReply:
         """Handle JoinGroup; wait for the end of the round.
@@ -63,8 +82,7 @@ class GroupCoordinator:
         if request.rebalance_timeout_ms < 0:
             request.rebalance_timeout_ms = request.session_timeout_ms
         if not request.member_id and not request.new_member_id:
-            name = request.group_instance_id or request.client_id
-            request.new_member_id = f"{name}{_ID_DELIMITER}{self._registry.clock.uuid4()}"
+            request.new_member_id = self._new_member_id(request)
         waiter: asyncio.Future[JoinReply] = self._registry.loop.create_future()
         self._registry.settle(entry, entry.group.join(request, waiter, self._registry.moment()))
         try:
@@ -117,6 +135,44 @@ class GroupCoordinator:
         if entry.saving is not None and any(not reply.error for reply in replies):
             await self._durable(entry.saving)
         return replies
+
+    async def resume(self, group_id: str, member: Resumption) -> SyncReply:
+        """Continue as a member without a join: return its assignment, or why it has to join."""
+        error = self.heartbeat(group_id, *member)
+        if error:
+            return SyncReply(error)
+        return await self.sync(
+            group_id,
+            SyncRequest(member.member_id, member.generation, group_instance_id=member.group_instance_id),
+        )
+
+    async def beat(
+        self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
+    ) -> ErrorCode:
+        """Handle Heartbeat for a caller that can wait."""
+        return self.heartbeat(group_id, member_id, generation, group_instance_id)
+
+    def to_lead(self, group_id: str, member_id: str, generation: int) -> Round | None:
+        """Return the round that waits for the assignment of this member; None if it leads none."""
+        group = self._registry.group(group_id)
+        if (
+            group is None
+            or group.state is not State.COMPLETING_REBALANCE
+            or group.roster.leader_id != member_id
+            or group.generation != generation
+            or group.protocol_type != CONSUMER_PROTOCOL_TYPE
+        ):
+            return None
+        members = list(group.roster.members.values())
+        return Round(
+            group.protocol or "",
+            [member.joined(group.protocol) for member in members],
+            {member.member_id: member.assignment for member in members},
+        )
+
+    def _new_member_id(self, request: JoinRequest) -> str:
+        name = request.group_instance_id or request.client_id
+        return f"{name}{_ID_DELIMITER}{self._registry.clock.uuid4()}"
 
     def _check_join(self, request: JoinRequest) -> ErrorCode:
         config = self._registry.config

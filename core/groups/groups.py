@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from math import inf
 
 from core.clock import Clock
 from core.config import Config
@@ -38,6 +39,7 @@ from core.vocabulary.groups import (
     JoinRequest,
     Leaver,
     LeaveReply,
+    Standing,
     State,
     SyncReply,
     SyncRequest,
@@ -56,9 +58,9 @@ class Groups:
         self._offsets = OffsetStore(self._registry, broker)
         self._transactional = TransactionalOffsets(self._registry, broker, self._offsets)
         self._settled = SettledOffsets(self._registry, self._offsets)
-        self.positions = GroupPositions(self._registry, self._coordinator, self._offsets, broker)
-        self.hosted = HostedMembers(self._registry, self._coordinator, broker)
-        self.members = HttpMembers(self._registry, self._coordinator, self.hosted)
+        self.positions = GroupPositions(config, self._coordinator, self._offsets, broker)
+        self.hosted = HostedMembers(self._coordinator, broker)
+        self.members = HttpMembers(config, self._coordinator, self.hosted)
         self.lines = LineMembers(
             self._registry, self._coordinator, self._offsets, self.positions, self.hosted, broker
         )
@@ -181,6 +183,36 @@ class Groups:
     def group(self, group_id: str) -> Group | None:
         """Return the machine of a group, to read and never to change, or None if there is none."""
         return self._registry.group(group_id)
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether all is always at hand; see `core.consumers.interfaces.MemberGroups`."""
+        return True
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """The longest time between two heartbeats of a hosted member: it is told of a rebalance without them."""
+        return inf
+
+    async def look(self, group_id: str) -> None:
+        """Return at once: all groups are at hand."""
+
+    async def bring(
+        self, group_id: str, partitions: Collection[TopicPartition], *, fresh: bool = False
+    ) -> None:
+        """Return at once: all committed offsets are at hand."""
+
+    def standing(self, group_id: str, member_id: str) -> Standing:
+        """Return what the group knows of a member."""
+        group = self._registry.group(group_id)
+        if group is None:
+            return Standing(False)
+        topics, leads = group.subscribed_topics or (), group.roster.leader_id == member_id
+        member = group.roster.members.get(member_id)
+        if member is None:
+            return Standing(False, leads=leads, topics=topics)
+        stable = group.state is State.STABLE
+        return Standing(True, stable, group.generation, member.assignment, leads, topics)
 
     def watch(self, watcher: Callable[[str], None]) -> None:
         """Call `watcher(group_id)` after each step of a group that is not stable after it."""

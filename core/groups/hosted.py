@@ -23,6 +23,9 @@ What differs is the policy (`HostedMember`) of each kind:
 
 A hosted member never delays a round: the coordinator reports a rebalance to the runtime at once (`_group_moved`), and
 a member that leads assigns at once, with the assignors of Kafka's own clients.
+
+The coordinator may be on a broker of another cluster. Then a member of an earlier run begins with `resume`: if the
+group still knows it in its generation, it continues, and no other member notices.
 """
 
 from __future__ import annotations
@@ -38,22 +41,25 @@ from typing import Protocol
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.assignor import assign
-from core.groups.coordinator import GroupCoordinator
-from core.groups.interfaces import partition_count
+from core.groups.interfaces import Coordinator, partition_count
 from core.groups.refusals import refusal
-from core.groups.registry import GroupRegistry
 from core.protocol.consumer_protocol import Subscription, encode_subscription
-from core.vocabulary.groups import ASSIGNORS, JoinReply, JoinRequest, Leaver, State, SyncRequest
-from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE
+from core.vocabulary.groups import (
+    ASSIGNORS,
+    JoinReply,
+    JoinRequest,
+    Leaver,
+    Resumption,
+    SyncReply,
+    SyncRequest,
+)
 
 log = logging.getLogger(__name__)
 
 # Seconds before a join that the coordinator could not serve is tried again.
 RETRY_DELAY = 0.1
 # Errors of join and sync after which a member joins again at once, under the member id that it has.
-JOIN_AGAIN = frozenset(
-    {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.MEMBER_ID_REQUIRED}
-)
+JOIN_AGAIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
 # Subscriptions of version 0 name no owned partitions (KIP-429 adds them): a hosted member gives all up when it joins.
 _SUBSCRIPTION_VERSION = 0
 
@@ -87,6 +93,18 @@ class HostedMember(Protocol):
         """Return whether the broker fetches the member's assignment; if not, the client does."""
         ...
 
+    def resumes(self) -> Resumption | None:
+        """Return the member of an earlier run that continues without a join; None to join."""
+        ...
+
+    async def resumed(self, reply: SyncReply) -> Then:
+        """Handle the answer to `resumes`: DONE if the member continues, AGAIN to join, LATER to ask again."""
+        ...
+
+    def named(self, member_id: str) -> None:
+        """Take the id that the group has given the member; `request` joins with it next."""
+        ...
+
     async def before_join(self) -> None:
         """Prepare to give up all partitions. Called once per run of the loop. Raises BrokerError to end it."""
         ...
@@ -95,7 +113,7 @@ class HostedMember(Protocol):
         """Return the next join, or None to end the loop."""
         ...
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         """Adopt the new generation. `assignment` is empty if the client syncs."""
         ...
 
@@ -134,8 +152,7 @@ def offers(topics: Iterable[str], assignor: str = "") -> tuple[tuple[str, bytes]
 class HostedMembers:
     """The join loops of all hosted members. Used on the event loop only."""
 
-    def __init__(self, registry: GroupRegistry, coordinator: GroupCoordinator, broker: Logs) -> None:
-        self._registry = registry
+    def __init__(self, coordinator: Coordinator, broker: Logs) -> None:
         self._coordinator = coordinator
         self._broker = broker
         # Members that rejoin when their group rebalances, by group.
@@ -144,7 +161,7 @@ class HostedMembers:
         # Groups whose members are called in this turn of the event loop.
         self._moved: set[str] = set()
         self._leaving: set[asyncio.Task[None]] = set()
-        registry.watch(self._group_moved)
+        coordinator.watch(self._group_moved)
 
     # --- members -----------------------------------------------------------------------------------------------
 
@@ -164,7 +181,7 @@ class HostedMembers:
         """Run the join loop, unless it runs already. The task returns the error that ended it, or None."""
         task = self._running.get(member)
         if task is None:
-            task = self._running[member] = self._registry.loop.create_task(self._run(member))
+            task = self._running[member] = self._coordinator.loop.create_task(self._run(member))
             task.add_done_callback(partial(self._ended, member))
         return task
 
@@ -181,7 +198,7 @@ class HostedMembers:
 
     def leave(self, group_id: str, member_id: str) -> None:
         """Let a member leave its group, in the background."""
-        task = self._registry.loop.create_task(self._leave(group_id, member_id))
+        task = self._coordinator.loop.create_task(self._leave(group_id, member_id))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
@@ -193,28 +210,45 @@ class HostedMembers:
     # --- the join loop -----------------------------------------------------------------------------------------
 
     async def _run(self, member: HostedMember) -> BrokerError | None:
+        error: BrokerError | None = None
         try:
-            await member.before_join()
-            error = await self._settle(member)
+            if not await self._resume(member):
+                await member.before_join()
+                error = await self._settle(member)
         except BrokerError as refused:
             error = refused
         if error is not None:
             await member.failed(error)
         return error
 
+    async def _resume(self, member: HostedMember) -> bool:
+        """Continue as the member of an earlier run; return False if the member has to join."""
+        while (wanted := member.resumes()) is not None:
+            then = await member.resumed(await self._coordinator.resume(member.group_id, wanted))
+            if then is Then.DONE:
+                return True
+            if then is not Then.LATER:
+                return False
+            await asyncio.sleep(RETRY_DELAY)
+        return False
+
     async def _settle(self, member: HostedMember) -> BrokerError | None:
         """Join and sync until the policy is satisfied or gives up; return the error if it gives up."""
         group_id = member.group_id
         while (request := member.request()) is not None:
             joined = await self._coordinator.join(group_id, request)
-            error, assignment = joined.error, b""
+            if joined.error is ErrorCode.MEMBER_ID_REQUIRED:
+                member.named(joined.member_id)
+                continue
+            error: ErrorCode = joined.error
+            assignment = b""
             if not error and member.leads:
                 await self.lead(group_id, joined.member_id, joined.generation)
             if not error and member.syncs:
                 wanted = SyncRequest(joined.member_id, joined.generation, (), request.group_instance_id)
                 synced = await self._coordinator.sync(group_id, wanted)
                 error, assignment = synced.error, synced.assignment
-            then = member.refused(error) if error else member.assigned(joined, assignment)
+            then = member.refused(error) if error else await member.assigned(joined, assignment)
             if then is Then.DONE:
                 return None
             if then is Then.FAIL:
@@ -233,29 +267,17 @@ class HostedMembers:
             log.error("group %r: a hosted member could not join", member.group_id, exc_info=fault)
         if fault is None and task.result() is None:
             # The next round may have begun before this one ended.
-            self._registry.loop.call_soon(self._follow_one, member)
+            self._coordinator.loop.call_soon(self._follow_one, member)
         else:
             # Not at once: for example, the disk may be full.
-            self._registry.loop.call_later(RETRY_DELAY, self._follow_one, member)
+            self._coordinator.loop.call_later(RETRY_DELAY, self._follow_one, member)
 
     async def lead(self, group_id: str, member_id: str, generation: int) -> None:
         """Assign for the leader, if this member is the leader and the group waits for its assignment."""
-        group = self._registry.group(group_id)
-        if (
-            group is None
-            or group.state is not State.COMPLETING_REBALANCE
-            or group.roster.leader_id != member_id
-            or group.generation != generation
-            or group.protocol_type != CONSUMER_PROTOCOL_TYPE
-        ):
+        waiting = self._coordinator.to_lead(group_id, member_id, generation)
+        if waiting is None:
             return
-        members = list(group.roster.members.values())
-        assignments = assign(
-            group.protocol or "",
-            [member.joined(group.protocol) for member in members],
-            self.partitions,
-            {member.member_id: member.assignment for member in members},
-        )
+        assignments = assign(waiting.protocol, waiting.members, self.partitions, waiting.previous)
         reply = await self._coordinator.sync(group_id, SyncRequest(member_id, generation, assignments))
         if reply.error:
             # A member joined or left meanwhile; the leader of the next round assigns.
@@ -271,7 +293,7 @@ class HostedMembers:
         """Call the members of a group in the next turn of the event loop."""
         if group_id in self._members and group_id not in self._moved:
             self._moved.add(group_id)
-            self._registry.loop.call_soon(self._follow, group_id)
+            self._coordinator.loop.call_soon(self._follow, group_id)
 
     def _follow(self, group_id: str) -> None:
         self._moved.discard(group_id)
@@ -280,5 +302,5 @@ class HostedMembers:
 
     def _follow_one(self, member: HostedMember) -> None:
         known = member in self._members.get(member.group_id, ())
-        if known and member not in self._running and not self._registry.closed:
+        if known and member not in self._running and not self._coordinator.closed:
             member.group_moved()

@@ -12,17 +12,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
-from core.groups.coordinator import GroupCoordinator
 from core.groups.hosted import HostedMembers, Then, offers
+from core.groups.interfaces import Coordinator
 from core.groups.refusals import refusal
-from core.groups.registry import GroupRegistry
 from core.vocabulary.groups import (
-    NO_MEMBER,
     Joining,
     JoinReply,
     JoinRequest,
     Leaver,
+    Resumption,
     SyncReply,
     SyncRequest,
 )
@@ -40,6 +40,18 @@ class _Join:
         self.reply: JoinReply | None = None
         self._request = request
 
+    def resumes(self) -> Resumption | None:
+        """See `HostedMember`. The client continues by its own requests."""
+        return None
+
+    async def resumed(self, reply: SyncReply) -> Then:
+        """See `HostedMember`. Not called."""
+        return Then.AGAIN
+
+    def named(self, member_id: str) -> None:
+        """See `HostedMember`."""
+        self._request.member_id = member_id
+
     async def before_join(self) -> None:
         """See `HostedMember`. The client has given up its partitions before it asked."""
 
@@ -47,7 +59,7 @@ class _Join:
         """See `HostedMember`."""
         return self._request
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         """See `HostedMember`."""
         self.reply = joined
         return Then.DONE
@@ -69,8 +81,8 @@ class _Join:
 class HttpMembers:
     """Joins, syncs, heartbeats and leaves of HTTP clients. Errors are raised as BrokerError."""
 
-    def __init__(self, registry: GroupRegistry, coordinator: GroupCoordinator, hosted: HostedMembers) -> None:
-        self._registry = registry
+    def __init__(self, config: Config, coordinator: Coordinator, hosted: HostedMembers) -> None:
+        self._config = config
         self._coordinator = coordinator
         self._hosted = hosted
         # Joins that wait, and those whose answer has not been fetched yet, by group and member id.
@@ -84,11 +96,8 @@ class HttpMembers:
         A join with the id of a join that still waits continues that one. With `leads` the broker assigns if the
         member is elected leader. Raises the errors of `GroupCoordinator.join`, THROTTLING_QUOTA_EXCEEDED.
         """
-        config = self._registry.config
-        if request.member_id == NO_MEMBER:
-            name = request.group_instance_id or request.client_id
-            request.new_member_id = f"{name}-{self._registry.clock.uuid4()}"
-        member_id = request.member_id or request.new_member_id
+        config = self._config
+        member_id = await self._coordinator.name(group_id, request)
         key = (group_id, member_id)
         if key not in self._joins:
             if len(self._joins) >= config.max_waiting:
@@ -133,7 +142,7 @@ class HttpMembers:
             await self._hosted.lead(group_id, request.member_id, request.generation)
         work = self._coordinator.sync(group_id, request)
         try:
-            async with asyncio.timeout(min(wait_ms, self._registry.config.max_wait_ms) / 1000):
+            async with asyncio.timeout(min(wait_ms, self._config.max_wait_ms) / 1000):
                 reply = await work
         except TimeoutError:
             return None
@@ -141,11 +150,11 @@ class HttpMembers:
             raise refusal(reply.error, group_id, request.member_id)
         return reply
 
-    def heartbeat(
+    async def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> None:
         """Extend the session of a member. Raises REBALANCE_IN_PROGRESS if it has to join again, and the like."""
-        error = self._coordinator.heartbeat(group_id, member_id, generation, group_instance_id)
+        error = await self._coordinator.beat(group_id, member_id, generation, group_instance_id)
         if error:
             raise refusal(error, group_id, member_id)
 
@@ -157,7 +166,7 @@ class HttpMembers:
 
     def _forget_later(self, key: tuple[str, str], session_timeout_ms: int) -> None:
         """Keep an answer that the client does not fetch for one session of the member."""
-        self._registry.loop.call_later(session_timeout_ms / 1000, self._forget, key, self._joins.get(key))
+        self._coordinator.loop.call_later(session_timeout_ms / 1000, self._forget, key, self._joins.get(key))
 
     def _forget(self, key: tuple[str, str], join: object) -> None:
         if join is not None and self._joins.get(key) is join:

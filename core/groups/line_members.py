@@ -42,7 +42,9 @@ from core.vocabulary.groups import (
     JoinRequest,
     Leaver,
     LineAssignment,
+    Resumption,
     State,
+    SyncReply,
     SyncRequest,
 )
 from core.vocabulary.member_metadata import (
@@ -98,6 +100,18 @@ class LineMember:
             self.protocols, self._host = protocols, host
         return self._hosted.start(self)
 
+    def resumes(self) -> Resumption | None:
+        """See `HostedMember`. After a restart the group itself is at hand."""
+        return None
+
+    async def resumed(self, reply: SyncReply) -> Then:
+        """See `HostedMember`. Not called."""
+        return Then.AGAIN
+
+    def named(self, member_id: str) -> None:
+        """See `HostedMember`."""
+        self.member_id = member_id
+
     async def before_join(self) -> None:
         """See `HostedMember`. The client does not learn of a round before it is over."""
 
@@ -114,7 +128,7 @@ class LineMember:
             new_member_id=self.member_id,
         )
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         """See `HostedMember`. The client asks the group for its assignment."""
         return Then.DONE
 

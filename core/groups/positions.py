@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.groups.coordinator import GroupCoordinator
-from core.groups.offset_store import OffsetStore
+from core.groups.interfaces import Describes, Offsets
 from core.groups.refusals import refusal
-from core.groups.registry import GroupRegistry
 from core.types import LogOffsets, TopicPartition
 from core.vocabulary.groups import (
     NO_MEMBER,
@@ -32,10 +31,8 @@ from core.vocabulary.partition import EARLIEST, LATEST
 class GroupPositions:
     """The positions of all groups."""
 
-    def __init__(
-        self, registry: GroupRegistry, coordinator: GroupCoordinator, offsets: OffsetStore, broker: Logs
-    ) -> None:
-        self._registry = registry
+    def __init__(self, config: Config, coordinator: Describes, offsets: Offsets, broker: Logs) -> None:
+        self._config = config
         self._coordinator = coordinator
         self._offsets = offsets
         self._broker = broker
@@ -61,7 +58,7 @@ class GroupPositions:
         Raises UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, NON_EMPTY_GROUP for a group with members
         when none is named, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
         """
-        longest = self._registry.config.offset_metadata_max_bytes
+        longest = self._config.offset_metadata_max_bytes
         for commit in request.commits:
             self._broker.partitions.info(TopicPartition(commit.topic, commit.partition))
             if len(commit.metadata or "") > longest:

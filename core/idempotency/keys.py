@@ -39,18 +39,19 @@ from uuid import UUID
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.idempotency.plan import Places, Plan, decode_places, decode_plan, draft, make_plan
-from core.idempotency.plan_writer import PlanWriter
+from core.idempotency.plan_writer import Writer
 from core.idempotency.producer_pool import LentProducer, ProducerIds, ProducerPool
 from core.idempotency.store import KeyStore
-from core.log.log import Log
 from core.metadata.store import Effect, Store
 from core.records.record import NewRecord
-from core.types import TopicPartition
 from core.vocabulary.idempotency import KEY_IN_USE, KEY_REUSED, KeyedAnswer, KeyedRequest
 from core.vocabulary.one_shot import Keep
 from core.vocabulary.records import ProduceResult
 
 logger = logging.getLogger(__name__)
+
+# Topics whose limit of a batch is remembered.
+_MAX_LIMITS = 10_000
 
 
 class _Work(NamedTuple):
@@ -84,12 +85,14 @@ class IdempotencyKeys:
         broker: Logs,
         store: Store,
         producer_ids: ProducerIds,
-        log: Callable[[TopicPartition], Log],
+        writer: Writer,
     ) -> None:
         self._broker = broker
         self._store = KeyStore(broker.config, broker.clock, store)
         self._pool = ProducerPool(producer_ids, broker.config.idempotency_max_producers)
-        self._writer = PlanWriter(broker, log)
+        self._writer = writer
+        # The most bytes of a batch, for topics that have refused larger ones.
+        self._limits: dict[UUID, int] = {}
         # Digest → fingerprint of the requests that are under way.
         self._running: dict[bytes, bytes] = {}
         # Answers that are stored once their records are on disk.
@@ -213,17 +216,24 @@ class IdempotencyKeys:
         if (stored := await self._answer_of_deleted_topic(request, work)) is not None:
             return stored
         info = await broker.topics.get_or_create(topic)
-        drafted = draft(broker, topic, work.records)
+        drafted = draft(broker, topic, work.records, self._limits.get(info.topic_id))
         producers = await self._pool.borrow(drafted.producers_needed)
-        plan = make_plan(info.topic_id, drafted, producers)
         try:
+            plan = await self._writer.prepare(topic, make_plan(info.topic_id, drafted, producers))
             row = await self._store.bind(digest, request.fingerprint, plan)
         except BaseException:
             # A commit that failed may have reached the disk all the same.
             self._pool.retire(producers)
             raise
         if row is None:
-            return await self._carry_out(work, plan, [None] * len(plan.parts), producers)
+            answer = await self._carry_out(work, plan, [None] * len(plan.parts), producers)
+            if not _is_too_large(answer, plan):
+                return answer
+            # A cluster may have a lower limit than it tells. The key is free again, and smaller batches may fit.
+            if len(self._limits) >= _MAX_LIMITS:
+                self._limits.clear()
+            self._limits[info.topic_id] = drafted.largest // 2
+            return await self._produce(request, work)
         self._pool.give_back(producers)
         _check_fingerprint(row.fingerprint, request)
         if row.answer is not None:
@@ -231,7 +241,7 @@ class IdempotencyKeys:
         plan = decode_plan(row.plan)
         if plan.topic_id == info.topic_id.bytes:
             places = decode_places(row.places, plan)
-            self._writer.find(topic, plan, places)
+            await self._writer.find(topic, plan, places)
             return await self._carry_out(work, plan, places, [])
         # The plan was for a topic that is deleted; another topic has its name now.
         await self._store.remove(digest)
@@ -239,6 +249,7 @@ class IdempotencyKeys:
 
     async def _answer_of_deleted_topic(self, request: KeyedRequest, work: _Work) -> KeyedAnswer | None:
         """Return the stored answer if the topic is missing, so that a replay does not create the topic again."""
+        await self._broker.look((work.topic,))
         try:
             self._broker.topics.get(work.topic)
         except BrokerError:
@@ -263,6 +274,9 @@ class IdempotencyKeys:
         answer = work.render(run.results) if run.settled and taken else None
         if lent:
             _advance(lent, plan, places)
+            for producer in lent:
+                if producer.producer_id in run.spent:
+                    producer.spend()
         if answer is not None and run.undurable:
             self._store_when_durable(work.digest, answer, lent, run.undurable)
         else:
@@ -314,6 +328,14 @@ class IdempotencyKeys:
         except BrokerError as error:
             logger.warning("an idempotency key stays open: %s", error.message)
             self._pool.retire(lent)
+
+
+def _is_too_large(answer: KeyedAnswer, plan: Plan) -> bool:
+    """Return whether all batches were refused for their size, and one of them has more than one record."""
+    if answer.answer is not None or all(part.count == 1 for part in plan.parts):
+        return False
+    codes = {None if one.error is None else one.error.code for one in answer.results}
+    return codes == {ErrorCode.MESSAGE_TOO_LARGE}
 
 
 def _advance(lent: Sequence[LentProducer], plan: Plan, places: Places) -> None:

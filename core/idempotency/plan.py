@@ -55,13 +55,18 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True):
-    """All batches, and the values that assign records to them. `now_ms` is the time of records without one."""
+    """All batches, and the values that assign records to them. `now_ms` is the time of records without one.
+
+    `ends` are offsets below which a batch cannot be, one for each part; −1 if none is known. Only plans for another
+    cluster have them: there a batch may have to be searched.
+    """
 
     topic_id: bytes
     partitions: int
     sticky: int
     now_ms: int
     parts: tuple[Part, ...]
+    ends: tuple[int, ...] = ()
 
 
 Places = list[Place | None]
@@ -86,12 +91,13 @@ def decode_places(data: bytes, plan: Plan) -> Places:
 
 
 class Draft(NamedTuple):
-    """A plan without producers: the partition and the number of records of each batch."""
+    """A plan without producers: the partition and the number of records of each batch. `largest` is in bytes."""
 
     partitions: int
     sticky: int
     now_ms: int
     cuts: list[tuple[int, int]]
+    largest: int = 0
 
     @property
     def producers_needed(self) -> int:
@@ -102,10 +108,14 @@ class Draft(NamedTuple):
         return max(counts.values())
 
 
-def draft(broker: Logs, topic: str, records: Sequence[NewRecord]) -> Draft:
-    """Assign records to batches. Raises RECORD_LIST_TOO_LARGE, and INVALID_RECORD as a write without a key."""
+def draft(broker: Logs, topic: str, records: Sequence[NewRecord], most: int | None = None) -> Draft:
+    """Assign records to batches of at most `most` bytes, and as the topic allows.
+
+    Raises RECORD_LIST_TOO_LARGE, and INVALID_RECORD as a write without a key.
+    """
     info = broker.topics.get(topic)
     now, limit = broker.clock.wall_ms(), info.config.max_message_bytes
+    limit, largest = min(limit, most or limit), 0
     sticky = broker.records.next_in_turn(topic, info.partitions)
     cuts: list[tuple[int, int]] = []
     for partition, indexes in broker.records.by_partition(
@@ -121,7 +131,8 @@ def draft(broker: Logs, topic: str, records: Sequence[NewRecord]) -> Draft:
                 unit="batches",
             )
         cuts += [(partition, len(chunk)) for chunk, _ in chunks]
-    return Draft(info.partitions, sticky, now, cuts)
+        largest = max(largest, *(len(batch) for _, batch in chunks))
+    return Draft(info.partitions, sticky, now, cuts, largest)
 
 
 def make_plan(topic_id: UUID, drafted: Draft, producers: Sequence[LentProducer]) -> Plan:

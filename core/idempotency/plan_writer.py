@@ -1,11 +1,14 @@
-"""Carry out a plan: append its batches that no log has yet, and find those that a log has."""
+"""Carry out a plan: append its batches that no log has yet, and find those that a log has.
+
+`Writer` is what keys need; `PlanWriter` writes to the logs of this broker.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from core.errors import BrokerError, ErrorCode
@@ -36,13 +39,37 @@ class Run(NamedTuple):
     """The results of one run of a plan, and whether anything was appended in it.
 
     `settled`: a further run cannot change the results. `undurable`: records that were taken are on disk once these
-    are done; the client does not wait for them.
+    are done; the client does not wait for them. `spent` are producer ids that cannot append any more.
     """
 
     results: list[ProduceResult]
     appended: bool
     settled: bool
-    undurable: list[asyncio.Future[None]]
+    undurable: Sequence[asyncio.Future[None]] = ()
+    spent: Collection[int] = ()
+
+
+class Writer(Protocol):
+    """Appends the batches of plans, and finds them again."""
+
+    async def prepare(self, topic: str, plan: Plan) -> Plan:
+        """Return a plan that is about to be stored, with what finding its batches later will need."""
+        ...
+
+    async def append(
+        self, topic: str, records: Sequence[NewRecord], acks: int, plan: Plan, places: Places
+    ) -> Run:
+        """Append the batches that have no place yet, and note their places; wait as the acks ask."""
+        ...
+
+    async def find(self, topic: str, plan: Plan, places: Places) -> None:
+        """Note the places of batches that are in their logs, as far as `append` would not recognize them itself.
+
+        Raises BrokerError if that cannot be told.
+        """
+
+    async def find_after_crash(self, plan: Plan, places: Places) -> None:
+        """Note what a start can find of the batches of a write that the last run did not finish."""
 
 
 class PlanWriter:
@@ -51,6 +78,10 @@ class PlanWriter:
     def __init__(self, broker: Logs, log: Callable[[TopicPartition], Log]) -> None:
         self._broker = broker
         self._log = log
+
+    async def prepare(self, topic: str, plan: Plan) -> Plan:
+        """See `Writer`: the log itself is at hand."""
+        return plan
 
     async def append(
         self, topic: str, records: Sequence[NewRecord], acks: int, plan: Plan, places: Places
@@ -74,7 +105,7 @@ class PlanWriter:
                 refuse_batch(results, indexes, part.partition, error)
                 settled = settled and error.code not in _PASSING
                 continue
-            _fill(results, part, place, plan.now_ms, records, indexes)
+            fill_results(results, part, place, plan.now_ms, records, indexes)
             if waiting is not None:
                 waits.append((waiting, number, indexes))
             elif acks != -1 and (later := broker.partitions.durable(tp, -1)) is not None:
@@ -89,7 +120,11 @@ class PlanWriter:
                 settled = False
         return Run(results, appended, settled, undurable)
 
-    def find(self, topic: str, plan: Plan, places: Places) -> set[int]:
+    async def find(self, topic: str, plan: Plan, places: Places) -> None:
+        """Note the places of batches that the logs have."""
+        self._find(topic, plan, places)
+
+    def _find(self, topic: str, plan: Plan, places: Places) -> set[int]:
         """Note the places of batches that the logs have; return the partitions in which any was found."""
         found = set()
         for number, part in enumerate(plan.parts):
@@ -116,7 +151,7 @@ class PlanWriter:
         except BrokerError:
             return
         self._forget_lost(topic, plan, places)
-        for partition in self.find(topic, plan, places):
+        for partition in self._find(topic, plan, places):
             try:
                 if (
                     waiting := self._broker.partitions.durable(TopicPartition(topic, partition), -1)
@@ -152,7 +187,7 @@ class PlanWriter:
                     places[number] = None
 
 
-def _fill(
+def fill_results(
     results: list[ProduceResult],
     part: Part,
     place: Place,
@@ -160,7 +195,7 @@ def _fill(
     records: Sequence[NewRecord],
     indexes: Sequence[int],
 ) -> None:
-    """Set the results of the records of one batch."""
+    """Set the results of the records of one batch from its place."""
     offset, append_time = place
     for index in indexes:
         timestamp = append_time

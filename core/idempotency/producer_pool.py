@@ -31,11 +31,12 @@ class ProducerIds(Protocol):
 class LentProducer:
     """One producer id at epoch 0, and the next sequence number of each partition that it wrote to."""
 
-    __slots__ = ("_next", "producer_id")
+    __slots__ = ("_next", "_spent", "producer_id")
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
         self._next: dict[tuple[UUID, int], int] = {}
+        self._spent = False
 
     def sequence(self, topic_id: UUID, partition: int) -> int:
         """Return the sequence number of its next record in a partition."""
@@ -45,10 +46,18 @@ class LentProducer:
         """Set the sequence number of the next record in a partition."""
         self._next[topic_id, partition] = sequence
 
+    def spend(self) -> None:
+        """Let the id retire: a log does not take its next sequence number."""
+        self._spent = True
+
     @property
     def used_up(self) -> bool:
-        """Whether the id has written to too many partitions, or too much to one."""
-        return len(self._next) > MAX_PARTITIONS or max(self._next.values(), default=0) > MAX_SEQUENCE
+        """Whether the id has written to too many partitions, or too much to one, or is spent."""
+        return (
+            self._spent
+            or len(self._next) > MAX_PARTITIONS
+            or max(self._next.values(), default=0) > MAX_SEQUENCE
+        )
 
 
 class ProducerPool:

@@ -13,12 +13,15 @@ from core.config import Endpoint
 from core.errors import StartupError
 
 
-def bind_socket(endpoint: Endpoint, *, backlog: int | None = None, only_ipv6: bool = False) -> socket.socket:
+def bind_socket(
+    endpoint: Endpoint, *, backlog: int | None = None, only_ipv6: bool = False, reuse_port: bool = False
+) -> socket.socket:
     """Return a bound, non-blocking stream socket for an endpoint. Raises StartupError with one line.
 
     With `backlog` the socket listens at once: the system accepts that many connections before the caller does. So a
     second process fails here and not later. With `only_ipv6` a socket for `[::]` leaves IPv4 to another listener on
-    the same port. Without it the system decides; Linux serves both.
+    the same port. Without it the system decides; Linux serves both. With `reuse_port`
+    other sockets of this user may have the same address, if they have that option too.
     """
     try:
         found = socket.getaddrinfo(
@@ -33,6 +36,8 @@ def bind_socket(endpoint: Endpoint, *, backlog: int | None = None, only_ipv6: bo
         raise _refused(endpoint, error) from None
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if only_ipv6 and family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.setblocking(False)

@@ -57,9 +57,9 @@ class AbortedTransactions:
         """Return the index file of the segment that begins at `base_offset`."""
         return f"{self._directory}/{base_offset:020d}{TRANSACTION_INDEX_SUFFIX}"
 
-    def add(self, base_offset: int, aborted: AbortedTransaction) -> None:
-        """Add an entry to the index of a segment, in the order of the markers."""
-        self._waiting.setdefault(base_offset, []).append(aborted)
+    def add(self, base_offset: int, *aborted: AbortedTransaction) -> None:
+        """Add entries to the index of a segment, in the order of the markers."""
+        self._waiting.setdefault(base_offset, []).extend(aborted)
         if base_offset not in self._bases:
             insort(self._bases, base_offset)
         with contextlib.suppress(OSError):

@@ -13,6 +13,8 @@ from core.log import files
 from core.log.checkpoint import decode_epochs, encode_epochs
 
 UNKNOWN = -1
+# An offset that no log reaches.
+NEVER = 2**63 - 1
 
 
 class LeaderEpochs:
@@ -82,8 +84,13 @@ class LeaderEpochs:
 
     def epoch_for(self, offset: int) -> int:
         """Return the epoch in which `offset` was or will be written; −1 if not known."""
-        i = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1
-        return self._entries[i][0] if i >= 0 else UNKNOWN
+        return self.span(offset)[0]
+
+    def span(self, offset: int) -> tuple[int, int]:
+        """Return the epoch of `offset`, −1 if not known, and where the next one begins, 2⁶³−1 if there is none."""
+        after = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        end = self._entries[after][1] if after < len(self._entries) else NEVER
+        return (self._entries[after - 1][0] if after else UNKNOWN), end
 
     def end_offset_for(self, epoch: int, log_end_offset: int, current: int = UNKNOWN) -> tuple[int, int]:
         """(largest epoch not above `epoch`, the offset at which it ended), as OffsetForLeaderEpoch answers.

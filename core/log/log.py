@@ -62,18 +62,17 @@ DELETED = "the partition is deleted"
 # An offset that no log reaches.
 NO_LIMIT = 2**63 - 1
 
-# A checkpoint writes a producer snapshot after this many bytes, also if no producer wrote: the next start reads all
-# batches after the newest snapshot.
-SNAPSHOT_BYTES = 16 * 1024 * 1024
+# A checkpoint writes a producer snapshot after this many records, also if no producer wrote: the next start reads the
+# headers of all batches after the newest snapshot.
+SNAPSHOT_RECORDS = 10_000
 
 
 class Log:
     """The log of one partition. `core.log.recovery.open_log` makes one from a directory."""
 
     __slots__ = (
-        "_cutting", "_end", "_producers", "_segments", "_shared", "_snapshot_size", "_snapshots", "_start",
-        "_unflushed", "aborted", "cleaning", "config", "damage", "directory", "epochs", "failure", "topic_id", "tp",
-        "visible",
+        "_cutting", "_end", "_producers", "_segments", "_shared", "_snapshots", "_start", "_unflushed", "aborted",
+        "cleaning", "config", "damage", "directory", "epochs", "failure", "topic_id", "tp", "visible",
     )  # fmt: skip
 
     def __init__(
@@ -118,7 +117,6 @@ class Log:
         self._snapshots = snapshots
         # The aborted transactions, which read_committed consumers must not see.
         self.aborted = aborted
-        self._snapshot_size = self.size
         self._unflushed = Unflushed(flushed_offset)
         if flushed_offset < log_end_offset:
             for segment, end in self._segments.after(flushed_offset):
@@ -602,7 +600,7 @@ class Log:
         for segment in self._unflushed.segments:
             segment.flush_indexes()
         self._segments.active.flush_indexes()
-        if self._producers.changed or self.size - self._snapshot_size > SNAPSHOT_BYTES:
+        if self._producers.changed or self._end - self._snapshots.newest > SNAPSHOT_RECORDS:
             self.snapshot()
 
     def snapshot(self) -> None:
@@ -610,7 +608,6 @@ class Log:
         self._snapshots.take(self._end, self._producers.encode())
         self._snapshots.prune(self._segments.base_offsets)
         self._producers.changed = False
-        self._snapshot_size = self.size
 
     def close(self) -> None:
         """Write indexes and producer state, close all files. Flush before it; call no other method after it."""
@@ -765,7 +762,6 @@ class Log:
             limit=self._shared.config.max_producers_per_partition,
             now_ms=int(self._shared.clock.monotonic() * 1000),
         )
-        self._snapshot_size = self.size
         # A new object: an fsync from before the truncation does not cover what is appended after it.
         unflushed = Unflushed(min(self._unflushed.offset, self._end))
         for sealed, end in self._segments.after(unflushed.offset):

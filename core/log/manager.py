@@ -425,10 +425,22 @@ class LogManager:
         """Return the logs that hold something which is not fsynced, for the flusher."""
         return list(self._shared.dirty)
 
-    def begin_checkpoint(self) -> CheckpointTask:
-        """Write index entries and producer states. The returned task writes recovery points and start offsets.
+    def write_states(self) -> None:
+        """Write index entries and producer states, of a part of the logs that were appended to.
 
-        Flush the logs first, or the recovery points stay where they were. Call `run` in a thread.
+        Call it before the flush of a checkpoint: the next start takes producer states up to the recovery point only.
+        """
+        touched = self._shared.touched
+        for log in list(touched)[:LOGS_PER_CHECKPOINT]:
+            log.checkpoint()
+            del touched[log]
+            if log in self._shared.dirty:
+                touched[log] = None
+
+    def begin_checkpoint(self) -> CheckpointTask:
+        """Return a task that writes recovery points and start offsets. Call `run` in a thread.
+
+        Flush the logs first, or the recovery points stay where they were.
         """
         points: dict[TopicPartition, int] = {}
         starts: dict[TopicPartition, int] = {}
@@ -441,18 +453,13 @@ class LogManager:
                 starts[tp] = entry.log_start_offset
             if entry.cleaned_offset:
                 cleaned[tp] = entry.cleaned_offset
-        touched = self._shared.touched
-        for log in list(touched)[:LOGS_PER_CHECKPOINT]:
-            log.checkpoint()
-            del touched[log]
-            if log in self._shared.dirty:
-                touched[log] = None
         return self._files.task(
             {RECOVERY_POINTS: points, LOG_START_OFFSETS: starts, CLEANER_OFFSETS: cleaned}
         )
 
     def checkpoint(self) -> None:
         """Write a checkpoint here and now. Blocks for some fsyncs; raises OSError."""
+        self.write_states()
         self.begin_checkpoint().run()
 
     def close(self, *, settled: bool = True) -> None:

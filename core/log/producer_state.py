@@ -85,7 +85,8 @@ class _Producer:
     def __init__(self, epoch: int, seen_ms: int) -> None:
         self.epoch = epoch
         self.seen_ms = seen_ms
-        self.batches: list[RememberedBatch] = []
+        # A tuple, because there is one for each open transaction in a log, and a list takes twice as much.
+        self.batches: tuple[RememberedBatch, ...] = ()
         # The newest marker's: the epoch of its coordinator, and its time. −1 before the first one.
         self.coordinator_epoch = -1
         self.marked_ms = -1
@@ -124,6 +125,10 @@ class ProducerStates:
     def open_transactions(self) -> dict[int, int]:
         """Return producer id → offset of the first record of its open transaction, the oldest first."""
         return dict(self._open)
+
+    def open_since(self, producer_id: int) -> int | None:
+        """Return the offset of the first record of a producer's open transaction; None if none is open."""
+        return self._open.get(producer_id)
 
     def knows(self, producer_id: int) -> bool:
         """Return whether a batch or a marker of this producer is remembered."""
@@ -178,13 +183,11 @@ class ProducerStates:
     def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """Remember a batch of records that was appended at `base_offset`, or found there."""
         producer = self._seen(header.producer_id, header.producer_epoch, now_ms)
-        batches = producer.batches
-        if len(batches) == REMEMBERED_BATCHES:
-            del batches[0]
         delta = header.last_offset_delta
-        batches.append(
-            RememberedBatch(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
-        )
+        # The same object for a single record: a number takes 32 bytes.
+        last = base_offset + delta if delta else base_offset
+        batch = RememberedBatch(header.last_sequence, last, delta, header.max_timestamp)
+        producer.batches = (*producer.batches[1 - REMEMBERED_BATCHES :], batch)
         if header.is_transactional and producer.txn_start < 0:
             producer.txn_start = self._open[header.producer_id] = base_offset
 
@@ -238,7 +241,7 @@ class ProducerStates:
                 self._forget_idle()
         elif producer.epoch != epoch:
             producer.epoch = epoch
-            producer.batches.clear()
+            producer.batches = ()
         producer.seen_ms = now_ms
         self._producers[producer_id] = producer
         self.changed = True
@@ -327,8 +330,8 @@ class ProducerStates:
                 producer = producers[producer_id] = _Producer(epoch, now_ms)
             producer.coordinator_epoch, producer.txn_start = coordinator_epoch, txn_start
             if sequence >= 0:
-                producer.batches.append(RememberedBatch(sequence, offset, delta, timestamp))
-                del producer.batches[:-REMEMBERED_BATCHES]
+                batch = RememberedBatch(sequence, offset, delta, timestamp)
+                producer.batches = (*producer.batches[1 - REMEMBERED_BATCHES :], batch)
             else:
                 producer.marked_ms = timestamp
         self._producers = producers
@@ -357,6 +360,11 @@ class Snapshots:
     def offsets(self) -> list[int]:
         """The offsets of the files that there are, rising."""
         return list(self._offsets)
+
+    @property
+    def newest(self) -> int:
+        """The largest of them; 0 without files."""
+        return self._offsets[-1] if self._offsets else 0
 
     def path(self, offset: int) -> str:
         """Return the file that holds everything below `offset`."""
@@ -430,14 +438,17 @@ def replay_producers(
     for i, segment in enumerate(segments):
         if segment.size == 0 or (i + 1 < len(segments) and segments[i + 1].base_offset <= after):
             continue
+        found: list[AbortedTransaction] = []
         with contextlib.suppress(BrokerError):
             for position, header in segment.walk(segment.locate(after) if after > segment.base_offset else 0):
                 if header.is_control:
                     ended = _replay_marker(segment, position, header, producers, now_ms)
-                    if ended is not None and aborted is not None and ended.last_offset >= aborted_from:
-                        aborted.add(segment.base_offset, aborted_entry(ended, producers))
+                    if ended is not None and ended.last_offset >= aborted_from:
+                        found.append(aborted_entry(ended, producers))
                 elif header.producer_id >= 0:
                     producers.update(header, header.base_offset, now_ms)
+        if found and aborted is not None:
+            aborted.add(segment.base_offset, *found)
     return producers
 
 

@@ -33,17 +33,20 @@ class EpochCheck:
     def __init__(self, known: LeaderEpochs | None, before: int = UNKNOWN) -> None:
         self._known = known
         self._before = before
+        # The known epoch of the last batch, and where it ends: most batches are in the epoch of the one before.
+        self._wanted, self._end = UNKNOWN, -1
         self.doubtful = False
 
     def reason(self, header: BatchHeader) -> str | None:
         """Return what is wrong with the epoch of a batch, or None."""
         epoch = header.leader_epoch
-        # Below the log start the epochs are forgotten, while batches may still be there.
-        wanted = self._known.epoch_for(header.base_offset) if self._known is not None else UNKNOWN
-        if wanted not in (UNKNOWN, epoch):
+        if self._known is not None and header.base_offset >= self._end:
+            # Below the log start the epochs are forgotten, while batches may still be there.
+            self._wanted, self._end = self._known.span(header.base_offset)
+        if self._wanted not in (UNKNOWN, epoch):
             if self._before not in (UNKNOWN, epoch):
-                return f"leader epoch {epoch} in the epoch {wanted}"
-            self._known, self.doubtful = None, True
+                return f"leader epoch {epoch} in the epoch {self._wanted}"
+            self._known, self._wanted, self.doubtful = None, UNKNOWN, True
         self._before = epoch
         return None
 

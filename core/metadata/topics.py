@@ -82,6 +82,11 @@ def put_setting(name: str, value: str) -> Effect:
     return many(_PUT_SETTING, [(name, value)])
 
 
+def remove_setting(name: str) -> Effect:
+    """The effect that forgets a single value."""
+    return many(_REMOVE_SETTING, [(name,)])
+
+
 def load_settings(connection: Connection) -> dict[str, str]:
     """All single values."""
     return {r.name: r.value for r in connection.execute(select(settings))}

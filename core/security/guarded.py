@@ -28,13 +28,21 @@ from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Authorizer, Rights
 from core.security.guarded_groups import GuardedConsumers, GuardedGroups, visible_foreign_groups
 from core.security.guarded_transactions import GuardedTransactions
-from core.security.guarded_users import GuardedAcls, GuardedQuotas, GuardedTokens, GuardedUsers, Ruled
+from core.security.guarded_users import (
+    GuardedAcls,
+    GuardedFreezing,
+    GuardedQuotas,
+    GuardedTokens,
+    GuardedUsers,
+    Ruled,
+)
 from core.security.meter import Meter
 from core.security.principal import Caller
 from core.security.quotas import QuotaTable
 from core.security.scopes import Scope
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
+from core.vocabulary.freeze import Freezing
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.idempotency import Idempotency, KeyedAnswer, KeyedRequest
 from core.vocabulary.one_shot import Draft, Keep
@@ -137,6 +145,45 @@ class Guarded:
         return self._broker.cluster_id
 
     @property
+    def capabilities(self) -> frozenset[str]:
+        """See `Facade.capabilities`."""
+        return self._broker.capabilities
+
+    async def look(
+        self,
+        topics: Collection[str] | None = (),
+        *,
+        bounds: bool = False,
+        configs: bool = False,
+        partitions: Collection[TopicPartition] = (),
+        moment: int | None = None,
+        committed: bool = False,
+    ) -> None:
+        """See `Facade.look`. Nothing is asked about topics that the caller may not describe."""
+        if not self.rights.unlimited:
+            may = self.rights.may
+            topics = topics and [name for name in topics if may(_DESCRIBE, _TOPIC, name)]
+            partitions = [tp for tp in partitions if may(_DESCRIBE, _TOPIC, tp.topic)]
+        await self._broker.look(
+            topics, bounds=bounds, configs=configs, partitions=partitions, moment=moment, committed=committed
+        )
+
+    async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:
+        """See `Facade.bring`. Nothing is asked about topics that the caller may not read."""
+        if not self.rights.unlimited:
+            reads = [read for read in reads if self.rights.may(_READ, _TOPIC, read.tp.topic)]
+        await self._broker.bring(reads, max_bytes=max_bytes, fresh=fresh)
+
+    async def look_at_group(self, group_id: str) -> None:
+        """See `Facade.look_at_group`. Nothing is asked about a group that the caller may not describe."""
+        if self.rights.may(_DESCRIBE, ResourceType.GROUP, group_id):
+            await self._broker.look_at_group(group_id)
+
+    async def look_at_groups(self) -> None:
+        """See `Facade.look_at_groups`."""
+        await self._broker.look_at_groups()
+
+    @property
     def endpoints(self) -> list[Endpoint]:
         """See `Facade.endpoints`."""
         return self._broker.endpoints
@@ -202,6 +249,11 @@ class Guarded:
     def quotas(self) -> Quotas:
         """See `Facade.quotas`."""
         return GuardedQuotas(self._broker.quotas, self.rights)
+
+    @property
+    def freezing(self) -> Freezing:
+        """See `Facade.freezing`."""
+        return GuardedFreezing(self._broker.freezing, self.rights)
 
     @property
     def acls(self) -> GuardedAcls:
@@ -270,6 +322,7 @@ class GuardedTopics:
     async def get_or_create(self, name: str) -> TopicInfo:
         """See `Topics.get_or_create`: needs DESCRIBE, and CREATE if the topic is missing."""
         self._rights.require(_DESCRIBE, _TOPIC, name)
+        await self._broker.look((name,))
         self.require_create_if_missing(name)
         finding = self._broker.topics.get_or_create(name)
         if self._rights.enforced:
@@ -283,12 +336,14 @@ class GuardedTopics:
         """See `Topics.delete`: needs DELETE on the cluster or on the topic."""
         if not self._rights.may(Operation.DELETE, _CLUSTER):
             self._rights.require(Operation.DELETE, _TOPIC, name)
+        await self._broker.look((name,))
         with self._meter.changing(self._broker.topics.get(name).partitions):
             await self._noted("DELETE_TOPIC", name, self._broker.topics.delete(name))
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> TopicInfo:
         """See `Topics.create_partitions`: needs ALTER."""
         self._rights.require(Operation.ALTER, _TOPIC, name)
+        await self._broker.look((name,))
         more = 0 if validate_only else count - self._broker.topics.get(name).partitions
         with self._meter.changing(max(more, 0)):
             growing = self._broker.topics.create_partitions(name, count, validate_only=validate_only)
@@ -510,6 +565,8 @@ class GuardedRecords:
         append: AppendRecords | None = None,
     ) -> list[ProduceResult]:
         """See `Records.produce`: needs WRITE, and CREATE if the topic is missing."""
+        if not self._rights.unlimited:
+            await self._broker.look((topic,))
         self.require_write(topic)
         self._meter.produce(records)
         return await self._broker.records.produce(
@@ -630,6 +687,10 @@ class GuardedRoles:
     def peers(self) -> list[tuple[int, Endpoint]]:
         """See `Roles.peers`."""
         return self._broker.roles.peers()
+
+    def broker_ids(self) -> list[int]:
+        """See `Roles.broker_ids`."""
+        return self._broker.roles.broker_ids()
 
     def is_peer(self, broker_id: int) -> bool:
         """See `Roles.is_peer`."""

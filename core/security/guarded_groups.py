@@ -42,6 +42,7 @@ from core.vocabulary.groups import (
     Target,
     TransactionalCommit,
 )
+from core.vocabulary.line_members import LineMembers
 from core.vocabulary.settlements import Fault, OffsetToSettle, RefusedError, StagedAck
 from core.vocabulary.transactions import Settlement
 
@@ -78,7 +79,7 @@ class GuardedGroups:
         return GuardedHttpMembers(self._groups.members, self._rights)
 
     @property
-    def lines(self) -> facade.LineMembers:
+    def lines(self) -> LineMembers:
         """See `Groups.lines`."""
         return GuardedLineMembers(self._groups.lines, self._rights)
 
@@ -289,12 +290,12 @@ class GuardedHttpMembers:
         self._rights.require(_READ, _GROUP, group_id)
         return reply
 
-    def heartbeat(
+    async def heartbeat(
         self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
     ) -> None:
         """See `HttpMembers.heartbeat`."""
         self._rights.require(_READ, _GROUP, group_id)
-        self._members.heartbeat(group_id, member_id, generation, group_instance_id)
+        await self._members.heartbeat(group_id, member_id, generation, group_instance_id)
 
     async def leave(self, group_id: str, member_id: str, group_instance_id: str | None = None) -> None:
         """See `HttpMembers.leave`."""
@@ -305,7 +306,7 @@ class GuardedHttpMembers:
 class GuardedLineMembers:
     """`Facade.groups.lines` for one caller: READ on the group and on the topic."""
 
-    def __init__(self, lines: facade.LineMembers, rights: Rights) -> None:
+    def __init__(self, lines: LineMembers, rights: Rights) -> None:
         self._lines = lines
         self._rights = rights
 

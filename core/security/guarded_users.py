@@ -13,6 +13,7 @@ from core import facade
 from core.errors import BrokerError, ErrorCode
 from core.security.acl import Acl, AclFilter, Operation, ResourceType
 from core.security.authorizer import Rights, acl_text
+from core.vocabulary.freeze import FreezeState, Freezing
 from core.vocabulary.quotas import Entity, QuotaEntry, QuotaFilter, Quotas
 from core.vocabulary.users import CredentialChange, ScopeRules, TokenInfo, Tokens, UserInfo, Users
 
@@ -197,3 +198,26 @@ class GuardedAcls:
         for acl in sorted({acl for fitting in found for acl in fitting}):
             self._rights.note("DELETE_ACL", acl_text(acl))
         return found
+
+
+class GuardedFreezing:
+    """`Facade.freezing` for one caller."""
+
+    def __init__(self, freezing: Freezing, rights: Rights) -> None:
+        self._freezing = freezing
+        self._rights = rights
+
+    @property
+    def state(self) -> FreezeState:
+        """See `Freezing.state`. It needs no right: each write that is refused says the same."""
+        return self._freezing.state
+
+    async def freeze(self) -> FreezeState:
+        """See `Freezing.freeze`: needs ALTER on the cluster."""
+        self._rights.require(Operation.ALTER, _CLUSTER)
+        return await self._rights.noted("FREEZE", "CLUSTER:kafka-cluster", self._freezing.freeze())
+
+    async def thaw(self) -> FreezeState:
+        """See `Freezing.thaw`: needs ALTER on the cluster."""
+        self._rights.require(Operation.ALTER, _CLUSTER)
+        return await self._rights.noted("THAW", "CLUSTER:kafka-cluster", self._freezing.thaw())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from core.errors import BrokerError, ErrorCode
@@ -66,31 +66,23 @@ class Decisions:
     def carry_out(self, row: DecisionRow) -> None:
         """Append the markers of a decision that is stored. Those that cannot be are tried again."""
         unmarked = _Unmarked(row, [-1] * len(row.parts))
-        if row.commit:
-            self._report_lost(row)
-        if not self._mark(unmarked):
+        if not self._mark(unmarked, self._report_lost):
             logger.error("some markers of producer %d are missing; they are tried again", row.producer_id)
             self._refused.append(unmarked)
         self._unmarked.append(unmarked)
 
-    def _report_lost(self, row: DecisionRow) -> None:
-        """Tell of partitions without the records that are being committed: the rest of the transaction stands."""
-        for part in row.parts:
-            tp = TopicPartition(part.topic, part.partition)
-            with contextlib.suppress(BrokerError):
-                if (
-                    part.first_offset >= 0
-                    and self._logs.topic_id(tp) == part.topic_id
-                    and not self._logs.is_open(tp, part.topic_id, row.producer_id, part.first_offset)
-                ):
-                    self.lost += 1
-                    logger.error(
-                        "%s: the records of producer %d from offset %d on are lost; the rest of its transaction is "
-                        "committed",
-                        tp,
-                        row.producer_id,
-                        part.first_offset,
-                    )
+    def _report_lost(self, row: DecisionRow, part: StoredPart, tp: TopicPartition) -> None:
+        """Tell of a partition without the records that are being committed: the rest of the transaction stands."""
+        with contextlib.suppress(BrokerError):
+            if row.commit and part.first_offset >= 0 and self._logs.topic_id(tp) == part.topic_id:
+                self.lost += 1
+                logger.error(
+                    "%s: the records of producer %d from offset %d on are lost; the rest of its transaction is "
+                    "committed",
+                    tp,
+                    row.producer_id,
+                    part.first_offset,
+                )
 
     def decide(self, tp: TopicPartition, producer_id: int, first_offset: int = -1) -> bool:
         """Return whether one of them ends the transaction from that offset on; −1: any of that producer there."""
@@ -147,8 +139,15 @@ class Decisions:
         """Drop decisions that are deleted from the store."""
         self._unmarked = [one for one in self._unmarked if one.row.number not in numbers]
 
-    def _mark(self, unmarked: _Unmarked) -> bool:
-        """Append the markers of a decision that are missing; False if some still are."""
+    def _mark(
+        self,
+        unmarked: _Unmarked,
+        closed: Callable[[DecisionRow, StoredPart, TopicPartition], None] | None = None,
+    ) -> bool:
+        """Append the markers of a decision that are missing; False if some still are.
+
+        `closed` is called with each partition in which the transaction is not open.
+        """
         row = unmarked.row
         marker = EndMarker(row.commit, max(row.coordinator_epoch, self._coordinator_epoch))
         complete = True
@@ -157,13 +156,16 @@ class Decisions:
                 continue
             tp = TopicPartition(part.topic, part.partition)
             try:
+                offset = -1
                 if self._logs.is_open(tp, part.topic_id, row.producer_id, part.first_offset):
-                    self._logs.append_marker(
+                    offset = self._logs.append_marker(
                         tp, part.topic_id, row.producer_id, row.marker_epoch, marker,
                         raised=row.marker_epoch != row.epoch,
                     )  # fmt: skip
+                elif closed is not None:
+                    closed(row, part, tp)
                 # A marker that a start has found may not be on the disk either: it is at the end, or before it.
-                unmarked.offsets[i] = self._logs.last_offset(tp, part.topic_id)
+                unmarked.offsets[i] = offset if offset >= 0 else self._logs.last_offset(tp, part.topic_id)
             except BrokerError as error:
                 elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
                 level = logging.DEBUG if elsewhere else logging.ERROR

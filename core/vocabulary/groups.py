@@ -5,7 +5,7 @@ Timeouts are in milliseconds; a position and a committed offset are the next off
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -75,6 +75,14 @@ class Leaver(NamedTuple):
 
     member_id: str
     group_instance_id: str | None = None
+
+
+class Resumption(NamedTuple):
+    """A member of an earlier run that continues without a join, if its group still knows it in this generation."""
+
+    member_id: str
+    generation: int
+    group_instance_id: str | None
 
 
 # --- answers -----------------------------------------------------------------------------------------------
@@ -169,6 +177,21 @@ class GroupListing(NamedTuple):
     protocol_type: str
     state: str
     group_type: str
+
+
+class Standing(NamedTuple):
+    """What is known of a member and of its group.
+
+    `stable`: its assignment in `generation` is in force. `leads`: it has to join again when a topic of the group gets
+    more partitions. `topics` are those that members of the group read.
+    """
+
+    known: bool
+    stable: bool = False
+    generation: int = -1
+    assignment: bytes = b""
+    leads: bool = False
+    topics: Collection[str] = ()
 
 
 # --- offsets -------------------------------------------------------------------------------------------------

@@ -6,11 +6,14 @@ from typing import NamedTuple
 
 
 class TopicTotals(NamedTuple):
-    """One topic over all its partitions. `offsets` are records ever written, `kept` those still there."""
+    """One topic over all its partitions. `offsets` are records ever written, `kept` those still there.
+
+    `size` is in bytes; None where it is not known.
+    """
 
     name: str
     partitions: int
-    size: int
+    size: int | None
     offsets: int
     kept: int
 

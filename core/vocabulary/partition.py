@@ -14,7 +14,7 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """The offsets of one partition, its size on disk in bytes, and its replicas as broker ids.
+    """The offsets of one partition, its size on disk in bytes (None: not known), its replicas as broker ids.
 
     `leader` is −1 if no leader is known. Only the leader knows `isr`; a follower shows the newest one that it knows.
     `leads`: this broker is the leader.
@@ -22,7 +22,7 @@ class PartitionInfo:
 
     tp: TopicPartition
     offsets: LogOffsets
-    size: int
+    size: int | None
     leader_epoch: int
     leader: int
     replicas: tuple[int, ...]

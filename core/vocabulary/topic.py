@@ -46,6 +46,17 @@ class TopicInfo:
         return self.name in INTERNAL_TOPICS
 
 
+def check_partition(topic: TopicInfo, partition: int) -> None:
+    """Raise UNKNOWN_TOPIC_OR_PARTITION unless the topic has a partition of that number."""
+    if not 0 <= partition < topic.partitions:
+        raise BrokerError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Topic {topic.name!r} has no partition {partition}; it has {topic.partitions}, counted from 0.",
+            topic=topic.name,
+            partition=partition,
+        )
+
+
 class Synonym(NamedTuple):
     """A value that a setting has at one level, under the name that it has there."""
 

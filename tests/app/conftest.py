@@ -6,13 +6,19 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import httpx
 import pytest
 import pytest_asyncio
 
 from app.main import Application, create_app
+from core.clock import Clock
 from core.config import Config, Endpoint
+from tests.broker_process import ROOT
+from tests.upstream.cluster import Cluster
+from tests.upstream.gateway import Gateway
+from tests.upstream.suites import modes
 
 HOST = "127.0.0.1:8082"
 
@@ -32,13 +38,43 @@ def client_of(app: Application) -> httpx.AsyncClient:
     )
 
 
+# The brokers of the clusters of gateways.
+_LOGS: WeakKeyDictionary[Application, Any] = WeakKeyDictionary()
+
+
+def logs_of(app: Application) -> Any:
+    """Return the embedded broker that has the logs: the application's own, or that of a gateway's cluster."""
+    return _LOGS.get(app) or app.server.broker
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of tests/upstream/suites.py over a gateway, too."""
+    if "app" in metafunc.fixturenames:
+        file = metafunc.definition.path.relative_to(ROOT).as_posix()
+        found = modes(file, metafunc.definition.originalname)
+        if len(found) > 1:
+            metafunc.parametrize("app", found, indirect=True, scope="module")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def app(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Application]:
-    """The application of this test file; a module may set CONFIG, changes of the settings."""
+    """The application of this test file; a module may set CONFIG, changes of the settings.
+
+    In upstream mode it is a gateway over a cluster in memory, which has the same settings.
+    """
     changes = getattr(request.module, "CONFIG", {})
-    application = create_app(config_for(tmp_path_factory.mktemp("broker") / "data", **changes))
+    directory = tmp_path_factory.mktemp("broker")
+    if getattr(request, "param", "embedded") == "upstream":
+        async with (
+            Cluster.open(directory / "cluster", Clock(), settings=changes) as cluster,
+            Gateway(cluster, directory / "gateway", Clock(), **changes) as gateway,
+        ):
+            _LOGS[gateway.app] = cluster.broker
+            yield gateway.app
+        return
+    application = create_app(config_for(directory / "data", **changes))
     async with application.lifespan():
         yield application
 

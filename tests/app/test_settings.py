@@ -189,6 +189,7 @@ def test_every_field_of_config_can_be_set() -> None:
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
         "v2_dialect", "log_format", "log_level", "zookeeper", "peers", "tls", "admin_password_file",
         "super_users", "oauth", "console_oidc", "audit_log", "peer_principal",
+        "gateways", "gateway_name", "gateway_secret_file", "gateway_ca", "upstream",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
 

@@ -194,7 +194,7 @@ class Reader:
                 self._broker(shlex.split(self.replaced(text))[2:]).spawn()
             for broker in self.brokers:
                 broker.wait_ready()
-            if len(self.brokers) > 1:
+            if any("--peer" in text for text in starts):
                 self._wait_for_peers()
         first = self.brokers[0]
         self.environment |= {"SLUICE_URL": first.http, "SLUICE_BOOTSTRAP": first.kafka}
@@ -213,7 +213,8 @@ class Reader:
             else:
                 options.append(word)
         process = BrokerProcess(self.home / directory, options=options, environment=dict(self.environment))
-        process.ports = {"http": 0, "kafka": 0} | ports
+        default = {"http": 0} if "--upstream" in options else {"http": 0, "kafka": 0}
+        process.ports = default | ports
         self.brokers.append(process)
         return process
 

@@ -1,6 +1,7 @@
 // The console's frame: which view is shown, the login, the theme, and whether the gateway answers.
 
 import { begin, connection, logOut, session } from "./api.js";
+import { can, learnCapabilities } from "./capabilities.js";
 import { closeDialogs } from "./dialog.js";
 import { say } from "./dom.js";
 import { showGroup, showGroups } from "./groups.js";
@@ -29,7 +30,7 @@ function partsOfAddress() {
 
 function show() {
   const [asked, name] = partsOfAddress();
-  const area = VIEWS[asked] ? asked : "topics";
+  const area = VIEWS[asked] && can(asked) ? asked : "topics";
   leave();
   closeDialogs();
   showUser();
@@ -93,5 +94,9 @@ addEventListener("hashchange", show);
 addEventListener("pagehide", () => (leave(), (leave = () => {})));
 addEventListener("pageshow", (event) => event.persisted && show());
 await begin();
-session.listeners.add(show);
+await learnCapabilities();
+session.listeners.add(async () => {
+  if (session.state !== "out") await learnCapabilities();
+  show();
+});
 show();

@@ -41,6 +41,8 @@ export function readable(details, isolationLevel) {
 function budgetOf(details, wanted) {
   const records = details.reduce((sum, one) => sum + one.latest - one.earliest, 0);
   const bytes = details.reduce((sum, one) => sum + one.size_bytes, 0);
+  // Without sizes the page may be large.
+  if (details.some((one) => one.size_bytes === null)) return wanted;
   const fitting = Math.floor((OPENING_BYTES * records) / Math.max(bytes, 1));
   return Math.min(wanted, Math.max(fitting, FEWEST));
 }

@@ -5,6 +5,7 @@ import { openDialog } from "./dialog.js";
 import { h, say } from "./dom.js";
 import { count, duration, size } from "./format.js";
 import { showDone, showProblem } from "./problem.js";
+import { sums } from "./topics.js";
 
 const SOURCES = { topic: "this topic", broker: "broker", default: "default" };
 
@@ -165,7 +166,7 @@ export function deleteTopic(topic, deleted) {
   return openFor("delete-dialog", `Delete ${topic}`, topic, (at, close, { body, etag }) => {
     const { confirm } = at.form.elements;
     const records = body.partition_details.reduce((sum, one) => sum + one.latest - one.earliest, 0);
-    const bytes = body.partition_details.reduce((sum, one) => sum + one.size_bytes, 0);
+    const { bytes } = sums(body);
     say(at.held, `${count(records)} ${records === 1 ? "record" : "records"} (${size(bytes)})`);
     say(at.name, topic);
     const settle = () => (at.delete.disabled = confirm.value !== topic);

@@ -16,7 +16,8 @@ export function sums(detail) {
   for (const { earliest, latest, size_bytes } of detail.partition_details) {
     total.records += latest - earliest;
     total.written += latest;
-    total.bytes += size_bytes;
+    // A gateway over another cluster does not know sizes.
+    total.bytes = size_bytes === null || total.bytes === null ? null : total.bytes + size_bytes;
   }
   return total;
 }

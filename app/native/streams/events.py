@@ -155,7 +155,7 @@ class Listener:
         if delay > _EARLY_SECONDS and not self._fanout.caught_up(self._feed, self._position):
             await self._delay(write, watch, delay)
             return True
-        piece = self._next()
+        piece = await self._next()
         if piece is None:
             return await self._wait(write, watch)
         # Before the write: the client's other streams share the quota, and read meanwhile.
@@ -165,15 +165,16 @@ class Listener:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    def _next(self) -> Piece | None:
+    async def _next(self) -> Piece | None:
         size = self._config.stream_piece_bytes
         room = self._meter.readable_now(size)
         if self._left is None and room == size:
-            return self._fanout.piece(self._feed, self._form, self._position)
+            return await self._fanout.piece(self._feed, self._form, self._position)
         # No other reader needs exactly this number of records, or of bytes.
         if self._fanout.caught_up(self._feed, self._position):
             return None
         most = 2**31 if self._left is None else self._left
+        await self._fanout.bring(self._feed, self._position, max_bytes=room)
         taken = self._fanout.take(self._feed, self._position, max_bytes=room, max_records=most)
         if self._left is not None:
             self._left -= taken.records

@@ -30,6 +30,7 @@ from core.facade import Facade
 from core.records.record import Record
 from core.security.meter import payload_size
 from core.types import TopicPartition
+from core.vocabulary.records import FetchRead
 from core.vocabulary.topic import TopicInfo
 
 # A range is made in one slice of the event loop: at 2 µs a record, half a millisecond.
@@ -201,7 +202,7 @@ class _Kept(Generic[T]):
 
 
 class Fanout:
-    """The shared reading of one application; used on the event loop only, and never waits."""
+    """The shared reading of one application; used on the event loop only. `bring` may wait, all else does not."""
 
     def __init__(self, config: Config, broker: Callable[[], Facade]) -> None:
         self._config = config
@@ -251,13 +252,37 @@ class Fanout:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    def piece(self, feed: Feed, form: Form, position: Position) -> Piece | None:
+    async def bring(self, feed: Feed, position: Position, *, max_bytes: int) -> None:
+        """Bring the batches of a read at a position to hand. The ends of the partitions are so already."""
+        broker = self._broker()
+        info = self.info(feed)
+        offsets = position.offsets
+        known = len(offsets)
+        partitions = range(info.partitions) if feed.partitions is None else feed.partitions
+        each = min(self._range_bytes, max_bytes)
+        reads = [
+            FetchRead(
+                TopicPartition(feed.topic, partition),
+                offsets[index] if index < known else 0,
+                each,
+                committed=feed.committed,
+            )
+            for index, partition in enumerate(partitions)
+        ]
+        turn = position.turn
+        await broker.bring(reads[turn:] + reads[:turn], max_bytes=max_bytes, fresh=False)
+
+    async def piece(self, feed: Feed, form: Form, position: Position) -> Piece | None:
         """What a stream at a position sends next; None when there is nothing. Raises ReadFaultError."""
         key = (feed.key, feed.partitions, form.name, position)
         found = self._pieces.get(key)
         if found is None:
             if self.caught_up(feed, position):
                 return None
+            await self.bring(feed, position, max_bytes=self._config.stream_piece_bytes)
+            # Another listener may have made it meanwhile.
+            found = self._pieces.get(key)
+        if found is None:
             taken = self.take(feed, position, max_bytes=self._config.stream_piece_bytes, whole=True)
             body = form.records(feed, taken) if taken.parts else b""
             found = Piece(body, taken.behind, taken.payload)

@@ -39,7 +39,7 @@ from core.security.acl import Operation, ResourceType
 from core.security.guarded import Guarded
 from core.security.meter import Meter
 from core.types import LogOffsets, TopicPartition
-from core.vocabulary.topic import TopicInfo
+from core.vocabulary.topic import TopicInfo, check_partition
 
 JSON = b"application/json"
 # Other media types for NDJSON.
@@ -117,9 +117,11 @@ class MergedRoutes:
                 raise invalid_parameter(name, f"{name} has no meaning in {media_type.decode()}.")
         acting = self._acting(request.scope)
         acting.rights.require(Operation.READ, ResourceType.TOPIC, segments[1])
+        await acting.look((segments[1],))
         info = acting.topics.get(segments[1])
         cursor, resumed = self._cursor(request, query, info, media_type != JSON)
         feed = self._feed(query, info, cursor)
+        await self._look(feed, query)
         position = cursor.position if cursor is not None else await self._beginning(feed, query)
         gap = self._gap(feed, position, "offsets" if "offsets" in query and cursor is None else "cursor")
         if gap is not None:
@@ -198,8 +200,7 @@ class MergedRoutes:
                 )
             partitions = wanted
         for partition in partitions or ():
-            # Refuses one that is not there.
-            self._broker().partitions.bounds(info.name, (partition,))
+            check_partition(info, partition)
         return Feed(
             info,
             partitions,
@@ -208,6 +209,16 @@ class MergedRoutes:
             read_filter(query),
             committed=read_committed(query),
         )
+
+    async def _look(self, feed: Feed, query: Mapping[str, str]) -> None:
+        """Bring the bounds to hand, and the offsets at the time that `from` names."""
+        tps = [TopicPartition(feed.topic, partition) for partition in feed.partitions or ()]
+        topics = () if tps else (feed.topic,)
+        await self._broker().look(topics, bounds=True, partitions=tps)
+        text = query.get("from", "")
+        if text and not text[0].isalpha():
+            moment = parse_moment("from", text)
+            await self._broker().look(topics, partitions=tps, moment=moment, committed=feed.committed)
 
     async def _beginning(self, feed: Feed, query: Mapping[str, str]) -> Position:
         """Where to begin: in the partitions that `offsets` names there, in the others at `from`."""
@@ -220,7 +231,7 @@ class MergedRoutes:
         for partition, offset in wanted.items():
             if partition not in index_of:
                 # Refuses one that is not there; else it was left out of `partitions`.
-                self._broker().partitions.bounds(feed.topic, (partition,))
+                check_partition(self._fanout.info(feed), partition)
                 raise invalid_parameter("offsets", f"Partition {partition} is not among `partitions`.")
             starts[index_of[partition]] = offset
         return Position(tuple(starts))
@@ -325,6 +336,7 @@ class MergedRoutes:
         """Return the existing records. Read in small steps, so that other requests are served between them."""
         texts: list[bytes] = []
         looked, left = 0, max_bytes
+        await self._fanout.bring(feed, position, max_bytes=max_bytes)
         while len(texts) < limit and left > 0 and looked < self._config.http_max_scan:
             try:
                 taken = self._fanout.take(
@@ -350,6 +362,7 @@ class MergedRoutes:
             position = taken.behind
             if len(texts) < limit and left > 0:
                 await asyncio.sleep(0)
+                await self._fanout.bring(feed, position, max_bytes=left)
         return texts, position
 
     async def _await_some(

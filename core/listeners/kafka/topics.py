@@ -232,7 +232,7 @@ def describe_log_dirs(session: KafkaSession, request: DescribeLogDirsRequest) ->
                 size = broker.partitions.info(TopicPartition(name, partition)).size
             except BrokerError:
                 continue
-            sizes.append(DescribeLogDirsPartition(partition, size, 0, False))
+            sizes.append(DescribeLogDirsPartition(partition, size or 0, 0, False))
         if sizes:
             topics.append(DescribeLogDirsTopic(name, sizes))
     total, usable = broker.partitions.disk_space()

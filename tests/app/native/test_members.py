@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from app.main import Application
 from core.vocabulary.groups import JoinRequest, SyncRequest
+from tests.app.conftest import logs_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Check = Callable[[httpx.Response, int, str], dict[str, Any]]
@@ -112,7 +113,7 @@ async def test_a_script_brings_and_gets_assignments_byte_for_byte(script: Member
 async def test_a_script_and_a_binary_client_are_one_group(
     script: Member, app: Application, topic: str
 ) -> None:
-    groups = app.server.broker.groups
+    groups = logs_of(app).groups
     protocols = (("range", subscription(topic)),)
     asked = JoinRequest("", "consumer", protocols, 10_000, 10_000, "java", "/h")
     java = await groups.join(topic, asked)

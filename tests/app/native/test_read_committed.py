@@ -12,7 +12,7 @@ import pytest
 from app.main import Application
 from core.types import TopicPartition
 from core.vocabulary.groups import Commit, CommitRequest
-from tests.app.conftest import Problem
+from tests.app.conftest import Problem, logs_of
 from tests.app.native.streams.asgi_stream import streaming
 from tests.app.native.test_records import T, make, read
 from tests.core.transactional_log import TransactionalLog, a_bit_of_each
@@ -23,7 +23,7 @@ UNCOMMITTED = {"isolation_level": "read_uncommitted"}
 
 async def opened(app: Application, http: httpx.AsyncClient, topic: str) -> TransactionalLog:
     await make(http, topic)
-    return TransactionalLog(app.shared.broker, TopicPartition(topic, 0))
+    return TransactionalLog(logs_of(app), TopicPartition(topic, 0))
 
 
 def seen(body: dict[str, Any]) -> list[tuple[int, bytes]]:

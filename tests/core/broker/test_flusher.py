@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
 import pytest
 
-from core.broker.flusher import PATIENCE_SECONDS, Flusher
+from core.broker.flusher import PATIENCE_SECONDS, Flusher, Work, _Cycle
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
 
@@ -80,6 +81,22 @@ async def test_waiters_of_one_turn_share_one_fsync_and_later_ones_the_next(flush
     assert [t.end for t in log.tasks] == [10, 20]
     assert flusher.durable(log, 20) is None
     assert not flusher._waiting
+
+
+async def test_a_cycle_leaves_nothing_to_the_collector(flusher: Flusher) -> None:
+    log: Any = FakeLog()
+    log.gate.set()
+    gc.collect()
+    gc.disable()
+    try:
+        for end in range(1, 20):
+            log.end = end
+            await flusher.durable(log, end)
+        left = [one for one in gc.get_objects() if isinstance(one, Work | _Cycle)]
+    finally:
+        gc.enable()
+    # The threads and the timer hold the last ones.
+    assert len(left) <= 4
 
 
 async def test_logs_do_not_wait_for_each_other(flusher: Flusher) -> None:

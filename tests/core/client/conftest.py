@@ -9,7 +9,7 @@ import pytest
 
 from core.broker.broker import Broker
 from core.client.cluster import ClusterClient
-from core.client.settings import Address, ClientSettings
+from core.client.settings import Address, ClientSettings, Secret
 from core.clock import Clock
 from core.config import Config, Endpoint, TlsSettings
 from core.listeners.acceptor import Acceptor
@@ -17,6 +17,15 @@ from core.listeners.kafka.dispatch import HANDLERS
 from core.listeners.kafka.listener import KafkaListener
 from core.security.tls import ServerCertificate
 from tests.tls import Certificate
+
+
+def text_of(value: str) -> Secret:
+    """Return a secret that is always the same."""
+
+    async def secret() -> str:
+        return value
+
+    return secret
 
 
 class Served:

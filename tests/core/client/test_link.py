@@ -17,7 +17,6 @@ from core.client.failures import LinkLost
 from core.client.link import Link, open_link
 from core.client.network import Tcp
 from core.client.settings import Address, ClientSettings, Login, Mechanism
-from core.client.tokens import text_of
 from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
@@ -27,7 +26,7 @@ from core.protocol.messages.metadata import MetadataRequest
 from core.protocol.messages.produce import ProduceRequest
 from core.records.record import NewRecord
 from core.types import TopicPartition
-from tests.core.client.conftest import Served
+from tests.core.client.conftest import Served, text_of
 from tests.issuer import Issuer
 from tests.tls import make_certificate
 

@@ -1,151 +1,202 @@
-"""Kafka's properties: what they mean, and what is wrong with them."""
+"""Kafka's property names: what each becomes, what is refused, and that no refusal shows a secret."""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from pathlib import Path
 
 import pytest
 
-from core.client.properties import NAMES, client_settings
-from core.client.settings import Address, Login
-from core.errors import BrokerError
-from tests.tls import make_certificate
+from core.client.properties import client_settings, jaas_options
+from core.client.settings import Address, ClientSettings
+from core.errors import BrokerError, ErrorCode
 
-B = {"bootstrap.servers": "a:9092"}
-SASL = {**B, "security.protocol": "SASL_PLAINTEXT"}
-
-
-async def secret_of(login: Login | None) -> str:
-    assert login is not None
-    return await login.secret()
+SECRET = "s3cr3t=of \"the' gateway"
+LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
 
 
-def test_addresses_and_numbers() -> None:
-    made = client_settings(
-        {
-            "bootstrap.servers": " a:9092, [::1]:9093,a:9092",
-            "client.id": "me",
-            "request.timeout.ms": "5000",
-            "linger.ms": "0",
-        }
+def settings(**properties: str) -> ClientSettings:
+    return client_settings(
+        {"bootstrap.servers": "b1:9092", **{n.replace("_", "."): v for n, v in properties.items()}}
     )
-    assert made.bootstrap == (Address("a", 9092), Address("::1", 9093))
-    assert str(made.bootstrap[1]) == "[::1]:9093"
-    assert (made.client_id, made.request_timeout_ms, made.linger_ms, made.tls, made.login) == (
-        "me",
-        5000,
-        0,
-        None,
-        None,
+
+
+def of(properties: dict[str, str]) -> ClientSettings:
+    return client_settings({"bootstrap.servers": "b1:9092", **properties})
+
+
+def secret_of(made: ClientSettings) -> str:
+    assert made.login is not None
+
+    async def ask() -> str:
+        assert made.login is not None
+        return await made.login.secret()
+
+    return asyncio.run(ask())
+
+
+def test_brokers_are_addresses() -> None:
+    made = client_settings({"bootstrap.servers": "b1:9092, SASL_SSL://b2:9093,[::1]:9,b1:9092"})
+    assert made.bootstrap == (Address("b1", 9092), Address("b2", 9093), Address("::1", 9))
+    assert made.tls is None and made.login is None
+    for text in ("", "b1", "b1:0", "b1:99999", "b1:9092;b2:1"):
+        with pytest.raises(ValueError, match=r"bootstrap\.servers"):
+            client_settings({"bootstrap.servers": text})
+
+
+def test_numbers_have_the_names_of_java_and_of_librdkafka() -> None:
+    made = settings(
+        request_timeout_ms="5000", metadata_max_age_ms="60000", buffer_memory="1048576", client_id="g"
     )
+    assert (made.request_timeout_ms, made.metadata_max_age_ms, made.buffer_memory) == (
+        5_000,
+        60_000,
+        1_048_576,
+    )
+    assert made.client_id == "g"
+    assert of({"topic.metadata.refresh.interval.ms": "60000"}).metadata_max_age_ms == 60_000
+    for text in ("-1", "x", "6", "١"):
+        with pytest.raises(ValueError, match="must be a whole number from 1 to 5"):
+            of({"max.in.flight.requests.per.connection": text})
+
+
+def test_a_name_that_is_not_known_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"'sasl.pasword' is not known here. Did you mean sasl.password\?"):
+        of({"sasl.pasword": SECRET})
+    with pytest.raises(ValueError, match=r"'foo' is not known here. Leave it out."):
+        of({"foo": "1"})
+
+
+def test_names_for_other_clients_are_ignored() -> None:
+    names = (
+        "client.dns.lookup",
+        "session.timeout.ms",
+        "acks",
+        "schema.registry.url",
+        "key.serializer",
+        "group.id",
+    )
+    assert of(dict.fromkeys(names, "x")) == of({})
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_a_user_and_a_password_in_each_form(mechanism: str, tmp_path: Path) -> None:
-    file = tmp_path / "password"
-    file.write_text('p"w\n')
-    jaas = (
-        r'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="p\"w";'
-    )
-    for given in (
-        {"sasl.mechanism": mechanism, "sasl.username": "alice", "sasl.password": 'p"w'},
-        {"sasl.mechanisms": mechanism.lower(), "sasl.username": "alice", "sasl.password.file": str(file)},
-        {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas},
-    ):
-        login = client_settings({**SASL, **given}).login
-        assert login is not None and (login.mechanism, login.username) == (mechanism, "alice")
-        assert await secret_of(login) == 'p"w'
-        assert 'p"w' not in repr(login) and 'p"w' not in repr(client_settings({**SASL, **given}))
-    file.unlink()
-    with pytest.raises(BrokerError, match="cannot be read"):
-        await secret_of(
-            client_settings(
-                {**SASL, "sasl.mechanism": mechanism, "sasl.username": "a", "sasl.password.file": str(file)}
-            ).login
-        )
-
-
-async def test_a_token_from_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "my token"
-    file.write_text("abc\n")
-    for given in (
-        {"sasl.oauthbearer.token.file": str(file)},
-        {"sasl.oauthbearer.token.endpoint.url": file.as_uri()},
-    ):
-        login = client_settings(
-            {**SASL, "sasl.mechanism": "OAUTHBEARER", **given, "sasl.oauthbearer.extensions": "a=b,cd=e f"}
-        ).login
-        assert await secret_of(login) == "abc"
-        assert login is not None and login.extensions == (("a", "b"), ("cd", "e f"))
-
-
-def test_tls_by_the_names_of_both_clients(tmp_path: Path) -> None:
-    certificate = make_certificate(tmp_path)
-    for ca, own in (
-        ("ssl.ca.location", "ssl.certificate.location"),
-        ("ssl.truststore.location", "ssl.keystore.location"),
-    ):
-        made = client_settings(
-            {
-                **B,
-                "security.protocol": "ssl",
-                ca: str(certificate.file),
-                own: str(certificate.file),
-                "ssl.key.location": str(certificate.key),
-            }
-        )
-        assert made.tls is not None and made.tls.check_hostname and made.tls.verify_mode is ssl.CERT_REQUIRED
-        assert len(made.tls.get_ca_certs()) == 1
-    text = certificate.file.read_text()
-    made = client_settings(
-        {
-            **B,
-            "security.protocol": "SSL",
-            "ssl.truststore.certificates": text,
-            "ssl.endpoint.identification.algorithm": "",
+@pytest.mark.parametrize("form", ["librdkafka", "java"])
+def test_a_login_has_a_user_and_a_password(mechanism: str, form: str) -> None:
+    quoted = SECRET.replace('"', '\\"')
+    module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+    credentials = (
+        {"sasl.username": "gateway", "sasl.password": SECRET}
+        if form == "librdkafka"
+        else {
+            "sasl.jaas.config": f"org.apache.kafka.common.security.{module}LoginModule required\n"
+            f'  username="gateway" password="{quoted}";'
         }
     )
-    assert made.tls is not None and not made.tls.check_hostname and made.tls.verify_mode is ssl.CERT_REQUIRED
-    made = client_settings({**B, "security.protocol": "SSL", "enable.ssl.certificate.verification": "false"})
-    assert made.tls is not None and made.tls.verify_mode is ssl.CERT_NONE
+    made = of({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, **credentials})
+    assert made.login is not None and made.login.mechanism == mechanism and made.login.username == "gateway"
+    assert secret_of(made) == SECRET and SECRET not in repr(made)
+
+
+def test_jaas_options_are_quoted_in_three_ways() -> None:
+    text = 'x.PlainLoginModule required username=\'a b\' password="c\\"d" other = e;'
+    assert jaas_options(text) == {"username": "a b", "password": 'c"d', "other": "e"}
+    for broken in (
+        SECRET,
+        f'x.PlainLoginModule required password="{SECRET}"',
+        f"required password='{SECRET}';",
+    ):
+        with pytest.raises(ValueError, match=r"sasl\.jaas\.config must be like") as refused:
+            jaas_options(broken)
+        assert "s3cr3t" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("properties", "message"),
     [
-        ({}, "bootstrap.servers is missing"),
-        ({"bootstrap.servers": "a"}, "bootstrap.servers has 'a': write host:port"),
-        ({"bootstrap.servers": "a:70000"}, "bootstrap.servers has 'a:70000'"),
-        ({**B, "bootstrap.server": "a:1"}, "Unknown property 'bootstrap.server'. Did you mean 'bootstrap.servers'?"),
-        ({**B, "key.serializer": "x"}, "Unknown property 'key.serializer'"),
-        ({**B, "request.timeout.ms": "soon"}, "request.timeout.ms is 'soon': use a whole number from 100 to 600000"),
-        ({**B, "max.in.flight.requests.per.connection": "6"}, "from 1 to 5"),
-        ({**B, "security.protocol": "TLS"}, "security.protocol is 'TLS': use one of PLAINTEXT, SSL"),
-        ({**B, "sasl.username": "a"}, "sasl.username has no effect with security.protocol=PLAINTEXT: use SASL"),
-        ({**SASL, "ssl.ca.location": "/x"}, "ssl.ca.location has no effect with security.protocol=SASL_PLAINTEXT"),
-        (SASL, "sasl.mechanism is missing: use one of PLAIN"),
-        ({**SASL, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI': use one of PLAIN"),
-        ({**SASL, "sasl.mechanism": "PLAIN", "sasl.username": "a"}, "PLAIN needs sasl.username, and either"),
-        ({**SASL, "sasl.mechanism": "PLAIN", "sasl.jaas.config": "user=a"}, "sasl.jaas.config cannot be read"),
-        ({**SASL, "sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url"),
-        (
-            {**SASL, "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "http://issuer.example/t",
-             "sasl.jaas.config": 'x.Y required clientId="a" clientSecret="b";'},
-            "sasl.oauthbearer.token.endpoint.url is not https",
-        ),
-        ({**B, "security.protocol": "SSL", "ssl.ca.location": "/missing"}, "The authorities (ssl.ca.location)"),
-        ({**B, "security.protocol": "SSL", "ssl.truststore.type": "JKS"}, "ssl.truststore.type is 'JKS': only PEM"),
-        ({**B, "security.protocol": "SSL", "ssl.key.location": "/k"}, "needs ssl.certificate.location"),
-        ({**B, "security.protocol": "SSL", "ssl.certificate.location": "/k"}, "The client's certificate"),
-        ({**B, "security.protocol": "SSL", "ssl.ca.location": "a", "ssl.truststore.location": "b"}, "same setting"),
+        ({"security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ({"sasl.username": "u", "sasl.password": SECRET}, "sasl.username is not used with security"),
+        ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location is not used with security.protocol=PLAINTEXT"),
+        ({"security.protocol": "SASL_SSL"}, "and is left out: Kafka's default, GSSAPI"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}, "not 'AWS_MSK_IAM'"),
+        (LOGIN, "PLAIN needs sasl.username"),
+        ({**LOGIN, "sasl.username": "u"}, "PLAIN needs sasl.password"),
+        ({**LOGIN, "sasl.mechanism": "OAUTHBEARER"}, "needs sasl.oauthbearer.token.endpoint.url"),
+        ({**LOGIN, "sasl.username": "u", "sasl.password": SECRET + "\0"}, "no null characters"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(given: dict[str, str], text: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        client_settings(given)
-    assert text in str(caught.value)
+def test_what_does_not_fit_is_refused_without_a_secret(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        of(properties)
+    assert message in str(refused.value) and "s3cr3t" not in str(refused.value)
 
 
-def test_names_are_kafkas() -> None:
-    assert all(name == name.lower() and "_" not in name for name in NAMES)
+def test_a_token_comes_from_a_file_at_each_login(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    made = of({
+        **LOGIN, "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": f"file://{file}",
+        "sasl.oauthbearer.extensions": "logicalCluster=lkc-1, identityPoolId=p",
+    })  # fmt: skip
+    assert secret_of(made) == "first"
+    file.write_text("second")
+    assert secret_of(made) == "second"
+    assert made.login is not None
+    assert made.login.extensions == (("logicalCluster", "lkc-1"), ("identityPoolId", "p"))
+    for content in (None, ""):
+        file.unlink(missing_ok=True)
+        if content is not None:
+            file.write_text(content)
+        with pytest.raises(BrokerError) as refused:
+            secret_of(made)
+        assert (
+            refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED and str(file) in refused.value.message
+        )
+
+
+def test_a_token_endpoint_is_https() -> None:
+    name = "sasl.oauthbearer.token.endpoint.url"
+    base = {**LOGIN, "sasl.mechanism": "OAUTHBEARER", name: "https://issuer.example.org/token"}
+    with pytest.raises(ValueError, match=r"needs sasl\.oauthbearer\.client\.id"):
+        of(base)
+    client = {"sasl.oauthbearer.client.id": "g", "sasl.oauthbearer.client.secret": SECRET}
+    made = of({**base, **client})
+    assert made.login is not None and made.login.username == "g"
+    with pytest.raises(ValueError, match="is not https"):
+        of({**base, **client, name: "http://issuer.example.org/token"})
+
+
+# --- TLS ------------------------------------------------------------------------------------------------------
+
+
+def test_tls_checks_the_name_of_the_host_unless_told_otherwise() -> None:
+    made = of({"security.protocol": "SSL"})
+    assert made.tls is not None and made.tls.check_hostname and made.tls.verify_mode is ssl.CERT_REQUIRED
+    for text in ("", "none"):
+        made = of({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": text})
+        assert made.tls is not None and not made.tls.check_hostname
+        assert made.tls.verify_mode is ssl.CERT_REQUIRED
+    with pytest.raises(ValueError, match="must be https, or empty"):
+        of({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "http"})
+
+
+def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    missing, wrong = tmp_path / "none.pem", tmp_path / "wrong.pem"
+    wrong.write_text("no PEM")
+    for file in (missing, wrong):
+        with pytest.raises(ValueError, match=r"\.pem cannot be read"):
+            of({"security.protocol": "SSL", "ssl.ca.location": str(file)})
+        with pytest.raises(ValueError, match=r"\.pem cannot be used"):
+            of({"security.protocol": "SSL", "ssl.certificate.location": str(file)})
+    with pytest.raises(ValueError, match=r"needs ssl\.certificate\.location"):
+        of({"security.protocol": "SSL", "ssl.key.location": str(wrong)})
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"ssl.truststore.location": "client.truststore.jks"}, {"ssl.keystore.location": "k.p12"},
+     {"ssl.truststore.location": "t", "ssl.truststore.type": "JKS"}],
+)  # fmt: skip
+def test_key_stores_of_java_are_refused_with_a_way(properties: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="must be a PEM file: Java's key stores are not read here"):
+        of({"security.protocol": "SSL", **properties})

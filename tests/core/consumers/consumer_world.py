@@ -136,6 +136,8 @@ def detached(consumer: Consumer) -> Membership:
         consumer.options,
         subscription=lambda: consumer.subscription,
         topics_of=lambda subscription: subscription.topics,
+        named=lambda: None,
+        bring=lambda partitions: asyncio.sleep(0),
         before_rejoin=lambda: asyncio.sleep(0),
         assigned=lambda partitions, follows, new_generation: None,
         revoked=lambda: None,

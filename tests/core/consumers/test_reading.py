@@ -187,12 +187,12 @@ async def test_again_gives_the_same_records_over_many_reads_without_deleted_ones
         await fill(broker, 4)
     one = consumer(P0, P1)
     one.give([Range("t", 0, 2, 18), Range("t", 1, 0, 5)], advancing=False)
-    again = [(address, [r.offset for r in records]) for address, records in reading.again(one)]
+    again = [(address, [r.offset for r in records]) for address, records in await reading.again(one)]
     assert again == [(P0, list(range(2, 18)))]
     await broker.partitions.delete_records([(P0, 10)])
-    assert [r.offset for _, records in reading.again(one) for r in records] == list(range(10, 18))
+    assert [r.offset for _, records in await reading.again(one) for r in records] == list(range(10, 18))
     await broker.topics.delete("t")
-    assert reading.again(one) == []
+    assert await reading.again(one) == []
 
 
 async def test_offsets_without_records_are_passed_over(broker: Broker, reading: Reading) -> None:

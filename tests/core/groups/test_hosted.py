@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
 from core.errors import BrokerError, ErrorCode
 from core.groups.assignor import STRATEGIES
+from core.groups.coordinator import GroupCoordinator
 from core.groups.hosted import RETRY_DELAY, HostedMembers, Then, offers
-from core.vocabulary.groups import ASSIGNORS, JoinReply, JoinRequest, State
+from core.vocabulary.groups import ASSIGNORS, JoinReply, JoinRequest, Resumption, State, SyncReply
 from core.vocabulary.member_metadata import owned_partitions
 from tests.core.groups.machine import REBALANCE_MS, SESSION_MS
 from tests.core.groups.world import AllTopics, World, world
@@ -31,6 +33,18 @@ class Policy:
         self.before: BaseException | None = None
         self.session_ms = SESSION_MS
         self.closed = False
+        self.earlier: Resumption | None = None
+
+    def resumes(self) -> Resumption | None:
+        return self.earlier
+
+    async def resumed(self, reply: SyncReply) -> Then:
+        self.events.append(reply.error or "resumed")
+        self.known, self.earlier = reply.error is not ErrorCode.UNKNOWN_MEMBER_ID, None
+        return Then.AGAIN if reply.error else Then.DONE
+
+    def named(self, member_id: str) -> None:
+        self.member_id, self.known = member_id, True
 
     async def before_join(self) -> None:
         if self.before is not None:
@@ -44,7 +58,7 @@ class Policy:
             known, "consumer", offers(["t"]), self.session_ms, REBALANCE_MS, "c", new_member_id=self.member_id
         )
 
-    def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
+    async def assigned(self, joined: JoinReply, assignment: bytes) -> Then:
         self.known = True
         self.events.append((joined.generation, len(owned_partitions(assignment))))
         return Then.DONE
@@ -62,15 +76,15 @@ class Policy:
         assert self.hosted.running(self) is None
 
     def group_moved(self) -> None:
-        group = self.hosted._registry.group(self.group_id)
-        if group is not None and group.state is State.PREPARING_REBALANCE:
+        coordinator = cast(GroupCoordinator, self.hosted._coordinator)
+        if State.PREPARING_REBALANCE in [x.state for x in coordinator.list() if x.group_id == self.group_id]:
             self.hosted.start(self)
 
 
 async def two() -> tuple[World, HostedMembers, Policy, Policy]:
     """Two members in a stable group, in its generation 1."""
     w = await world()
-    hosted = HostedMembers(w.registry, w.coordinator, AllTopics())
+    hosted = HostedMembers(w.coordinator, AllTopics())
     first, second = Policy(hosted, "a"), Policy(hosted, "b")
     for member in (first, second):
         hosted.add(member)
@@ -100,7 +114,7 @@ async def test_members_come_to_a_round_that_another_begins_and_a_removed_one_doe
 
 async def test_a_member_whose_client_leads_and_syncs_does_neither() -> None:
     w = await world()
-    member = Policy(HostedMembers(w.registry, w.coordinator, AllTopics()))
+    member = Policy(HostedMembers(w.coordinator, AllTopics()))
     member.leads = member.syncs = False
     task = member.hosted.start(member)
     assert member.hosted.start(member) is task
@@ -111,7 +125,7 @@ async def test_a_member_whose_client_leads_and_syncs_does_neither() -> None:
 
 async def test_a_refused_member_joins_again_at_once_or_later_or_fails() -> None:
     w = await world()
-    member = Policy(HostedMembers(w.registry, w.coordinator, AllTopics()))
+    member = Policy(HostedMembers(w.coordinator, AllTopics()))
     member.known = True
     member.refusals = {ErrorCode.UNKNOWN_MEMBER_ID: Then.LATER}
     task = member.hosted.start(member)
@@ -141,11 +155,27 @@ async def test_a_member_that_failed_is_called_again_after_a_delay() -> None:
     assert first.events[-2:] == [(2, 4), "ended"]
 
 
+async def test_a_member_of_an_earlier_run_continues_without_a_join_or_joins_if_its_group_does_not_know_it() -> (
+    None
+):
+    w, _, first, second = await two()
+    again = Policy(HostedMembers(w.coordinator, AllTopics()), "a")
+    again.earlier = Resumption("a", 1, None)
+    await again.hosted.start(again)
+    assert again.events == ["resumed", "ended"] and first.events == [(1, 5), "ended"]
+    stranger = Policy(again.hosted, "c")
+    stranger.earlier = Resumption("c", 1, None)
+    again.hosted.start(stranger)
+    await w.advance(REBALANCE_MS / 1000)
+    assert stranger.events[0] is ErrorCode.UNKNOWN_MEMBER_ID and stranger.events[-1] == "ended"
+    assert len(second.events) > 2
+
+
 async def test_a_fault_in_a_policy_is_logged_and_ends_the_loop_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     w = await world()
-    member = Policy(HostedMembers(w.registry, w.coordinator, AllTopics()))
+    member = Policy(HostedMembers(w.coordinator, AllTopics()))
     member.before = ValueError("a fault")
     task = member.hosted.start(member)
     await w.turn()
@@ -155,7 +185,7 @@ async def test_a_fault_in_a_policy_is_logged_and_ends_the_loop_alone(
 
 async def test_a_loop_ends_when_it_is_stopped_and_when_its_policy_wants_no_more() -> None:
     w = await world()
-    hosted = HostedMembers(w.registry, w.coordinator, AllTopics())
+    hosted = HostedMembers(w.coordinator, AllTopics())
     member = Policy(hosted)
     hosted.start(member)
     await w.turn()

@@ -62,7 +62,7 @@ async def test_a_script_that_leads_assigns_to_java_too(broker: Broker) -> None:
     joining = asyncio.create_task(broker.groups.join("g", java()))
     await asyncio.sleep(0.01)
     with pytest.raises(BrokerError) as error:
-        broker.groups.members.heartbeat("g", script, 1)
+        await broker.groups.members.heartbeat("g", script, 1)
     assert error.value.code is ErrorCode.REBALANCE_IN_PROGRESS
     assert reply_of(await curl(broker, script)).generation == 2
     client = await joining
@@ -71,7 +71,7 @@ async def test_a_script_that_leads_assigns_to_java_too(broker: Broker) -> None:
     theirs = {address.partition for address in assigned_partitions(got.assignment)}
     ours = await sync(broker, script, 2)
     assert ours | theirs == {0, 1, 2, 3} and not ours & theirs
-    broker.groups.members.heartbeat("g", script, 2)
+    await broker.groups.members.heartbeat("g", script, 2)
 
 
 async def test_java_that_leads_finds_metadata_it_can_read(broker: Broker) -> None:

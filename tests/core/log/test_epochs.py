@@ -111,3 +111,9 @@ def test_what_was_found_in_the_log_replaces_the_file(path: Path, monkeypatch: py
     assert (epochs.entries, epochs.unwritten) == ([(1, 0), (4, 9)], True)
     epochs.replace([(1, 0)])
     assert (path.read_text(), epochs.unwritten) == ("0\n1\n1 0\n", False)
+
+
+def test_an_offset_is_in_an_epoch_that_ends_where_the_next_one_begins(path: Path) -> None:
+    epochs = filled(path, (2, 3), (5, 10))
+    assert [epochs.span(offset) for offset in (2, 3, 9, 10)] == [(-1, 3), (2, 10), (2, 10), (5, 2**63 - 1)]
+    assert filled(path.with_name("other")).span(0) == (-1, 2**63 - 1)

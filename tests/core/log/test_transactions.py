@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from core.errors import BrokerError, ErrorCode
 from core.log.log import Log
-from core.records.batch import batches, read_header
-from core.records.control import COMMIT, EndMarker, build_marker, read_marker
+from core.records.batch import batches, build_batch, read_header
+from core.records.control import ABORT, COMMIT, EndMarker, build_marker, read_marker
+from core.records.record import NewRecord
 from core.types import AbortedTransaction
 from tests.core.log.disk import Disk
 from tests.core.log.histories import end, write
@@ -49,6 +51,20 @@ def test_a_marker_is_the_batch_that_kafka_writes() -> None:
     # Record: length, attributes, two deltas, key of 4 bytes, value of 6 bytes, no headers.
     assert batch[61:] == bytes([32, 0, 0, 0, 8, 0, 0, 0, COMMIT, 12, 0, 0, 0, 0, 0, 5, 0])
     assert read_marker(batch) == EndMarker(True, 5)
+
+
+def test_a_marker_in_another_form_is_read_as_well() -> None:
+    def control(kind: int, value: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> bytearray:
+        record = NewRecord(b"\0\0\0" + bytes([kind]), value, headers=headers)
+        return build_batch([record], now_ms=1, producer_id=7, transactional=True, control=True)
+
+    value = b"\0\0\0\0\1\2"
+    assert read_marker(control(ABORT, value)) == EndMarker(False, 258)
+    # What a later version of Kafka may add.
+    assert read_marker(control(COMMIT, value + b"more")) == EndMarker(True, 258)
+    assert read_marker(control(COMMIT, value, [("h", b"")])) == EndMarker(True, 258)
+    assert read_marker(control(COMMIT, value[:5])) is None
+    assert read_marker(control(2, value)) is None
 
 
 def test_nothing_from_the_oldest_open_transaction_on_is_stable(shelf: Shelf) -> None:

@@ -144,7 +144,7 @@ async def test_a_decision_without_markers_is_carried_out_by_the_promoted_broker(
 ) -> None:
     client = await begun(two)
     with monkeypatch.context() as dies:
-        dies.setattr(Decisions, "_mark", lambda self, unmarked: False)
+        dies.setattr(Decisions, "_mark", lambda *_: False)
         before = client.producer
         await client.end(commit=True)
         assert stable(two[1], T) == 0

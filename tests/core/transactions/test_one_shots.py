@@ -326,7 +326,7 @@ async def test_death_at_each_step_leaves_all_or_nothing_and_the_retry_gets_one_a
 async def test_death_between_decision_and_markers_is_healed_by_the_start(
     w: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Decisions, "_mark", lambda self, unmarked: False)
+    monkeypatch.setattr(Decisions, "_mark", lambda *_: False)
     first = await commit(w, wanted("a"), key())
     assert w.committed() == {0: 5} and await read(w, ORDERS) == []
     monkeypatch.undo()

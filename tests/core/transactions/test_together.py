@@ -117,7 +117,7 @@ async def test_a_decision_that_a_crash_leaves_without_markers_is_of_all_of_them(
 ) -> None:
     broker = await start(config, clock)
     clients, other = await two(broker), Other(broker=broker)
-    monkeypatch.setattr(broker.transactions._decisions, "_mark", lambda unmarked: False)
+    monkeypatch.setattr(broker.transactions._decisions, "_mark", lambda *_: False)
     await broker.transactions.commit_together(participants(clients), lambda: [other])
     assert (stable(broker, A), stable(broker, B)) == (0, 0)
     await die(broker)

@@ -274,7 +274,7 @@ async def test_a_decision_without_its_markers_is_carried_out_at_the_next_start(
     await client.write(A, "1")
     await client.write(B, "2")
     with monkeypatch.context() as dead:
-        dead.setattr(Decisions, "_mark", lambda self, unmarked: True)
+        dead.setattr(Decisions, "_mark", lambda *_: True)
         await client.end(commit=False)
     assert (stable(broker, A), stable(broker, B)) == (0, 0)
     await die(broker)

@@ -16,6 +16,7 @@ from app.native.streams.forms import NDJSON, SSE
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
+from tests.app.conftest import logs_of
 from tests.app.native.streams.test_merged import broken_batch, fill
 from tests.app.native.test_records import T, make
 
@@ -64,12 +65,12 @@ async def test_a_hundred_listeners_cost_one_read_and_one_encoding(
     await make(http, topic, 2)
     await fill(http, topic, 5, 5)
     reads, fanout = Reads(app, monkeypatch), fanout_of(app)
-    pieces = [fanout.piece(feed_of(app, topic), SSE, Position((0, 0))) for _ in range(100)]
+    pieces = [await fanout.piece(feed_of(app, topic), SSE, Position((0, 0))) for _ in range(100)]
     assert reads.seen == [(0, 0), (1, 0)]
     assert reads.bounds == 1
     assert all(piece is pieces[0] for piece in pieces)
     # Another form has other bytes, of the same encoded records.
-    assert fanout.piece(feed_of(app, topic), NDJSON, Position((0, 0))) is not None
+    assert await fanout.piece(feed_of(app, topic), NDJSON, Position((0, 0))) is not None
     assert len(reads.seen) == 2
 
 
@@ -84,7 +85,7 @@ async def test_readers_of_other_encodings_and_filters_share_nothing_wrong(
         feed_of(app, topic), feed_of(app, topic, key=b"a"), feed_of(app, topic, key=b"b"),
         Feed(info, None, Reader("base64", 128), "base64", None),
     ]  # fmt: skip
-    bodies = [piece.body for feed in feeds if (piece := fanout.piece(feed, SSE, begin)) is not None]
+    bodies = [piece.body for feed in feeds if (piece := await fanout.piece(feed, SSE, begin)) is not None]
     assert len(set(bodies)) == 4
     assert [body.count(b"event: record") for body in bodies] == [2, 1, 1, 2]
 
@@ -95,9 +96,9 @@ async def test_readers_that_leave_the_same_position_arrive_at_the_same(
     await make(http, topic, 2)
     await fill(http, topic, 3, 0)
     fanout, feed = fanout_of(app), feed_of(app, topic)
-    first = fanout.piece(feed, SSE, Position((0, 0)))
+    first = await fanout.piece(feed, SSE, Position((0, 0)))
     await fill(http, topic, 2, 2)
-    late = fanout.piece(feed, SSE, Position((0, 0)))
+    late = await fanout.piece(feed, SSE, Position((0, 0)))
     assert late is first and first is not None
     rest = fanout.take(feed, first.behind, max_bytes=NO_LIMIT)
     assert places(rest) == [(0, 3), (0, 4), (1, 0), (1, 1)]
@@ -126,7 +127,7 @@ async def test_what_is_kept_stays_under_its_limit(
     limit = 200_000
     fanout, feed = fanout_of(app, stream_cache_bytes=limit, stream_piece_bytes=4_096), feed_of(app, topic)
     position = Position((0,))
-    while (piece := fanout.piece(feed, SSE, position)) is not None:
+    while (piece := await fanout.piece(feed, SSE, position)) is not None:
         position = piece.behind
         assert fanout._ranges.size <= limit
         assert fanout._pieces.size <= limit
@@ -188,7 +189,7 @@ async def test_a_fault_after_good_records_waits_for_its_turn(
 ) -> None:
     await make(http, topic, 2)
     await fill(http, topic, 1, 1)
-    app.server.broker.partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
+    logs_of(app).partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
     fanout, feed = fanout_of(app), feed_of(app, topic)
     taken = fanout.take(feed, Position((0, 0)), max_bytes=NO_LIMIT)
     assert places(taken) == [(0, 0), (1, 0)]

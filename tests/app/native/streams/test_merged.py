@@ -18,6 +18,7 @@ from app.native.streams.merged import PARAMETERS
 from core.records.batch import build_batch
 from core.records.record import NewRecord
 from core.types import TopicPartition
+from tests.app.conftest import logs_of
 from tests.app.native.streams.asgi_stream import streaming
 from tests.app.native.test_records import Check, T, make
 
@@ -468,7 +469,7 @@ async def test_a_broken_batch_is_told_with_a_cursor_after_it(
 ) -> None:
     await make(http, topic, 1)
     await fill(http, topic, 1)
-    app.server.broker.partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
+    logs_of(app).partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
     await fill(http, topic, 1)
     body = await page(http, topic)
     assert (places(body), body["caught_up"]) == ([(0, 0)], False)

@@ -12,6 +12,7 @@ import pytest
 from app.main import Application
 from app.native.streams.cursor import CursorWriter, Position
 from core.types import TopicPartition
+from tests.app.conftest import logs_of
 from tests.app.native.streams.asgi_stream import EventParser
 from tests.app.native.streams.test_events import LINES, events, open_streams, place
 from tests.app.native.streams.test_merged import NUMBERS, broken_batch, fill
@@ -176,7 +177,7 @@ async def test_a_broken_batch_is_told_and_passed(
 ) -> None:
     await make(http, topic)
     await fill(http, topic, 1)
-    app.server.broker.partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
+    logs_of(app).partitions.append(TopicPartition(topic, 0), memoryview(broken_batch()))
     await fill(http, topic, 1)
     async with events(app, topic) as stream:
         seen = [await stream.event() for _ in range(3)]

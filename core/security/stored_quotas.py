@@ -9,7 +9,7 @@ from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.metadata.quotas import put_quotas, remove_quotas
 from core.metadata.store import Store
-from core.replication.controller import Controller
+from core.security.keeper import Keeper
 from core.security.quotas import QuotaTable, check_quota, entity_of
 from core.vocabulary.quotas import Entity, QuotaEntry, QuotaFilter
 
@@ -17,10 +17,10 @@ from core.vocabulary.quotas import Entity, QuotaEntry, QuotaFilter
 class Quotas:
     """The client quotas, as `broker.quotas`. Touched on the event loop only."""
 
-    def __init__(self, config: Config, store: Store, controller: Controller, table: QuotaTable) -> None:
+    def __init__(self, config: Config, store: Store, keeper: Keeper, table: QuotaTable) -> None:
         self._config = config
         self._store = store
-        self._controller = controller
+        self._keeper = keeper
         self._table = table
 
     def load(self, quotas: Iterable[tuple[Entity, str, float]]) -> None:
@@ -42,7 +42,7 @@ class Quotas:
         entity = entity_of(entity)
         for key, value in changes.items():
             check_quota(entity, key, value)
-        self._controller.require()
+        self._keeper.require()
         now = self._table.get(entity)
         new = [(entity, key, value) for key, value in changes.items() if value is not None]
         gone = [(entity, key) for key, value in changes.items() if value is None and key in now]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.broker import open_batches as opened
-from core.broker.open_batches import MANY_RECORDS, OpenBatches
+from core.batches import open_batches as opened
+from core.batches.open_batches import MANY_RECORDS, OpenBatches
 from core.errors import BrokerError, ErrorCode
 from core.records.batch import build_batch, read_header, read_records
 from core.records.header import BatchHeader

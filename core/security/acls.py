@@ -9,9 +9,9 @@ from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.metadata.acls import put_acls, remove_acls
 from core.metadata.store import Store
-from core.replication.controller import Controller
 from core.security.acl import Acl, AclFilter, Operation, PatternType, Permission, ResourceType, check_acl
 from core.security.authorizer import Authorizer
+from core.security.keeper import Keeper
 
 T = TypeVar("T")
 
@@ -34,14 +34,14 @@ class Acls:
         self,
         config: Config,
         store: Store,
-        controller: Controller,
+        keeper: Keeper,
         authorizer: Authorizer,
         to_the_end: ToTheEnd,
     ) -> None:
         self._config = config
         self._to_the_end = to_the_end
         self._store = store
-        self._controller = controller
+        self._keeper = keeper
         self._authorizer = authorizer
 
     def load(self, rows: Iterable[Sequence[Any]]) -> None:
@@ -63,7 +63,7 @@ class Acls:
 
     async def _create(self, acls: Sequence[Acl]) -> list[BrokerError | None]:
         self._require_authorizer()
-        self._controller.require()
+        self._keeper.require()
         results: list[BrokerError | None] = []
         new: dict[Acl, None] = {}
         for acl in acls:
@@ -90,7 +90,7 @@ class Acls:
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
         self._require_authorizer()
-        self._controller.require()
+        self._keeper.require()
         found = [self._authorizer.matching(wanted) for wanted in filters]
         taken = sorted({acl for fitting in found for acl in fitting})
         if taken:

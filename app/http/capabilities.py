@@ -1,0 +1,36 @@
+"""Routes that not every broker can serve: 501 before anything else is looked at, with the name of the capability.
+
+A gateway over an existing cluster has fewer capabilities than an embedded broker. `GET /api/v1/` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.errors import Problem
+from core.vocabulary.capabilities import CONSUMERS, GROUP_MEMBERS, KAFKA_PORT, ROLES, TAKE_OVER, TRANSACTIONS
+
+Capabilities = Callable[[], frozenset[str]]
+"""Returns the names of what the broker of this process can do."""
+
+_BROKERS = "GET /api/v1/brokers lists the brokers of the cluster"
+_REASONS = {
+    TRANSACTIONS: "This gateway has no transactions over HTTP. Kafka clients can have transactions on the cluster "
+    f"itself: {_BROKERS}.",
+    ROLES: "The cluster chooses the leaders of its partitions, and this gateway cannot change them. Use the tools of "
+    "the cluster, such as kafka-leader-election.sh.",
+    TAKE_OVER: "Groups of Kafka 0.7 can be taken over by an embedded broker alone.",
+    KAFKA_PORT: f"This gateway has no Kafka port. {_BROKERS}, with their addresses for Kafka clients.",
+    GROUP_MEMBERS: "This gateway has no members of groups over HTTP.",
+    CONSUMERS: "This gateway has no managed consumers and no consumer instances.",
+}
+
+
+def require_capability(capabilities: frozenset[str], needed: str) -> None:
+    """Raise Problem (501) unless `needed` is among the capabilities; an empty name is needed by no route."""
+    if needed and needed not in capabilities:
+        raise Problem(
+            "missing-capability",
+            _REASONS.get(needed, "This server cannot do that."),
+            extra={"capability": needed},
+        )
