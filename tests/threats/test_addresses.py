@@ -16,7 +16,7 @@ ALLOWED = {
     "core/kafka07/zookeeper.py": "the setting zookeeper",
     "core/replication/peer.py": "the setting peers",
     "core/security/jwks.py": "the setting oauth",
-    "core/client/network.py": "the setting upstream and options of `sluice move`; brokers of that cluster, by its metadata",
+    "core/client/network.py": "the setting upstream, options of `sluice move`; brokers that its metadata name",
     "core/client/link.py": "calls core/client/network.py",
     "app/gateways/links.py": "the setting gateways",
     "app/health.py": "`sluice health` asks the broker at the address that it has written into its data directory",
