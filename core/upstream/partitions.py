@@ -165,7 +165,7 @@ class Partitions:
         if known is not None and not known.log_start_offset <= read.offset <= known.high_watermark:
             # Also of batches that are at hand: they may be deleted by now.
             raise out_of_range(tp, read.offset, known)
-        if found is not None:
+        if found is not None and (len(found.data) or known is None):
             return _log_read(found, known or found.offsets)
         if known is not None and read.offset >= known.end(committed=read.committed):
             # Also above the last stable offset: that may be read once the transactions have ended.
@@ -296,18 +296,20 @@ class Partitions:
             fetched = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
             return fetched.refused or fetched.size >= min_bytes
 
-        while not (fetched.refused or fetched.size >= min_bytes):
+        while True:
+            if any(isinstance(one.error, NotAtHandError) for one in fetched.answers):
+                # Batches that are on their way, or that other readers have pushed out of the window.
+                await self.bring(reads, max_bytes=max_bytes, fresh=False)
+                if check() and not any(isinstance(one.error, NotAtHandError) for one in fetched.answers):
+                    break
+            elif fetched.refused or fetched.size >= min_bytes:
+                break
             left = until - clock.monotonic()
-            if left <= 0 or not await self._purgatory.wait([read.tp for read in reads], left, check):
+            if left <= 0:
+                break
+            if not await self._purgatory.wait([read.tp for read in reads], left, check):
                 check()
                 break
-            if any(isinstance(one.error, NotAtHandError) for one in fetched.answers):
-                # Other readers have pushed it out of the window.
-                await self.bring(reads, max_bytes=max_bytes, fresh=False)
-                check()
-        if any(isinstance(one.error, NotAtHandError) for one in fetched.answers):
-            await self.bring(reads, max_bytes=max_bytes, fresh=False)
-            check()
         return fetched.answers
 
     def _happened(self, reads: Sequence[FetchRead], event: int) -> bool:
