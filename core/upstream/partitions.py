@@ -41,6 +41,8 @@ from core.vocabulary.transactions import TransactionalWrite
 _ARRIVAL_SECONDS = 2.0
 # The same, if the reader has records of other partitions.
 _SHORT_SECONDS = 0.25
+# Attempts to bring batches to hand that are dropped at once.
+_TRIES = 3
 # A partition is followed for an isolation level this long after it was last read so. A stream that waits reads
 # nothing; it must not lose its level before it ends.
 _LEVEL_SECONDS = 3_600.0
@@ -223,9 +225,13 @@ class Partitions:
     async def _bring_one(self, read: FetchRead) -> None:
         tp = read.tp
         try:
-            found = await self._fetcher.bring(
-                tp, read.offset, max_bytes=read.max_bytes, committed=read.committed
-            )
+            for _ in range(_TRIES):
+                found = await self._fetcher.bring(
+                    tp, read.offset, max_bytes=read.max_bytes, committed=read.committed
+                )
+                # Batches are not kept if the leader has moved, or the topic is another one, in between.
+                if not len(found.data) or self._try(read) is not None:
+                    break
         except BrokerError as error:
             await self._refused(tp, error)
             return
