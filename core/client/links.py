@@ -55,7 +55,8 @@ class Links:
     def open_to(self, address: Address) -> int:
         """Return the number of open links to a broker."""
         shared = sum(place == address for place, _ in self._links)
-        return shared + len(self._idle.get(address, ())) + len(self._lent.get(address, ()))
+        lent = sum(link.address == address for link in self._lent)
+        return shared + lent + len(self._idle.get(address, ()))
 
     def failing(self, address: Address) -> bool:
         """Return whether the last attempt to reach a broker failed."""

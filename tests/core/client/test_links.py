@@ -7,11 +7,11 @@ import itertools
 import json
 
 import pytest
+from core.client.tokens import ClientCredentials
 
 from core.client.failures import LinkLost
 from core.client.links import _IDLE_ALONE, MAX_ALONE, Links
 from core.client.settings import Address, ClientSettings
-from core.client.tokens import ClientCredentials
 from core.errors import BrokerError, ErrorCode
 from core.protocol.messages.list_groups import ListGroupsRequest
 from tests.core.client.fake_cluster import FakeCluster
