@@ -56,7 +56,7 @@ class Links:
         """Return the number of open links to a broker."""
         shared = sum(place == address for place, _ in self._links)
         lent = sum(link.address == address for link in self._lent)
-        return shared + lent + len(self._idle.get(address, ()))
+        return shared + len(self._idle.get(address, ())) + lent
 
     def failing(self, address: Address) -> bool:
         """Return whether the last attempt to reach a broker failed."""

@@ -1,17 +1,15 @@
-"""Connections by lane, and access tokens of an issuer."""
+"""Connections by lane: shared, lent, idle, and attempts after a failure."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 
 import pytest
-from core.client.tokens import ClientCredentials
 
 from core.client.failures import LinkLost
 from core.client.links import _IDLE_ALONE, MAX_ALONE, Links
-from core.client.settings import Address, ClientSettings
+from core.client.settings import ClientSettings
 from core.errors import BrokerError, ErrorCode
 from core.protocol.messages.list_groups import ListGroupsRequest
 from tests.core.client.fake_cluster import FakeCluster
@@ -113,34 +111,3 @@ def test_idle_links_and_those_to_former_brokers_are_closed() -> None:
         links.close()
 
     run(work())
-
-
-async def test_an_issuer_gives_a_token_which_is_used_for_most_of_its_life() -> None:
-    asked: list[bytes] = []
-    body = {"access_token": "first", "expires_in": 3600}
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        size = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        asked.append(head + await reader.readexactly(size))
-        data = json.dumps(body).encode()
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(data) + data)
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/token"
-    credentials = ClientCredentials(url, "me", "a secret", "kafka")
-    assert await asyncio.gather(*(credentials.secret() for _ in range(5))) == ["first"] * 5
-    assert len(asked) == 1
-    assert b"grant_type=client_credentials&scope=kafka" in asked[0]
-    assert b"Basic bWU6YSUyMHNlY3JldA==" in asked[0]
-    body = {"error": "no"}  # type: ignore[dict-item]
-    with pytest.raises(BrokerError, match="sent no access token") as caught:
-        await ClientCredentials(url, "me", "a secret", "").secret()
-    assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
-    server.close()
-    await server.wait_closed()
-    with pytest.raises(BrokerError, match="no access token"):
-        await ClientCredentials(url, "me", "a secret", "").secret()
-    assert str(Address("a", 1)) == "a:1"
