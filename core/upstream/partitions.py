@@ -167,7 +167,8 @@ class Partitions:
             raise out_of_range(tp, read.offset, known)
         if found is not None:
             return _log_read(found, known or found.offsets)
-        if known is not None and read.offset == known.end(committed=read.committed):
+        if known is not None and known.end(committed=read.committed) <= read.offset <= known.high_watermark:
+            # The end, or a record of an open transaction.
             return LogRead(None, known)
         if (refused := self._bounds.refusal(tp)) is not None:
             raise refused

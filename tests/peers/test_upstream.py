@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,7 +50,9 @@ def name(request: pytest.FixtureRequest) -> Callable[[], str]:
     """Names for topics and groups that no other test has."""
     counter = iter(range(100))
     base = "".join(c if c.isalnum() else "-" for c in request.node.name)[:120]
-    return lambda: f"up-{base}-{next(counter)}"
+    # A test that is repeated needs others.
+    unique = uuid.uuid4().hex[:8]
+    return lambda: f"up-{base}-{unique}-{next(counter)}"
 
 
 def done(answer: httpx.Response, status: int = 200) -> Any:
