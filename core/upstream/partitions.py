@@ -518,7 +518,8 @@ def out_of_range(tp: TopicPartition, offset: int, known: LogOffsets) -> BrokerEr
     """Return the error for an offset outside of the bounds of a partition."""
     return BrokerError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"{tp} holds offsets from {known.log_start_offset} to {known.high_watermark}, not {offset}.",
+        f"Offset {offset} of {tp} is out of range: the log holds {known.log_start_offset} up to "
+        f"{known.high_watermark}.",
         log_start_offset=known.log_start_offset,
         high_watermark=known.high_watermark,
     )

@@ -51,7 +51,7 @@ EMBEDDED: dict[str, str] = {
     "tests/app/native/test_topics.py::test_patch_does_all_or_nothing":
         "The version of a topic is a digest of its partitions and settings, not a count of its changes.",
     "tests/app/native/test_consumers.py::test_a_fenced_consumer_says_so":
-        "A consumer over a cluster learns from its next heartbeat that it is fenced; a poll before repeats its batch.",
+        "A consumer over a cluster learns from its next heartbeat that it is fenced; until then a poll repeats.",
 }  # fmt: skip
 
 
