@@ -169,8 +169,13 @@ class Partitions:
             raise out_of_range(tp, read.offset, known)
         if found is not None and (len(found.data) or known is None):
             return _log_read(found, known or found.offsets)
+<<<<<<< HEAD
         if known is not None and read.offset >= known.end(committed=read.committed):
             # Also above the last stable offset: that may be read once the transactions have ended.
+=======
+        if known is not None and known.end(committed=read.committed) <= read.offset <= known.high_watermark:
+            # The end, or a record of an open transaction.
+>>>>>>> up-tests
             return LogRead(None, known)
         if (refused := self._bounds.refusal(tp)) is not None:
             raise refused
@@ -526,7 +531,8 @@ def out_of_range(tp: TopicPartition, offset: int, known: LogOffsets) -> BrokerEr
     """Return the error for an offset outside of the bounds of a partition."""
     return BrokerError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"{tp} holds offsets from {known.log_start_offset} to {known.high_watermark}, not {offset}.",
+        f"Offset {offset} of {tp} is out of range: the log holds {known.log_start_offset} up to "
+        f"{known.high_watermark}.",
         log_start_offset=known.log_start_offset,
         high_watermark=known.high_watermark,
     )
