@@ -169,13 +169,8 @@ class Partitions:
             raise out_of_range(tp, read.offset, known)
         if found is not None and (len(found.data) or known is None):
             return _log_read(found, known or found.offsets)
-<<<<<<< HEAD
         if known is not None and read.offset >= known.end(committed=read.committed):
             # Also above the last stable offset: that may be read once the transactions have ended.
-=======
-        if known is not None and known.end(committed=read.committed) <= read.offset <= known.high_watermark:
-            # The end, or a record of an open transaction.
->>>>>>> up-tests
             return LogRead(None, known)
         if (refused := self._bounds.refusal(tp)) is not None:
             raise refused

@@ -34,13 +34,6 @@ FILES = (
 
 #: A test, as `file::name` → why it does not run over a gateway.
 EMBEDDED: dict[str, str] = {
-<<<<<<< HEAD
-    "tests/app/native/test_consumers.py::test_a_fenced_consumer_says_so": "a gateway learns that a member is fenced "
-    "from the answer to its next heartbeat, 3 s later at most (tests/core/upstream/test_consumers.py)",
-    "tests/app/native/test_groups.py::test_a_stable_group_shows_the_partitions_of_each_member": "DescribeGroups "
-    "tells neither the leader nor the generation of a classic group",
-}
-=======
     "tests/app/native/test_cluster.py::test_the_cluster_names_its_kafka_address":
         "A gateway has no Kafka listener: GET /brokers names those of the cluster (tests/peers/test_upstream.py).",
     "tests/app/native/test_cluster.py::test_the_versions_of_the_kafka_listener_are_told_over_http":
@@ -60,7 +53,6 @@ EMBEDDED: dict[str, str] = {
     "tests/app/native/test_consumers.py::test_a_fenced_consumer_says_so":
         "A consumer over a cluster learns from its next heartbeat that it is fenced; until then a poll repeats.",
 }  # fmt: skip
->>>>>>> up-tests
 
 
 def modes(file: str, test: str) -> list[str]:
