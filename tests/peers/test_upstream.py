@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.contract import test_commit as commits
 from tests.contract import test_members as members
@@ -37,6 +38,24 @@ def gateway(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> It
     assert not died and "Traceback" not in log, f"the gateway failed:\n{log[-20_000:]}"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def coordinator(kafka: KafkaProcess) -> None:
+    """Wait until Kafka keeps offsets: it makes their topic at the first question, and raw clients do not wait."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "up-first"})
+    try:
+        consumer.committed([TopicPartition("up-none", 0)], timeout=60)
+    finally:
+        consumer.close()
+
+
+class PatientKafkaClient(KafkaClient):
+    """The raw client, which waits until the topic that it has made has a leader."""
+
+    def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
+        super().create_topic(name, partitions, configs)
+        time.sleep(0.5)
+
+
 @pytest.fixture
 def http(gateway: GatewayProcess) -> Iterator[httpx.Client]:
     """An HTTP client of the gateway."""
@@ -49,7 +68,9 @@ def name(request: pytest.FixtureRequest) -> Callable[[], str]:
     """Names for topics and groups that no other test has."""
     counter = iter(range(100))
     base = "".join(c if c.isalnum() else "-" for c in request.node.name)[:120]
-    return lambda: f"up-{base}-{next(counter)}"
+    # A test that is repeated needs others.
+    unique = uuid.uuid4().hex[:8]
+    return lambda: f"up-{base}-{unique}-{next(counter)}"
 
 
 def done(answer: httpx.Response, status: int = 200) -> Any:
@@ -66,25 +87,24 @@ _SCENARIOS: list[tuple[Any, str]] = [
     (commits.test_a_group_with_members_is_not_deleted, "commit"),
     (members.test_a_member_owns_all_beats_and_leaves, "join"),
     (members.test_generations_and_members_are_fenced, "members"),
-    (records.test_limits_of_the_topic_hold_over_every_protocol, "write"),
     (records.test_offsets_out_of_range_are_refused, "read"),
     (records.test_records_are_deleted_below_an_offset, "truncate"),
 ]
 
 
-@pytest.mark.parametrize("kind", [NativeClient, RestV2Client], ids=lambda kind: kind.name)
-@pytest.mark.parametrize("scenario", _SCENARIOS, ids=lambda s: s[0].__name__.removeprefix("test_"))
+@pytest.mark.parametrize(
+    ("scenario", "kind"),
+    [(one, kind) for one, verb in _SCENARIOS for kind in (NativeClient, RestV2Client) if verb in kind.VERBS],
+    ids=lambda value: getattr(value, "name", "") or value.__name__.removeprefix("test_"),
+)
 def test_a_scenario_of_every_client_holds_over_kafka(
-    gateway: GatewayProcess, name: Callable[[], str], scenario: tuple[Any, str], kind: Any
+    gateway: GatewayProcess, name: Callable[[], str], scenario: Any, kind: Any
 ) -> None:
-    function, verb = scenario
-    if verb not in kind.VERBS:
-        pytest.skip(f"the {kind.name} client has no {verb}")
-    client, kafka = kind(gateway), KafkaClient(gateway)
+    client, kafka = kind(gateway), PatientKafkaClient(gateway)
     known = {"client": client, "kafka": kafka, "name": name}
-    wanted = function.__code__.co_varnames[: function.__code__.co_argcount]
+    wanted = scenario.__code__.co_varnames[: scenario.__code__.co_argcount]
     try:
-        function(**{one: known[one] for one in wanted})
+        scenario(**{one: known[one] for one in wanted})
     finally:
         client.close()
         kafka.close()
@@ -132,7 +152,7 @@ def test_what_the_gateway_writes_librdkafka_reads_and_the_other_way(
     assert sorted(found) == list(range(100))
     shown = done(http.get(f"{API}/topics/{topic}"))
     assert shown["partitions"] == 2
-    assert topic in [one["name"] for one in done(http.get(f"{API}/topics?limit=1000"))["items"]]
+    assert topic in [one["name"] for one in done(http.get(f"{API}/topics?page_size=1000"))["items"]]
     done(http.delete(f"{API}/topics/{topic}"), 204)
     assert http.get(f"{API}/topics/{topic}").status_code == 404
 
@@ -257,7 +277,9 @@ def test_a_group_is_described_reset_and_deleted_as_the_tools_see_it(
 ) -> None:
     topic, group = name(), name()
     done(http.put(f"{API}/topics/{topic}", json={"partitions": 1}), 201)
-    done(http.post(f"{API}/topics/{topic}/records", json={"records": [{"value": str(n)} for n in range(10)]}))
+    done(
+        http.post(f"{API}/topics/{topic}/records", json={"records": [{"value": f"v{n}"} for n in range(10)]})
+    )
     url = f"{API}/groups/{group}/consumers"
     done(http.post(url, json={"name": "c", "topics": [topic]}), 201)
     batch = done(http.post(f"{url}/c:poll", json={"limit": 4, "wait_ms": 20_000}))
@@ -279,7 +301,7 @@ def test_a_group_is_described_reset_and_deleted_as_the_tools_see_it(
     assert reset.exit == 0, reset
     done(http.post(url, json={"name": "d", "topics": [topic]}), 201)
     batch = done(http.post(f"{url}/d:poll", json={"wait_ms": 20_000}))
-    assert [one["value"] for one in batch["records"]] == ["7", "8", "9"]
+    assert [one["value"] for one in batch["records"]] == ["v7", "v8", "v9"]
     done(http.delete(f"{url}/d"), 204)
     assert http.delete(f"{API}/groups/{group}").status_code == 204
     assert http.get(f"{API}/groups/{group}").status_code == 404

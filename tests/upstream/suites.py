@@ -34,11 +34,25 @@ FILES = (
 
 #: A test, as `file::name` → why it does not run over a gateway.
 EMBEDDED: dict[str, str] = {
-    "tests/app/native/test_consumers.py::test_a_fenced_consumer_says_so": "a gateway learns that a member is fenced "
-    "from the answer to its next heartbeat, 3 s later at most (tests/core/upstream/test_consumers.py)",
-    "tests/app/native/test_groups.py::test_a_stable_group_shows_the_partitions_of_each_member": "DescribeGroups "
-    "tells neither the leader nor the generation of a classic group",
-}
+    "tests/app/native/test_cluster.py::test_the_cluster_names_its_kafka_address":
+        "A gateway has no Kafka listener: GET /brokers names those of the cluster (tests/peers/test_upstream.py).",
+    "tests/app/native/test_cluster.py::test_the_versions_of_the_kafka_listener_are_told_over_http":
+        "A gateway has no Kafka listener, so that there are no versions of one.",
+    "tests/app/native/test_consumers.py::test_two_consumers_share_the_partitions":
+        "A cluster shows the client id of the gateway for each member, not the consumer's name.",
+    "tests/app/native/test_groups.py::test_a_group_comes_to_be_with_its_first_position":
+        "OffsetFetch does not say when an offset was committed.",
+    "tests/app/native/test_groups.py::test_a_stable_group_shows_the_partitions_of_each_member":
+        "DescribeGroups does not name the leader of a group.",
+    "tests/app/native/test_topics.py::test_put_creates_a_topic_once":
+        "Sizes of partitions are null over a cluster.",
+    "tests/app/native/test_topics.py::test_get_shows_the_bounds_of_each_partition":
+        "Sizes of partitions are null over a cluster.",
+    "tests/app/native/test_topics.py::test_patch_does_all_or_nothing":
+        "The version of a topic is a digest of its partitions and settings, not a count of its changes.",
+    "tests/app/native/test_consumers.py::test_a_fenced_consumer_says_so":
+        "A consumer over a cluster learns from its next heartbeat that it is fenced; until then a poll repeats.",
+}  # fmt: skip
 
 
 def modes(file: str, test: str) -> list[str]:
