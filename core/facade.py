@@ -453,8 +453,8 @@ class Logs(Protocol):
         the offsets of all their partitions. `partitions` are more partitions whose offsets are needed. With `moment`
         (as the timestamp of `Partitions.offset_for_time`), that call has its answer for all of these partitions. With
         `fresh` offsets are as new as this call; else partitions for which another caller waits are at hand as they
-        are. What is missing or refused is raised by the synchronous call. Raises NETWORK_EXCEPTION, REQUEST_TIMED_OUT if
-        a cluster does not answer. An embedded broker returns at once.
+        are. What is missing or refused is raised by the synchronous call. An embedded broker returns at once. Raises
+        NETWORK_EXCEPTION, REQUEST_TIMED_OUT if a cluster does not answer.
         """
 
     async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:

@@ -103,8 +103,8 @@ class RecordReader:
             try:
                 result = self._decoded(fetched.answers[0], offset, max_records, fetched.event)
             except BrokerError:
-                # What was read before is returned; the next read begins with the error.
-                if before is None or not before.records:
+                # What was read before is returned, if only how far; the next read begins with the error.
+                if before is None:
                     raise
                 return before
             max_bytes -= fetched.size

@@ -137,17 +137,29 @@ class Link(asyncio.BufferedProtocol):
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    async def call(self, request: Struct, *, timeout_ms: int | None = None, newest: int | None = None) -> Any:
+    async def call(
+        self,
+        request: Struct,
+        *,
+        timeout_ms: int | None = None,
+        newest: int | None = None,
+        client_id: str | None = None,
+    ) -> Any:
         """Send a request and return its answer. Record bytes in it are views of a frame that nothing changes.
 
         `timeout_ms` None is the request timeout of the settings; add what the broker may wait. `newest` is as in
-        `version`. Raises LinkLost, UNSUPPORTED_VERSION, and INVALID_REQUEST for a message that the version cannot
-        carry.
+        `version`. `client_id` None is that of the settings. Raises LinkLost, UNSUPPORTED_VERSION, and
+        INVALID_REQUEST for a message that the version cannot carry.
         """
-        return await self.start(request, timeout_ms=timeout_ms, newest=newest)
+        return await self.start(request, timeout_ms=timeout_ms, newest=newest, client_id=client_id)
 
     def start(
-        self, request: Struct, *, timeout_ms: int | None = None, newest: int | None = None
+        self,
+        request: Struct,
+        *,
+        timeout_ms: int | None = None,
+        newest: int | None = None,
+        client_id: str | None = None,
     ) -> asyncio.Future[Any]:
         """Send a request and return the future of its answer; see `call`."""
         key = key_of(request)
@@ -156,7 +168,8 @@ class Link(asyncio.BufferedProtocol):
             body = encode_request(key, version, request)
         except ProtocolError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{APIS[key].name}: {error}") from None
-        return self.start_encoded(key, version, (body,), timeout_ms)
+        name = None if client_id is None else client_id.encode()
+        return self._start(key, version, (body,), timeout_ms, hold=True, name=name)
 
     def start_encoded(
         self, key: int, version: int, body: Sequence[bytes | bytearray], timeout_ms: int | None = None
@@ -165,7 +178,14 @@ class Link(asyncio.BufferedProtocol):
         return self._start(key, version, body, timeout_ms, hold=True)
 
     def _start(
-        self, key: int, version: int, body: Sequence[bytes | bytearray], timeout_ms: int | None, *, hold: bool
+        self,
+        key: int,
+        version: int,
+        body: Sequence[bytes | bytearray],
+        timeout_ms: int | None,
+        *,
+        hold: bool,
+        name: bytes | None = None,
     ) -> asyncio.Future[Any]:
         if self.lost is not None or self._transport is None:
             raise LinkLost(f"The connection to {self.address} is closed.", sent=False)
@@ -181,7 +201,7 @@ class Link(asyncio.BufferedProtocol):
         elif deadline < timer.when():
             timer.cancel()
             self._timer = loop.call_at(deadline, self._check_deadlines)
-        name = self._client_id
+        name = self._client_id if name is None else name
         tags = b"\0" if APIS[key].is_flexible(version) else b""
         size = 10 + len(name) + len(tags) + sum(map(len, body))
         self._waiting[correlation] = _Waiting(future, key, version, deadline, self._clock.monotonic(), size)

@@ -764,7 +764,11 @@ class Producer:
         """Refuse what has waited for too long."""
         self._sweeper = None
         now = self._loop.time()
-        for queue in self._queues.values():
+        for tp, queue in list(self._queues.items()):
+            if queue.empty and not queue.home and not queue.under_way:
+                if tp.topic not in self._cluster.topics:
+                    del self._queues[tp]
+                continue
             if queue.waiting and queue.waiting[0].deadline <= now:
                 text = f"The records for {queue.tp} could not be sent in time: its leader did not answer."
                 self._refuse_waiting(queue, BrokerError(ErrorCode.REQUEST_TIMED_OUT, text), now)

@@ -167,7 +167,8 @@ class Partitions:
             raise out_of_range(tp, read.offset, known)
         if found is not None:
             return _log_read(found, known or found.offsets)
-        if known is not None and read.offset == known.end(committed=read.committed):
+        if known is not None and read.offset >= known.end(committed=read.committed):
+            # Also above the last stable offset: that may be read once the transactions have ended.
             return LogRead(None, known)
         if (refused := self._bounds.refusal(tp)) is not None:
             raise refused
@@ -187,7 +188,7 @@ class Partitions:
             self._read_at[tp, read.committed] = now
             known = self._bounds.find(tp)
             end = -1 if known is None else known.end(committed=read.committed)
-            if read.offset == end and not fresh:
+            if read.offset >= end >= 0 and not fresh:
                 continue
             found = self._try(read)
             if found is None:

@@ -33,7 +33,12 @@ FILES = (
 )
 
 #: A test, as `file::name` → why it does not run over a gateway.
-EMBEDDED: dict[str, str] = {}
+EMBEDDED: dict[str, str] = {
+    "tests/app/native/test_consumers.py::test_a_fenced_consumer_says_so": "a gateway learns that a member is fenced "
+    "from the answer to its next heartbeat, 3 s later at most (tests/core/upstream/test_consumers.py)",
+    "tests/app/native/test_groups.py::test_a_stable_group_shows_the_partitions_of_each_member": "DescribeGroups "
+    "tells neither the leader nor the generation of a classic group",
+}
 
 
 def modes(file: str, test: str) -> list[str]:
