@@ -6,6 +6,7 @@ of both.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from core.config import Endpoint
@@ -86,8 +87,11 @@ class Host(Protocol):
     def endpoints(self) -> list[Endpoint]:
         """The addresses that TCP listeners are bound to, after `start` has returned."""
 
-    async def start(self) -> None:
-        """Lock the data directory, open the broker, accept. Raises StartupError."""
+    async def start(self, stopping: asyncio.Event | None = None) -> None:
+        """Lock the data directory, open the broker, accept. Raises StartupError.
+
+        `stopping` ends a start that waits for a cluster.
+        """
 
     def drain(self) -> None:
         """Answer all waiting requests and accept no new connections."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -117,9 +118,12 @@ class Application:
             await self.http(scope, receive, send)
 
     @asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
-        """Start the server, and stop it cleanly in the end. Raises StartupError."""
-        await self.server.start()
+    async def lifespan(self, stopping: asyncio.Event | None = None) -> AsyncIterator[None]:
+        """Start the server, and stop it cleanly in the end. Raises StartupError.
+
+        `stopping` ends a start that waits for a cluster.
+        """
+        await self.server.start(stopping)
         self._delay.start()
         try:
             yield

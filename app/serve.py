@@ -139,7 +139,7 @@ async def serve(config: Config, parent: int | None = None) -> None:
         bound = [replace(e, port=s.getsockname()[1]) for e, s in zip(http, sockets, strict=True)]
         with access_log(config) as visits, _signals(stopping):
             app = create_app(config, clock, http_endpoints=bound, visits=visits, when_loaded=gc.freeze)
-            async with app.lifespan():
+            async with app.lifespan(stopping):
                 await first_user.prepare(config, app.server.broker.users)
                 served = app.server.certificates.by_name()
                 certificates = [served[e.tls] if e.tls else None for e in http]

@@ -6,6 +6,7 @@ HTTP, and the data directory, whose lock keeps a second process out.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -51,15 +52,18 @@ class Gateway:
         self.endpoints = self.broker.endpoints
         self._directory = DataDirectory(Path(config.data_dir))
 
-    async def start(self) -> None:
-        """Lock the directory, ask the cluster for its metadata, open the broker. Raises StartupError."""
+    async def start(self, stopping: asyncio.Event | None = None) -> None:
+        """Lock the directory, ask the cluster for its metadata, open the broker. Raises StartupError.
+
+        A cluster that does not answer is asked for the request timeout; `stopping` ends that.
+        """
         self._directory.acquire()
         try:
             self._refuse_data_of_a_broker()
             self.certificates.load()
             log.info("connecting to the Kafka cluster at %s", ", ".join(self._upstream.servers))
             try:
-                await self.broker.open()
+                await self._open(stopping)
                 for missing in await missing_rights(self.broker.cluster):
                     log.warning("the principal of this gateway lacks a right: %s", missing)
             except BaseException:
@@ -69,6 +73,21 @@ class Gateway:
             self._directory.release()
             raise
         self.certificates.start()
+
+    async def _open(self, stopping: asyncio.Event | None) -> None:
+        if stopping is None:
+            await self.broker.open()
+            return
+        opening, stop = asyncio.ensure_future(self.broker.open()), asyncio.ensure_future(stopping.wait())
+        try:
+            await asyncio.wait((opening, stop), return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
+                raise StartupError("Stopped before the Kafka cluster has answered.")
+            opening.result()
+        finally:
+            for task in (opening, stop):
+                task.cancel()
+            await asyncio.gather(opening, stop, return_exceptions=True)
 
     def _refuse_data_of_a_broker(self) -> None:
         data_dir = self.config.data_dir

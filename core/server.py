@@ -6,6 +6,7 @@ its pid keeps a second process out.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -105,8 +106,11 @@ class Server:
         self._acceptors: list[Acceptor] = []
         self._zookeeper: ZooKeeperRegistry | None = None
 
-    async def start(self) -> None:
-        """Lock the directory, bind the ports, open the broker, then accept. Raises StartupError."""
+    async def start(self, stopping: asyncio.Event | None = None) -> None:
+        """Lock the directory, bind the ports, open the broker, then accept. Raises StartupError.
+
+        It waits for no other process: `stopping` is that of a gateway (`core.gateway`).
+        """
         if self.config.zookeeper and KAFKA_07 not in [e.scheme for e in self.config.listeners]:
             raise StartupError(
                 f"--zookeeper registers a listener of Kafka 0.7: add one, such as --listener {KAFKA_07}://127.0.0.1:9093."

@@ -23,6 +23,7 @@ from app.commands.text import counted
 _MOVE = "app.move"
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
+_DATA_DIRECTORY = click.Path(path_type=Path, file_okay=False, exists=True)
 # Differences that are printed of one kind.
 _SHOWN = 20
 
@@ -194,7 +195,7 @@ def _report(report: Any) -> dict[str, Any]:
 @move.command()
 @click.option("--group", "chosen", multiple=True, metavar="NAME", help="Only this group; repeat it for more.")
 @click.option(
-    "--data-dir", type=_DIRECTORY, metavar="DIR",
+    "--data-dir", type=_DATA_DIRECTORY, metavar="DIR",
     help="Read the offsets in the data directory of the source, which is stopped, with the positions of consumers.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be committed, and commit nothing.")
@@ -240,7 +241,7 @@ def _group(plan: Any) -> dict[str, Any]:
 @move.command()
 @click.option(
     "--data-dir",
-    type=_DIRECTORY,
+    type=_DATA_DIRECTORY,
     required=True,
     metavar="DIR",
     help="The data directory of the source, which is stopped.",

@@ -1,7 +1,8 @@
 """What each worker does, and which requests it forwards to another one.
 
-Over a Kafka cluster every worker is a gateway with a data directory of its own (`.workers/worker-<n>`), and a
-rendezvous hash over the workers names the owner of a group or a key, as it does for gateways on several hosts.
+Over a Kafka cluster every worker is a gateway with a data directory of its own (`.workers/worker-<n>`; worker 0 has
+the configured one). A rendezvous hash over the workers names the owner of a group or a key, as it does for gateways
+on several hosts.
 
 Over the embedded broker all state is in worker 0, which runs it: consumers, keys, transactions, users. The others are
 gateways over its Kafka listener. They write and read records themselves, which is most of the work, and forward the

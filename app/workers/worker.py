@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app import first_user
+from app.gateway_settings import MAX_WORKERS
 from app.gateways.forwarding import Forwarding, Level
 from app.gateways.links import Links, Target
 from app.gateways.setup import gateway_level
@@ -34,7 +35,7 @@ from app.serve import announcement, occupy_standard_streams, say, settle_garbage
 from app.settings import open_listeners
 from app.workers.merged import Merged
 from app.workers.parent import DIRECTORY
-from app.workers.policy import LEVEL, Part, part_of, plain_kafka, policy_of
+from app.workers.policy import LEVEL, Part, asks_login, part_of, plain_kafka, policy_of
 from app.workers.relay import relay_application
 from app.workers.spec import ADOPT, CHECK, READY, RELEASE, Spec
 from core.clock import Clock
@@ -86,8 +87,7 @@ def _own_settings(config: Config, spec: Spec) -> Config:
             replace(one, port=next(ports, one.port)) if one.scheme != "http" else one
             for one in config.listeners
         )
-        where = directory if config.upstream is not None else config.data_dir
-        return replace(config, listeners=listeners, data_dir=where)
+        return replace(config, listeners=listeners)
     http = tuple(one for one in config.listeners if one.scheme == "http")
     changed = replace(config, listeners=http, data_dir=directory, zookeeper="")
     if part is Part.RECORDS:
@@ -232,6 +232,8 @@ async def _relay(
 def _tell_ready(control: Control, worker: Worker, serving: Serving) -> None:
     """Tell the parent that this worker answers. Worker 0 also writes and prints the addresses."""
     spec, config, own = worker.spec, worker.config, worker.own
+    if spec.number == 0:
+        _warn_of_others(config, spec)
     tcp = [] if serving.app is None else list(serving.app.server.endpoints)
     place = plain_kafka(config)
     kafka = tcp[place].reachable.address if spec.number == 0 and place is not None and tcp else ""
@@ -253,6 +255,21 @@ def _tell_ready(control: Control, worker: Worker, serving: Serving) -> None:
                     endpoint,
                 )
     control.tell(f"{READY} {json.dumps({'ports': [one.port for one in tcp], 'kafka': kafka})}")
+
+
+def _warn_of_others(config: Config, spec: Spec) -> None:
+    """Log which directories hold consumers and keys of workers that are not started any more."""
+    if config.upstream is None or asks_login(config):
+        return
+    directory = Path(spec.home) / DIRECTORY
+    names = [f"worker-{number}" for number in range(spec.workers, MAX_WORKERS)]
+    if left := [name for name in names if (directory / name).is_dir()]:
+        log.warning(
+            "%s has consumers and keys of more workers than are started: %s. Start with the old number of --workers "
+            "to reach them; their groups continue at the committed offsets without them",
+            directory,
+            ", ".join(left),
+        )
 
 
 class Control:

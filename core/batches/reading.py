@@ -103,7 +103,7 @@ class RecordReader:
             try:
                 result = self._decoded(fetched.answers[0], offset, max_records, fetched.event)
             except BrokerError:
-                # What was read before is returned, or how far it was hidden; the next read begins with the error.
+                # What was read before is returned, if only how far; the next read begins with the error.
                 if before is None:
                     raise
                 return before

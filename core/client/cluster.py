@@ -376,27 +376,34 @@ class ClusterClient:
         lane: str = SHARED,
         timeout_ms: int | None = None,
         newest: int | None = None,
+        client_id: str | None = None,
     ) -> Any:
         """Send a request to one broker and return its answer, whatever error codes it has.
 
         A request that was not written, because its connection had ended, is sent once more. `lane`: see
-        `core.client.links`. `timeout_ms`, `newest`: see `Link.call`. Raises LinkLost, BROKER_NOT_AVAILABLE,
-        UNSUPPORTED_VERSION, and what a login raises.
+        `core.client.links`. `timeout_ms`, `newest`, `client_id`: see `Link.call`. Raises LinkLost,
+        BROKER_NOT_AVAILABLE, UNSUPPORTED_VERSION, and what a login raises.
         """
         try:
-            return await self._ask_once(broker_id, request, lane, timeout_ms, newest)
+            return await self._ask_once(broker_id, request, lane, timeout_ms, newest, client_id)
         except LinkLost as error:
             self._coordinators.forget_broker(broker_id)
             self.refresh_soon()
             if error.sent:
                 raise
-        return await self._ask_once(broker_id, request, lane, timeout_ms, newest)
+        return await self._ask_once(broker_id, request, lane, timeout_ms, newest, client_id)
 
     async def _ask_once(
-        self, broker_id: int, request: Struct, lane: str, timeout_ms: int | None, newest: int | None
+        self,
+        broker_id: int,
+        request: Struct,
+        lane: str,
+        timeout_ms: int | None,
+        newest: int | None,
+        client_id: str | None,
     ) -> Any:
         async with self._lend(broker_id, lane) as link:
-            return await link.call(request, timeout_ms=timeout_ms, newest=newest)
+            return await link.call(request, timeout_ms=timeout_ms, newest=newest, client_id=client_id)
 
     async def ask_any(
         self, request: Struct, *, timeout_ms: int | None = None, newest: int | None = None
@@ -486,6 +493,7 @@ class ClusterClient:
         timeout_ms: int | None = None,
         patience_ms: int | None = None,
         newest: int | None = None,
+        client_id: str | None = None,
     ) -> Any:
         """Send a request to the coordinator of a group or a transactional id, and return its answer.
 
@@ -501,7 +509,9 @@ class ClusterClient:
             broker_id = -1
             try:
                 broker_id = await self.find_coordinator(key, kind)
-                answer = await self.ask(broker_id, request, lane=lane, timeout_ms=timeout_ms, newest=newest)
+                answer = await self.ask(
+                    broker_id, request, lane=lane, timeout_ms=timeout_ms, newest=newest, client_id=client_id
+                )
                 if _COORDINATOR_ERRORS.isdisjoint(map(error_code, codes_of(answer))):
                     return answer
                 if self.clock.monotonic() >= deadline:

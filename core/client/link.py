@@ -14,7 +14,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from struct import Struct as Layout
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -60,10 +60,29 @@ def key_of(request: Struct) -> int:
     return key
 
 
+Taker = TypeVar("Taker", bound="Reply")
+
+
+class Reply(Protocol):
+    """What takes the answer to a request: a future, or an object that is called in the same turn of the loop."""
+
+    def done(self) -> bool:
+        """Whether no answer is wanted any more."""
+
+    def cancelled(self) -> bool:
+        """Whether the caller has given up."""
+
+    def set_result(self, message: Any, /) -> None:
+        """Take the answer."""
+
+    def set_exception(self, error: LinkLost, /) -> None:
+        """Take the reason why there is none."""
+
+
 class _Waiting(NamedTuple):
     """A request under way, with its bytes. `deadline` is in the loop's time, `began` in the clock's."""
 
-    future: asyncio.Future[Any]
+    future: Reply
     key: int
     version: int
     deadline: float
@@ -137,17 +156,29 @@ class Link(asyncio.BufferedProtocol):
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    async def call(self, request: Struct, *, timeout_ms: int | None = None, newest: int | None = None) -> Any:
+    async def call(
+        self,
+        request: Struct,
+        *,
+        timeout_ms: int | None = None,
+        newest: int | None = None,
+        client_id: str | None = None,
+    ) -> Any:
         """Send a request and return its answer. Record bytes in it are views of a frame that nothing changes.
 
         `timeout_ms` None is the request timeout of the settings; add what the broker may wait. `newest` is as in
-        `version`. Raises LinkLost, UNSUPPORTED_VERSION, and INVALID_REQUEST for a message that the version cannot
-        carry.
+        `version`. `client_id` None is that of the settings. Raises LinkLost, UNSUPPORTED_VERSION, and
+        INVALID_REQUEST for a message that the version cannot carry.
         """
-        return await self.start(request, timeout_ms=timeout_ms, newest=newest)
+        return await self.start(request, timeout_ms=timeout_ms, newest=newest, client_id=client_id)
 
     def start(
-        self, request: Struct, *, timeout_ms: int | None = None, newest: int | None = None
+        self,
+        request: Struct,
+        *,
+        timeout_ms: int | None = None,
+        newest: int | None = None,
+        client_id: str | None = None,
     ) -> asyncio.Future[Any]:
         """Send a request and return the future of its answer; see `call`."""
         key = key_of(request)
@@ -156,17 +187,32 @@ class Link(asyncio.BufferedProtocol):
             body = encode_request(key, version, request)
         except ProtocolError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{APIS[key].name}: {error}") from None
-        return self.start_encoded(key, version, (body,), timeout_ms)
+        name = None if client_id is None else client_id.encode()
+        future = self._loop.create_future()
+        return self._start(key, version, (body,), timeout_ms, future, hold=True, name=name)
 
     def start_encoded(
-        self, key: int, version: int, body: Sequence[bytes | bytearray], timeout_ms: int | None = None
-    ) -> asyncio.Future[Any]:
-        """Send a request whose body is encoded, in pieces; return the future of its answer. Raises LinkLost."""
-        return self._start(key, version, body, timeout_ms, hold=True)
+        self,
+        key: int,
+        version: int,
+        body: Sequence[bytes | bytearray],
+        reply: Reply,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Send a request whose body is encoded, in pieces; `reply` takes its answer. Raises LinkLost."""
+        self._start(key, version, body, timeout_ms, reply, hold=True)
 
     def _start(
-        self, key: int, version: int, body: Sequence[bytes | bytearray], timeout_ms: int | None, *, hold: bool
-    ) -> asyncio.Future[Any]:
+        self,
+        key: int,
+        version: int,
+        body: Sequence[bytes | bytearray],
+        timeout_ms: int | None,
+        reply: Taker,
+        *,
+        hold: bool,
+        name: bytes | None = None,
+    ) -> Taker:
         if self.lost is not None or self._transport is None:
             raise LinkLost(f"The connection to {self.address} is closed.", sent=False)
         loop = self._loop
@@ -174,17 +220,16 @@ class Link(asyncio.BufferedProtocol):
         self.used = now
         deadline = now + (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         correlation = self._correlation = (self._correlation + 1) & 0x7FFF_FFFF
-        future: asyncio.Future[Any] = loop.create_future()
         timer = self._timer
         if timer is None:
             self._timer = loop.call_at(deadline, self._check_deadlines)
         elif deadline < timer.when():
             timer.cancel()
             self._timer = loop.call_at(deadline, self._check_deadlines)
-        name = self._client_id
+        name = self._client_id if name is None else name
         tags = b"\0" if APIS[key].is_flexible(version) else b""
         size = 10 + len(name) + len(tags) + sum(map(len, body))
-        self._waiting[correlation] = _Waiting(future, key, version, deadline, self._clock.monotonic(), size)
+        self._waiting[correlation] = _Waiting(reply, key, version, deadline, self._clock.monotonic(), size)
         head = _HEAD.pack(size, key, version, correlation, len(name)) + name + tags
         if hold and self._held is not None:
             self._held.append((head, *body))
@@ -192,7 +237,7 @@ class Link(asyncio.BufferedProtocol):
             self._transport.write(b"".join((head, *body)))
         else:
             self._transport.writelines((head, *body))
-        return future
+        return reply
 
     def _check_deadlines(self) -> None:
         """Close the link if a request has had no answer in time; answers come in order, so none comes before."""
@@ -226,14 +271,16 @@ class Link(asyncio.BufferedProtocol):
         request = ApiVersionsRequest(_SOFTWARE, "1")
         body = encode_request(API_VERSIONS, version, request)
         return cast(
-            "ApiVersionsResponse", await self._start(API_VERSIONS, version, (body,), None, hold=False)
+            "ApiVersionsResponse",
+            await self._start(API_VERSIONS, version, (body,), None, self._loop.create_future(), hold=False),
         )
 
     async def _ask(self, request: Struct, newest: int | None = None) -> Any:
         """`call`, also while other requests are held."""
         key = key_of(request)
         version = self.version(key, newest)
-        return await self._start(key, version, (encode_request(key, version, request),), None, hold=False)
+        body = encode_request(key, version, request)
+        return await self._start(key, version, (body,), None, self._loop.create_future(), hold=False)
 
     async def _log_in(self) -> None:
         login = self._settings.login

@@ -11,6 +11,7 @@ a request that waits holds up those after it:
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -42,7 +43,9 @@ class Links:
         # After a failure: when the address may be tried again, and how many failures there were.
         self._failed: dict[Address, tuple[float, int]] = {}
         self._idle: dict[Address, list[Link]] = {}
-        self._lent: dict[Address, set[Link]] = {}
+        self._lent: set[Link] = set()
+        # How many are lent, or are being opened for that.
+        self._borrowers: Counter[Address] = Counter()
         self._closed = False
 
     def ready(self, address: Address, lane: str = SHARED) -> Link | None:
@@ -52,7 +55,8 @@ class Links:
     def open_to(self, address: Address) -> int:
         """Return the number of open links to a broker."""
         shared = sum(place == address for place, _ in self._links)
-        return shared + len(self._idle.get(address, ())) + len(self._lent.get(address, ()))
+        lent = sum(link.address == address for link in self._lent)
+        return shared + len(self._idle.get(address, ())) + lent
 
     def failing(self, address: Address) -> bool:
         """Return whether the last attempt to reach a broker failed."""
@@ -125,27 +129,34 @@ class Links:
 
         A link with a request that was not answered is closed afterwards.
         """
-        idle, lent = self._idle.setdefault(address, []), self._lent.setdefault(address, set())
-        if len(lent) >= MAX_ALONE:
+        idle = self._idle.setdefault(address, [])
+        if self._borrowers[address] >= MAX_ALONE:
             raise BrokerError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 f"{MAX_ALONE} requests wait for the coordinator at {address} already; try again later.",
             )
-        link = next((one for one in reversed(idle) if one.lost is None), None)
-        if link is not None:
-            idle.remove(link)
-        else:
-            link = await self._connect(address)
-        lent.add(link)
+        self._borrowers[address] += 1
+        link = None
         try:
+            link = next((one for one in reversed(idle) if one.lost is None), None)
+            if link is not None:
+                idle.remove(link)
+            else:
+                link = await self._connect(address)
+            self._lent.add(link)
             yield link
         finally:
-            lent.discard(link)
-            idle[:] = [one for one in idle if one.lost is None]
-            if link.waiting or self._closed or len(idle) >= _IDLE_ALONE:
-                link.close()
-            elif link.lost is None:
-                idle.append(link)
+            self._borrowers[address] -= 1
+            if link is not None:
+                self._take_back(link, idle)
+
+    def _take_back(self, link: Link, idle: list[Link]) -> None:
+        self._lent.discard(link)
+        idle[:] = [one for one in idle if one.lost is None]
+        if link.waiting or self._closed or len(idle) >= _IDLE_ALONE:
+            link.close()
+        elif link.lost is None:
+            idle.append(link)
 
     def prune(self, current: set[Address], now: float) -> None:
         """Close links without a request under way that are idle for too long, or lead to no broker of the cluster."""
@@ -162,8 +173,7 @@ class Links:
         self._closed = True
         for task in list(self._opening.values()):
             task.cancel()
-        lent = [link for links in self._lent.values() for link in links]
         idle = [link for links in self._idle.values() for link in links]
-        for link in [*self._links.values(), *lent, *idle]:
+        for link in [*self._links.values(), *self._lent, *idle]:
             link.close()
         self._idle.clear()

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from core.client.cluster import ClusterClient
+from core.client.destinations import Destination, Reply, Sent
 from core.client.failures import LinkLost, error_code, refused
 from core.client.leaders import MOVED
 from core.client.link import Link
@@ -90,20 +91,6 @@ _LASTING = frozenset(
     }
 )
 
-_Sent = list[tuple[PartitionQueue, Batch]]
-
-
-class _Destination:
-    """A broker, and the queues that have something for it."""
-
-    __slots__ = ("broker_id", "in_flight", "muted_until", "ready")
-
-    def __init__(self, broker_id: int) -> None:
-        self.broker_id = broker_id
-        self.in_flight = 0
-        self.muted_until = 0.0
-        self.ready: dict[PartitionQueue, None] = {}
-
 
 class Producer:
     """Appends to partitions of a cluster. Everything runs on the event loop; `close` it in the end."""
@@ -113,9 +100,9 @@ class Producer:
         self._settings = cluster.settings
         self._loop = asyncio.get_running_loop()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._destinations: dict[int, _Destination] = {}
+        self._destinations: dict[int, Destination] = {}
         self._new: list[PartitionQueue] = []
-        self._active: dict[_Destination, None] = {}
+        self._active: dict[Destination, None] = {}
         self._homeless: dict[PartitionQueue, None] = {}
         self._identity: Identity | None = None
         # The cluster gives no producer ids.
@@ -294,7 +281,7 @@ class Producer:
                 continue
             destination = self._destinations.get(leader)
             if destination is None:
-                destination = self._destinations[leader] = _Destination(leader)
+                destination = self._destinations[leader] = Destination(leader)
             destination.ready[queue] = None
             self._active[destination] = None
         active, self._active = self._active, {}
@@ -367,7 +354,7 @@ class Producer:
 
     # --- sending -------------------------------------------------------------------------------------------
 
-    def _send_to(self, destination: _Destination) -> None:
+    def _send_to(self, destination: Destination) -> None:
         ready = destination.ready
         while ready and destination.in_flight < self._settings.max_in_flight:
             now = self._loop.time()
@@ -380,7 +367,7 @@ class Producer:
                 return
             size = 0
             # A request has one `acks` for all of its batches.
-            by_acks: dict[int, _Sent] = {}
+            by_acks: dict[int, Sent] = {}
             for queue in list(ready):
                 del ready[queue]
                 queue.home = False
@@ -394,10 +381,10 @@ class Producer:
             for acks, sent in by_acks.items():
                 self._request(destination, link, acks, sent, now)
 
-    def _open(self, destination: _Destination) -> None:
+    def _open(self, destination: Destination) -> None:
         self._begin(f"open {destination.broker_id}", partial(self._connect, destination))
 
-    async def _connect(self, destination: _Destination) -> None:
+    async def _connect(self, destination: Destination) -> None:
         try:
             await self._cluster.link(destination.broker_id)
         except BrokerError as error:
@@ -550,7 +537,7 @@ class Producer:
         queue.order += 1
         return (queue.order,)
 
-    def _request(self, destination: _Destination, link: Link, acks: int, sent: _Sent, now: float) -> None:
+    def _request(self, destination: Destination, link: Link, acks: int, sent: Sent, now: float) -> None:
         topics: dict[str, list[tuple[int, bytearray]]] = {}
         deadline = now
         for queue, batch in sent:
@@ -560,31 +547,27 @@ class Producer:
             queue.under_way.append(batch)
         timeout_ms = min(max(int((deadline - now) * 1000), 1), self._settings.request_timeout_ms)
         destination.in_flight += 1
+        reply = Reply(self._answered, destination, sent)
         try:
             version = link.version(_PRODUCE)
             body = produce_body(version, acks, timeout_ms, topics)
-            future = link.start_encoded(_PRODUCE, version, body, timeout_ms + _ANSWER_MS)
+            link.start_encoded(_PRODUCE, version, body, reply, timeout_ms + _ANSWER_MS)
         except BrokerError as error:
-            future = self._loop.create_future()
-            future.set_exception(error)
-        future.add_done_callback(partial(self._answered, destination, sent))
+            # In the next turn: the caller still lists what may be sent.
+            self._loop.call_soon(reply.set_exception, error)
         for queue, _ in sent:
             self._wake(queue)
 
     # --- answers -------------------------------------------------------------------------------------------
 
-    def _answered(
-        self, destination: _Destination, sent: _Sent, future: asyncio.Future[ProduceResponse]
-    ) -> None:
+    def _answered(self, destination: Destination, sent: Sent, answer: ProduceResponse | BrokerError) -> None:
         destination.in_flight -= 1
         self._active[destination] = None
-        error = asyncio.CancelledError() if future.cancelled() else future.exception()
         for queue, batch in sent:
             queue.under_way.remove(batch)
-        if error is not None:
-            self._lost(sent, error)
+        if isinstance(answer, BrokerError):
+            self._lost(sent, answer)
         else:
-            answer = future.result()
             if answer.throttle_time_ms > 0:
                 self._mute(destination, answer.throttle_time_ms / 1000)
             found = {
@@ -608,18 +591,18 @@ class Producer:
             self._wake(queue)
         self._soon()
 
-    def _lost(self, sent: _Sent, error: BaseException) -> None:
+    def _lost(self, sent: Sent, error: BrokerError) -> None:
         """Keep the batches of a request without an answer, to be sent again."""
         if not isinstance(error, LinkLost):
             for queue, batch in sent:
-                self._refuse(queue, batch, error if isinstance(error, BrokerError) else _closed())
+                self._refuse(queue, batch, error)
             return
         for queue, batch in sent:
             batch.maybe = batch.maybe or error.sent
             self._keep(queue, batch, error)
         self._cluster.refresh_soon({queue.tp.topic for queue, _ in sent})
 
-    def _mute(self, destination: _Destination, seconds: float) -> None:
+    def _mute(self, destination: Destination, seconds: float) -> None:
         """Send this broker nothing for a time, as it asks (KIP-219)."""
         destination.muted_until = self._loop.time() + seconds
 
@@ -764,7 +747,11 @@ class Producer:
         """Refuse what has waited for too long."""
         self._sweeper = None
         now = self._loop.time()
-        for queue in self._queues.values():
+        for tp, queue in list(self._queues.items()):
+            if queue.empty and not queue.home and not queue.under_way:
+                if tp.topic not in self._cluster.topics:
+                    del self._queues[tp]
+                continue
             if queue.waiting and queue.waiting[0].deadline <= now:
                 text = f"The records for {queue.tp} could not be sent in time: its leader did not answer."
                 self._refuse_waiting(queue, BrokerError(ErrorCode.REQUEST_TIMED_OUT, text), now)

@@ -1,6 +1,6 @@
 """Copy topics: create them, then rounds of fetch, plan, produce, until the target has what the source has.
 
-A round fetches of all partitions that have more, stores the plan of all batches in the journal with one fsync,
+A round takes what a fetch of all partitions gave, stores the plan of all batches in the journal with one fsync,
 appends them, and takes the outcome into the next round's fsync. Batches of one partition are appended in order, with
 up to five requests under way, under the producer and the sequence of their plan.
 
@@ -32,8 +32,10 @@ from core.types import TopicPartition
 log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
-# Bytes of one round, and of one partition in it.
-ROUND_BYTES, PARTITION_BYTES = 32 * MIB, 4 * MIB
+# Bytes of one fetch, and of one partition in it.
+FETCH_BYTES, PARTITION_BYTES = 32 * MIB, 4 * MIB
+# Batches of one partition in one round: about a second if they are small. A signal waits for the end of a round.
+ROUND_BATCHES = 500
 # Requests under way for each partition: what an idempotent producer may have (KIP-98).
 IN_FLIGHT = 5
 # How long a round waits for records when all are copied.
@@ -90,6 +92,8 @@ class Copy:
         self._runs: dict[TopicPartition, list[Run]] = {}
         # The source's last stable offset and high watermark, as of the last fetch.
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
+        # Batches that were fetched, and belong to later rounds.
+        self._fetched: dict[TopicPartition, list[Piece]] = {}
         # Records that this process has copied.
         self.copied = 0
 
@@ -206,36 +210,42 @@ class Copy:
         self.flush()
 
     async def round(self, tps: Sequence[TopicPartition] | None = None, *, wait_ms: int = FOLLOW_MS) -> int:
-        """Fetch once and append what came; return the number of records. Raises MoveError."""
-        wanted = self._mine() if tps is None else tps
-        fetched = await self._source.fetch(
-            {tp: self._progress[tp].source_next for tp in wanted},
-            committed=True,
-            wait_ms=wait_ms,
-            max_bytes=ROUND_BYTES,
-            partition_bytes=PARTITION_BYTES,
-        )
+        """Append what was fetched, or fetch first; return the number of records. Raises MoveError."""
+        if not self._fetched:
+            await self._fetch(self._mine() if tps is None else tps, wait_ms)
         work: dict[TopicPartition, list[Piece]] = {}
-        for tp, one in fetched.items():
-            if not self._readable(tp, one):
-                continue
-            found = pieces(one.data, one.aborted, self._progress[tp].source_next)
-            self._ends[tp] = (one.last_stable_offset, one.high_watermark)
-            if found.pieces:
-                work[tp] = found.pieces
-            elif found.next_offset > self._progress[tp].source_next:
-                # Markers and aborted records alone.
-                self._progress[tp].source_next = found.next_offset
-                self._runs.setdefault(tp, [])
+        for tp, found in list(self._fetched.items()):
+            work[tp], self._fetched[tp] = found[:ROUND_BATCHES], found[ROUND_BATCHES:]
+            if not self._fetched[tp]:
+                del self._fetched[tp]
         if not work:
             self._store({})
             return 0
         await self._name_producers(work)
         self._store({tp: self._plan(tp, found) for tp, found in work.items()})
         await asyncio.gather(*(self._append_all(tp, found) for tp, found in work.items()))
-        count = sum(piece.records for found in work.values() for piece in found)
-        self.copied += count
-        return count
+        return sum(piece.records for found in work.values() for piece in found)
+
+    async def _fetch(self, tps: Sequence[TopicPartition], wait_ms: int) -> None:
+        """Fetch once from all of these partitions."""
+        fetched = await self._source.fetch(
+            {tp: self._progress[tp].source_next for tp in tps},
+            committed=True,
+            wait_ms=wait_ms,
+            max_bytes=FETCH_BYTES,
+            partition_bytes=PARTITION_BYTES,
+        )
+        for tp, one in fetched.items():
+            if not self._readable(tp, one):
+                continue
+            found = pieces(one.data, one.aborted, self._progress[tp].source_next)
+            self._ends[tp] = (one.last_stable_offset, one.high_watermark)
+            if found.pieces:
+                self._fetched[tp] = found.pieces
+            elif found.next_offset > self._progress[tp].source_next:
+                # Markers and aborted records alone.
+                self._progress[tp].source_next = found.next_offset
+                self._runs.setdefault(tp, [])
 
     def _readable(self, tp: TopicPartition, one: FetchedPartition) -> bool:
         """Return whether a fetch gave batches. Records that retention deleted before they were copied are skipped."""
@@ -339,6 +349,7 @@ class Copy:
         for planned in progress.planned[:count]:
             self._runs.setdefault(tp, []).extend(runs_of_batches([planned], progress.target_next))
             progress.target_next += planned.count
+            self.copied += planned.count
             progress.sequence = after(planned.sequence, planned.count)
             progress.source_next = planned.next_source
         progress.planned = progress.planned[count:]

@@ -67,6 +67,8 @@ _LEAST_SECONDS = 0.5
 _HEARTBEAT_PATIENCE_MS = 3_000
 # SyncGroup waits for the leader, for a rebalance timeout at most: Kafka's default is 60 s, for clients 5 min.
 _SYNC_WAIT_MS = 300_000
+# Characters of a member's client id: as many as the name of a managed consumer has.
+_CLIENT_ID = 249
 # Members of an earlier run that are continued at the same time, and what the coordinator may take for one.
 _RESUMES_AT_ONCE, _RESUME_MS = 100, 0
 # Heartbeats of all members together in a second; with more members each sends fewer.
@@ -211,6 +213,8 @@ class RemoteCoordinator:
                 wanted,
                 lane=ALONE,
                 timeout_ms=rebalance_ms + self._cluster.settings.request_timeout_ms,
+                # DescribeGroups shows it, and member ids begin with it.
+                client_id=request.client_id[:_CLIENT_ID] or None,
             )
             return await self._joined(group_id, answer)
         except BrokerError as error:

@@ -106,6 +106,11 @@ class RemoteOffsets:
         """Bring all committed offsets of a group to hand. Raises BrokerError."""
         found = await self._fetch(group_id, None, stable=False)
         known = self._of(group_id)
+        # OffsetFetch does not tell when an offset was committed. It is known of commits that went through here.
+        for tp, committed in found.items():
+            before = known.offsets.get(tp)
+            if before is not None and committed is not None and before.offset == committed.offset:
+                found[tp] = committed._replace(commit_ms=before.commit_ms)
         known.offsets, known.complete = found, True
 
     async def bring(self, group_id: str, partitions: Collection[TopicPartition], *, fresh: bool) -> None:

@@ -41,6 +41,8 @@ from core.vocabulary.transactions import TransactionalWrite
 _ARRIVAL_SECONDS = 2.0
 # The same, if the reader has records of other partitions.
 _SHORT_SECONDS = 0.25
+# Attempts to bring batches to hand that are dropped at once.
+_TRIES = 3
 # A partition is followed for an isolation level this long after it was last read so. A stream that waits reads
 # nothing; it must not lose its level before it ends.
 _LEVEL_SECONDS = 3_600.0
@@ -165,10 +167,10 @@ class Partitions:
         if known is not None and not known.log_start_offset <= read.offset <= known.high_watermark:
             # Also of batches that are at hand: they may be deleted by now.
             raise out_of_range(tp, read.offset, known)
-        if found is not None:
+        if found is not None and (len(found.data) or known is None):
             return _log_read(found, known or found.offsets)
-        if known is not None and known.end(committed=read.committed) <= read.offset <= known.high_watermark:
-            # The end, or a record of an open transaction.
+        if known is not None and read.offset >= known.end(committed=read.committed):
+            # Also above the last stable offset: that may be read once the transactions have ended.
             return LogRead(None, known)
         if (refused := self._bounds.refusal(tp)) is not None:
             raise refused
@@ -188,7 +190,7 @@ class Partitions:
             self._read_at[tp, read.committed] = now
             known = self._bounds.find(tp)
             end = -1 if known is None else known.end(committed=read.committed)
-            if read.offset == end and not fresh:
+            if read.offset >= end >= 0 and not fresh:
                 continue
             found = self._try(read)
             if found is None:
@@ -223,9 +225,13 @@ class Partitions:
     async def _bring_one(self, read: FetchRead) -> None:
         tp = read.tp
         try:
-            found = await self._fetcher.bring(
-                tp, read.offset, max_bytes=read.max_bytes, committed=read.committed
-            )
+            for _ in range(_TRIES):
+                found = await self._fetcher.bring(
+                    tp, read.offset, max_bytes=read.max_bytes, committed=read.committed
+                )
+                # Batches are not kept if the leader has moved, or the topic is another one, in between.
+                if not len(found.data) or self._try(read) is not None:
+                    break
         except BrokerError as error:
             await self._refused(tp, error)
             return
@@ -296,18 +302,20 @@ class Partitions:
             fetched = self.fetch_now(reads, max_bytes=max_bytes, min_one_each=min_one_each)
             return fetched.refused or fetched.size >= min_bytes
 
-        while not (fetched.refused or fetched.size >= min_bytes):
+        while True:
+            if any(isinstance(one.error, NotAtHandError) for one in fetched.answers):
+                # Batches that are on their way, or that other readers have pushed out of the window.
+                await self.bring(reads, max_bytes=max_bytes, fresh=False)
+                if check() and not any(isinstance(one.error, NotAtHandError) for one in fetched.answers):
+                    break
+            elif fetched.refused or fetched.size >= min_bytes:
+                break
             left = until - clock.monotonic()
-            if left <= 0 or not await self._purgatory.wait([read.tp for read in reads], left, check):
+            if left <= 0:
+                break
+            if not await self._purgatory.wait([read.tp for read in reads], left, check):
                 check()
                 break
-            if any(isinstance(one.error, NotAtHandError) for one in fetched.answers):
-                # Other readers have pushed it out of the window.
-                await self.bring(reads, max_bytes=max_bytes, fresh=False)
-                check()
-        if any(isinstance(one.error, NotAtHandError) for one in fetched.answers):
-            await self.bring(reads, max_bytes=max_bytes, fresh=False)
-            check()
         return fetched.answers
 
     def _happened(self, reads: Sequence[FetchRead], event: int) -> bool:

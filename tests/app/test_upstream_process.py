@@ -394,6 +394,23 @@ def test_a_start_without_a_cluster_says_what_was_tried(tmp_path: Path) -> None:
     assert "--upstream" in said and "security.protocol" in said
 
 
+def test_a_start_that_waits_for_its_cluster_can_be_stopped(tmp_path: Path) -> None:
+    process = Gateway(tmp_path / "g", "127.0.0.1:1", patience_ms=600_000)
+    process.spawn()
+    try:
+        began = time.monotonic()
+        while "connecting to the Kafka cluster" not in process.read_log():
+            assert time.monotonic() - began < SECONDS
+            time.sleep(0.05)
+        assert process.process is not None
+        process.process.send_signal(signal.SIGTERM)
+        assert process.process.wait(SECONDS) == 1
+        assert "Stopped before the Kafka cluster has answered." in process.read_log()
+        assert "Traceback" not in process.read_log()
+    finally:
+        process.kill()
+
+
 @pytest.fixture(scope="module")
 def with_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A cluster whose clients log in, over TLS."""
@@ -449,7 +466,7 @@ def test_a_gateway_logs_in_over_tls_and_has_users_of_its_own(
     own = tmp_path / "own-password"
     own.write_text("another, of the gateway")
     own.chmod(0o600)
-    process = GatewayProcess(
+    process = Gateway(
         tmp_path / "g", servers, properties=properties, environment={"SLUICE_ADMIN_PASSWORD_FILE": str(own)}
     )
     process.ports = {"http?auth=basic,token": 0, "http": 0}

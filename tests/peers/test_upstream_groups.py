@@ -130,6 +130,30 @@ def test_a_managed_consumer_shares_a_group_with_members_of_both_protocols(
         http.done("DELETE", f"/groups/{group}/consumers/c", status=204)
 
 
+def test_members_of_three_kinds_own_each_partition_once(
+    gateway: GatewayProcess, kafka: KafkaProcess, name: Callable[[], str]
+) -> None:
+    topic, group = name(), name()
+    with Http(gateway) as http:
+        http.done("PUT", f"/topics/{topic}", {"partitions": 6}, 201)
+        members = [Member(kafka, group, topic, "consumer"), Member(kafka, group, topic, "classic")]
+        http.done("POST", f"/groups/{group}/consumers", {"name": "c", "topics": [topic]}, 201)
+        deadline = time.monotonic() + 90
+        while True:
+            parts = [http.owned(group), *(member.owned() for member in members)]
+            whole = sorted(one for part in parts for one in part)
+            if all(parts) and whole == list(range(6)):
+                break
+            assert time.monotonic() < deadline, parts
+        for member in members:
+            member.consumer.close()
+        deadline = time.monotonic() + 60
+        while http.owned(group) != set(range(6)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert http.owned(group) == set(range(6))
+        http.done("DELETE", f"/groups/{group}/consumers/c", status=204)
+
+
 def test_members_and_keys_over_kafka_3_9(
     kafka39: KafkaProcess, tmp_path_factory: pytest.TempPathFactory, name: Callable[[], str]
 ) -> None:

@@ -16,7 +16,9 @@ ALLOWED = {
     "core/kafka07/zookeeper.py": "the setting zookeeper",
     "core/replication/peer.py": "the setting peers",
     "core/security/jwks.py": "the setting oauth",
-    "core/client/connection.py": "settings of clients of other brokers",
+    "core/client/network.py": "the setting upstream, options of `sluice move`; brokers that its metadata name",
+    "core/client/link.py": "calls core/client/network.py",
+    "app/gateways/links.py": "the setting gateways",
     "app/health.py": "`sluice health` asks the broker at the address that it has written into its data directory",
 }
 MODULES = {
@@ -59,7 +61,7 @@ def opens(path: Path) -> bool:
             called = node.func
             if called.attr in CALLS:
                 return True
-            if called.attr == "connect" and not ast.unparse(called.value).endswith("engine"):
+            if called.attr == "connect" and not ast.unparse(called.value).endswith(("engine", "sqlite3")):
                 return True
     return False
 

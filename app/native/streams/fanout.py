@@ -286,7 +286,8 @@ class Fanout:
             taken = self.take(feed, position, max_bytes=self._config.stream_piece_bytes, whole=True)
             body = form.records(feed, taken) if taken.parts else b""
             found = Piece(body, taken.behind, taken.payload)
-            self._pieces.put(key, found, len(body) + _ENTRY_COST)
+            if found.behind != position:
+                self._pieces.put(key, found, len(body) + _ENTRY_COST)
         return found
 
     def take(
@@ -349,7 +350,8 @@ class Fanout:
         if found is None:
             found = self._make_range(feed, TopicPartition(feed.topic, number), offset, count, until)
             cost = found.size + len(found.texts) * _RECORD_COST + _ENTRY_COST
-            self._ranges.put(key, found, cost)
+            if found.next_offset > offset:
+                self._ranges.put(key, found, cost)
         return found
 
     def _make_range(self, feed: Feed, tp: TopicPartition, offset: int, count: int, until: int) -> Range:

@@ -175,3 +175,59 @@ def test_uvicorn_serves_the_application_as_plain_asgi(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+async def test_a_server_that_lingers_answers_once_more_on_each_connection() -> None:
+    running = Running()
+    await running.server.start()
+    running.app.go.set()
+    busy, idle = await running.asked(), await running.asked()
+    for reader, _ in (busy, idle):
+        assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 OK\r\n")
+    running.app.go.clear()
+    busy[1].write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    while running.app.begun < 3:
+        await asyncio.sleep(0.001)
+    lingering = asyncio.create_task(running.server.linger(60))
+    await asyncio.sleep(0)
+    idle[1].write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    running.app.go.set()
+    for reader, _ in (busy, idle):
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n") and b"\r\nconnection: close\r\n" in answer
+    await lingering
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", running.port)
+    await running.server.stop()
+    for _, writer in (busy, idle):
+        writer.close()
+
+
+async def test_a_server_accepts_for_another_worker_until_it_is_told_to_stop() -> None:
+    running = Running()
+    await running.server.start()
+    running.app.go.set()
+    (other,) = bind([LOCAL])
+    port = other.getsockname()[1]
+    await running.server.adopt(7, [other.dup()])
+    own_port, running.port = running.port, port
+    _, writer = await running.asked()
+    writer.close()
+    running.server.release(7)
+    running.server.release(7)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    # The socket still listens; the worker that has it will accept.
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await reader.read(1)
+    writer.close()
+    other.close()
+    running.port = own_port
+    _, writer = await running.asked()
+    writer.close()
+    await running.server.stop()
+    (late,) = bind([LOCAL])
+    await running.server.linger(0)
+    await running.server.adopt(8, [late])
+    assert late.fileno() == -1

@@ -319,7 +319,7 @@ async def test_a_coordinator_that_moves_loads_or_is_away() -> None:
 
 
 @virtual
-async def test_a_broker_of_old_versions() -> None:
+async def test_a_broker_with_few_versions() -> None:
     """Produce 7, Fetch 11, Metadata 8, ApiVersions 0: no topic ids, no leader hints, no record errors."""
     fake = FakeCluster(1)
     fake.create("t")

@@ -118,7 +118,8 @@ class At:
 async def test_a_copy_that_is_killed_anywhere_continues_without_a_record_twice(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "PARTITION_BYTES", 400)
+    monkeypatch.setattr(copying, "PARTITION_BYTES", 700)
+    monkeypatch.setattr(copying, "ROUND_BATCHES", 2)
     await fill(pair, batches=14, partitions=2)
     places: set[str] = set()
     for number in range(1, 200):
