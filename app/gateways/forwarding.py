@@ -206,7 +206,7 @@ class Forwarding:
 def _unavailable(owner: str, reached: bool) -> Problem:
     if reached:
         detail = (
-            f"The gateway {owner!r}, which owns this request, ended before it answered. The request may have been "
+            f"The gateway {owner!r}, which owns this request, did not answer it. The request may have been "
             "carried out. Repeat it; a write needs an Idempotency-Key to be safe from a duplicate."
         )
     else:
@@ -251,7 +251,7 @@ class Passage:
             head, chunked = self._head()
             link.begin(head, without_body=head_only)
             self._pump = asyncio.ensure_future(self._send_body(link, chunked))
-            found = await link.head()
+            found = await self._answered(link)
             lines = _lines(found, head_only)
             if head_only:
                 self._end(link)
@@ -271,6 +271,16 @@ class Passage:
         finally:
             if not keep:
                 self._drop(link)
+
+    async def _answered(self, link: Link) -> Head:
+        """Return the beginning of the answer. An owner that stands still must not hold its clients without an end."""
+        if not self._sent:
+            return await link.head()
+        try:
+            async with asyncio.timeout(self._links.answer_seconds):
+                return await link.head()
+        except TimeoutError:
+            raise LinkLostError(f"it did not answer within {self._links.answer_seconds:g} s") from None
 
     def _head(self) -> tuple[bytes, bool]:
         """Return the head of the request, with the body if it is at hand, and whether the body is sent in chunks."""

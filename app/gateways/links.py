@@ -174,7 +174,10 @@ class Links:
         connect_timeout_ms: int,
         most: int,
         idle_seconds: float = MAX_IDLE_SECONDS,
+        answer_seconds: float = 330.0,
     ) -> None:
+        # How long an answer may take to begin: the longest poll, and time to find its end.
+        self.answer_seconds = answer_seconds
         self._idle_seconds = idle_seconds
         self.target = target
         self._now = clock.monotonic

@@ -14,6 +14,8 @@ from core.config import Config, Gateway
 from core.errors import StartupError
 
 GATEWAY_LEVEL = "gateway"
+# Beyond the longest poll: a slow disk, a change of the leader, a slow body.
+MARGIN_SECONDS = 30.0
 
 
 def forwarding_of(config: Config, clock: Clock) -> Forwarding | None:
@@ -33,6 +35,7 @@ def gateway_level(config: Config, clock: Clock) -> Level | None:
             clock,
             connect_timeout_ms=config.gateway_connect_timeout_ms,
             most=config.gateway_max_requests,
+            answer_seconds=config.max_wait_ms / 1_000 + MARGIN_SECONDS,
         )
         for one in config.gateways
         if one.name != config.gateway_name

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from app.errors import Problem, render_problem
@@ -52,6 +53,19 @@ def bind(endpoints: Sequence[Endpoint]) -> list[socket.socket]:
             one.close()
         raise
     return sockets
+
+
+def bind_for_workers(endpoint: Endpoint, count: int) -> list[socket.socket]:
+    """Return a listening socket for each worker, all with the same address. Raises StartupError.
+
+    A first socket without SO_REUSEPORT finds out whether another program has the port: two programs of one user
+    could share it otherwise, and each would get a part of the connections.
+    """
+    probe = bind_socket(endpoint, only_ipv6=True)
+    port = probe.getsockname()[1]
+    probe.close()
+    chosen = replace(endpoint, port=port)
+    return [bind_socket(chosen, backlog=BACKLOG, only_ipv6=True, reuse_port=True) for _ in range(count)]
 
 
 class HttpServer:

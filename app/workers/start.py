@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from app.http.server import BACKLOG
+from app.http.server import bind_for_workers
 from app.workers.parent import DIRECTORY, Setting
-from core.config import Config, Endpoint
+from core.config import Config
 from core.errors import StartupError
-from core.listeners.sockets import bind_socket
 
 # The longest path of a UNIX socket is 107 bytes (sun_path of unix(7)); the name of the socket is part of it.
 _LONGEST_DIRECTORY = 107 - len("/worker-000.sock")
@@ -51,19 +48,6 @@ def _become_parent(setting: Setting) -> NoReturn:
     sys.stderr.flush()
     program = [sys.executable, "-P", "-m", "app.workers.parent", json.dumps(setting._asdict())]
     os.execv(sys.executable, program)
-
-
-def bind_for_workers(endpoint: Endpoint, count: int) -> list[socket.socket]:
-    """Return a listening socket for each worker, all with the same address. Raises StartupError.
-
-    A first socket without SO_REUSEPORT finds out whether another program has the port: two programs of one user
-    could share it otherwise, and each would get a part of the connections.
-    """
-    probe = bind_socket(endpoint, only_ipv6=True)
-    port = probe.getsockname()[1]
-    probe.close()
-    chosen = replace(endpoint, port=port)
-    return [bind_socket(chosen, backlog=BACKLOG, only_ipv6=True, reuse_port=True) for _ in range(count)]
 
 
 def _socket_directory(data_dir: Path) -> Path:

@@ -25,7 +25,7 @@ from app import first_user
 from app.gateway_settings import MAX_WORKERS
 from app.gateways.forwarding import Forwarding, Level
 from app.gateways.links import Links, Target
-from app.gateways.setup import gateway_level
+from app.gateways.setup import MARGIN_SECONDS, gateway_level
 from app.http.application import HttpApplication
 from app.http.metrics import LoopDelay, Traffic, Visits
 from app.http.server import HttpServer
@@ -105,6 +105,7 @@ def forwarding_of_worker(config: Config, own: Config, spec: Spec, clock: Clock) 
             most=config.http_max_connections,
             # The other side closes them after the whole time.
             idle_seconds=config.worker_linger_ms / 2_000,
+            answer_seconds=config.max_wait_ms / 1_000 + MARGIN_SECONDS,
         )
         for number, path in enumerate(spec.paths)
     }

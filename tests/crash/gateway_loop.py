@@ -1,6 +1,6 @@
 """The gateway loop: three gateways over one cluster; again and again one is killed or stopped in order.
 
-The clients know all three and use them in turn, without stickiness, as a balancer sends them. Each has one history:
+The clients know all three and use them in turn, as a balancer without stickiness does. Each has one history:
 
 - keyed writers send a value until it is acknowledged, to whatever gateway comes next: it is in the log once, at the
   offset that was acknowledged;

@@ -168,7 +168,7 @@ async def test_an_answer_that_ends_too_early_ends_the_connection_of_the_client(
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 20\r\n\r\nhalf")
 
     owner.handle = short
-    refused(await gateway.http.get(CONSUMERS), "ended before it answered")
+    refused(await gateway.http.get(CONSUMERS), "did not answer it")
     assert gateway.app.traffic.in_progress == 0
 
 
@@ -189,7 +189,7 @@ async def test_an_owner_that_does_not_speak_http_is_503(fresh: tuple[Running, Ow
         await reader.read()
 
     owner.handle = talk
-    refused(await gateway.http.get(CONSUMERS), "ended before it answered")
+    refused(await gateway.http.get(CONSUMERS), "did not answer it")
 
 
 async def test_a_stream_of_the_owner_arrives_piece_by_piece(fresh: tuple[Running, Owner]) -> None:
@@ -239,6 +239,22 @@ async def test_an_owner_that_is_down_is_503_at_once_and_used_when_it_is_back(
     links.target = here
     assert (await gateway.http.get(CONSUMERS)).status_code == 200
     assert gateway.counts()["b", "unreachable"] == 1
+
+
+async def test_an_owner_that_stands_still_is_503_after_the_longest_poll(fresh: tuple[Running, Owner]) -> None:
+    gateway, owner = fresh
+    assert gateway.app.forwarding is not None
+    links = gateway.app.forwarding._levels[0].links["b"]
+    links.answer_seconds, usual = 0.05, links.answer_seconds
+    assert usual > gateway.app.shared.config.max_wait_ms / 1_000
+
+    async def still(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await owner.request(reader)
+        await reader.read()
+
+    owner.handle = still
+    refused(await gateway.http.get(CONSUMERS), "did not answer it")
+    links.answer_seconds = usual
 
 
 async def test_too_many_requests_to_one_owner_are_503(fresh: tuple[Running, Owner]) -> None:

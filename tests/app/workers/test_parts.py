@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from app.__main__ import main
 from app.http.request import InFlight, Request
 from app.settings import load
 from app.workers.merged import merge
@@ -167,3 +169,8 @@ def test_a_number_of_workers_that_cannot_be_started_stops_the_start(
 ) -> None:
     with pytest.raises(StartupError, match=words):
         load({}, listeners=listeners, peers=peers, workers=workers)
+
+
+def test_a_broker_for_tests_has_no_workers() -> None:
+    done = CliRunner().invoke(main, ["serve", "--ephemeral", "--workers", "2"])
+    assert (done.exit_code, done.stderr) == (2, "sluice: --ephemeral is one process; leave --workers out.\n")
