@@ -224,10 +224,10 @@ class Node:
         if type(answer) is CoroutineType:
             answer = await answer
         elif isinstance(answer, Deferred):
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            finished = asyncio.Event()
             deferred = answer
-            deferred.when_finished(lambda: future.done() or future.set_result(None))
-            await future
+            deferred.when_finished(finished.set)
+            await finished.wait()
             if deferred.error is not None:
                 raise deferred.error
             answer = deferred.answer

@@ -28,7 +28,7 @@ class Led(NamedTuple):
 
     topics: str
     partitions: str
-    index: str
+    number: str
     answered: str
     answered_partitions: str
     answered_index: str
@@ -67,7 +67,7 @@ def take_out(key: int, request: Any, judge: Callable[[Any, Any], ErrorCode]) -> 
         for one in getattr(topic, led.partitions):
             code = judge(topic, one)
             if code:
-                refused.append((topic, getattr(one, led.index), code))
+                refused.append((topic, getattr(one, led.number), code))
             else:
                 kept.append(one)
         if kept:

@@ -49,7 +49,7 @@ def test_open_and_aborted_transactions_are_not_shown(tmp_path: Path) -> None:
         log = TransactionalLog(cluster.broker, TopicPartition(TOPIC, 0))
         a_bit_of_each(log)
         for committed in (True, False):
-            level = {} if committed else {"isolation_level": "read_uncommitted"}
+            level: dict[str, Any] = {} if committed else {"isolation_level": "read_uncommitted"}
             found, offset = [], 0
             while True:
                 body = await read(gateway, offset=offset, limit=2, **level)

@@ -122,7 +122,7 @@ class MemoryTransport(asyncio.Transport):
             return
         view = memoryview(data)
         while view and not self.closed:
-            free = self.protocol.get_buffer(len(view))
+            free: Any = self.protocol.get_buffer(len(view))
             count = min(len(free), len(view))
             free[:count] = view[:count]
             view = view[count:]
