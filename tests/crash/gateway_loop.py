@@ -45,22 +45,31 @@ class Gateways:
     """Three gateways over one cluster, which is a broker of its own."""
 
     def __init__(self, directory: Path) -> None:
-        self.cluster = BrokerProcess(directory / "cluster", environment=QUICK).start()
+        self.by_name: dict[str, BrokerProcess] = {}
+        self.cluster = BrokerProcess(directory / "cluster", environment=QUICK)
+        try:
+            self._start(directory)
+        except BaseException:
+            self.stop()
+            raise
+        self._turn = itertools.cycle(NAMES)
+        self._lock = threading.Lock()
+
+    def _start(self, directory: Path) -> None:
+        self.cluster.start()
         secret = directory / "secret"
         secret.write_text("of the three gateways, in this loop\n")
         secret.chmod(0o600)
         ports = free_ports(len(NAMES))
         listed = [f"{name}=http://127.0.0.1:{port}" for name, port in zip(NAMES, ports, strict=True)]
-        self.by_name: dict[str, BrokerProcess] = {}
         for name, port in zip(NAMES, ports, strict=True):
             options = ["--upstream", self.cluster.kafka, "--gateway-name", name]
             options += [part for one in listed for part in ("--gateway", one)]
             environment = {**QUICK, "SLUICE_GATEWAY_SECRET_FILE": str(secret)}
             one = BrokerProcess(directory / f"gateway-{name}", options=options, environment=environment)
             one.ports = {"http": port}
-            self.by_name[name] = one.start()
-        self._turn = itertools.cycle(NAMES)
-        self._lock = threading.Lock()
+            self.by_name[name] = one
+            one.start()
 
     def next(self) -> str:
         """The base URL of the gateway that comes next, whether it runs or not."""
@@ -71,7 +80,7 @@ class Gateways:
         """Stop all."""
         for one in [*self.by_name.values(), self.cluster]:
             if one.running:
-                one.stop()
+                one.kill()
 
 
 class Client(threading.Thread):

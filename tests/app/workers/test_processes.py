@@ -79,13 +79,29 @@ def running(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
         cluster.start()
         workers.ports = {"http": 0}
         workers.options += ["--upstream", cluster.kafka]
-    workers.start()
-    until(lambda: len(workers.workers()) == 3 and workers.up(), f"no answer: {workers.read_log()}")
-    yield workers
-    if workers.running:
+    try:
+        workers.start()
+        until(lambda: len(workers.workers()) == 3 and workers.up(), f"no answer: {workers.read_log()}")
+        yield workers
         assert workers.stop() == 0, workers.read_log()
-    if cluster.running:
-        assert cluster.stop() == 0
+    finally:
+        # The workers end with their parent.
+        workers.kill()
+        cluster.kill()
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Workers]]:
+    """Makes processes that end with the test."""
+    made: list[Workers] = []
+
+    def one(name: str, *options: str) -> Workers:
+        made.append(Workers(tmp_path / name, options=options))
+        return made[-1]
+
+    yield one
+    for process in made:
+        process.kill()
 
 
 class Load(threading.Thread):
@@ -200,17 +216,17 @@ def test_the_end_of_the_parent_ends_the_workers(running: Workers) -> None:
     until(lambda: len(running.workers()) == 3, "not started")
 
 
-def test_settings_that_cannot_be_used_replace_no_worker(tmp_path: Path) -> None:
+def test_settings_that_cannot_be_used_replace_no_worker(tmp_path: Path, make: Callable[..., Workers]) -> None:
     file = tmp_path / "sluice.toml"
     file.write_text('log_level = "info"\n')
-    broker = Workers(tmp_path / "data", options=["--workers", "2", "--config", str(file)]).start()
+    broker = make("data", "--workers", "2", "--config", str(file)).start()
     until(lambda: len(broker.workers()) == 2 and broker.up(), "not started")
     before = {one.pid for one in broker.workers()}
     file.write_text("log_level = 3\n")
     os.kill(broker.pid, signal.SIGUSR2)
     until(lambda: "no worker was replaced" in broker.read_log(), "no word about the settings")
     assert {one.pid for one in broker.workers()} == before
-    other = Workers(tmp_path / "other", options=["--workers", "2"])
+    other = make("other", "--workers", "2")
     other.ports = {"http": broker.ports["http"]}
     other.spawn()
     assert other.process is not None
@@ -219,9 +235,9 @@ def test_settings_that_cannot_be_used_replace_no_worker(tmp_path: Path) -> None:
     assert broker.stop() == 0
 
 
-def test_a_first_start_that_fails_is_one_line(tmp_path: Path) -> None:
-    broker = Workers(tmp_path / "data").start()
-    second = Workers(broker.data_dir, options=["--workers", "2"])
+def test_a_first_start_that_fails_is_one_line(tmp_path: Path, make: Callable[..., Workers]) -> None:
+    broker = make("data").start()
+    second = make("data", "--workers", "2")
     second.log = tmp_path / "second.log"
     second.spawn()
     assert second.process is not None
