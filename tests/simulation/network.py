@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,8 @@ _LEAST_GAP = 1e-6
 
 class FakeSocket:
     """Replaces a listening socket."""
+
+    family = socket.AF_INET
 
     def __init__(self, host: str, port: int) -> None:
         self.address = (host, port)
