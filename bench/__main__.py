@@ -36,6 +36,7 @@ import bench.spark
 import bench.streams
 import bench.tls
 import bench.transactions
+import bench.upstream
 import bench.yardstick  # noqa: F401  (importing a module registers its cases)
 from bench import peer
 from bench.case import CASES, Figure
