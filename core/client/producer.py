@@ -572,7 +572,6 @@ class Producer:
         self, destination: _Destination, sent: _Sent, future: asyncio.Future[ProduceResponse]
     ) -> None:
         destination.in_flight -= 1
-        self._active[destination] = None
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         for queue, _ in sent:
             queue.in_flight -= 1
@@ -601,7 +600,10 @@ class Producer:
                 queue.linger.cancel()
                 queue.linger = None
             self._wake(queue)
-        self._soon()
+        if destination.ready:
+            # They waited for a place among the requests under way.
+            self._active[destination] = None
+            self._soon()
 
     def _lost(self, sent: _Sent, error: BaseException) -> None:
         """Keep the batches of a request without an answer, to be sent again."""
