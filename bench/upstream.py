@@ -40,6 +40,9 @@ AT_ONCE = 16
 POLLS = 200
 LISTENERS, EVENTS, APPENDS = 5_000, 20, 20
 PARTITIONS = 4
+# Kafka's indexes are memory-mapped files. The first entry in each of 500 partitions, at 4 KiB by default, means a
+# thousand page faults on a disk that is busy: 10 s and more in which Kafka does nothing else for this client.
+SETTINGS = {"log.index.interval.bytes": "1000000000"}
 _GROUP = "/api/v1/groups/bench/consumers"
 _STREAM = get("/api/v1/topics/heard/records?from=latest").replace(b"application/json", b"text/event-stream")
 _FETCHES = re.compile(r'^sluice_upstream_requests(?:_total)?\{api="Fetch"\} (\S+)$', re.MULTILINE)
@@ -49,7 +52,7 @@ _FETCHES = re.compile(r'^sluice_upstream_requests(?:_total)?\{api="Fetch"\} (\S+
 def cluster(topics: Sequence[tuple[str, int]] = (("bench", 1),)) -> Iterator[KafkaProcess]:
     """A Kafka with the options of its own scripts, a heap of 512 MiB, and some topics with their partitions."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as directory:
-        kafka = KafkaProcess(Path(directory) / "node", jvm=SCRIPTS_JVM)
+        kafka = KafkaProcess(Path(directory) / "node", settings=SETTINGS, jvm=SCRIPTS_JVM)
         try:
             kafka.start()
             connection = Connection(kafka.address)
