@@ -36,6 +36,8 @@ import bench.spark
 import bench.streams
 import bench.tls
 import bench.transactions
+import bench.upstream
+import bench.upstream_memory
 import bench.workers
 import bench.yardstick  # noqa: F401  (importing a module registers its cases)
 from bench import peer

@@ -230,7 +230,8 @@ def _post_without_pause(port: int, request: bytes, clients: int, ready: Event, a
 
 
 @contextmanager
-def _posting(port: int, request: bytes, clients: int) -> Iterator[Any]:
+def posting(port: int, request: bytes, clients: int) -> Iterator[Any]:
+    """Clients in another process that ask without pause, each for an answer of a few KB; the count of answers."""
     ready, answered = multiprocessing.Event(), multiprocessing.Value("q", 0, lock=False)
     process = multiprocessing.Process(
         target=_post_without_pause, args=(port, request, clients, ready, answered), daemon=True
@@ -255,7 +256,7 @@ def tcp_beside_posts(repeats: int) -> list[Figure]:
         connection.create_topic("bench")
         connection.create_topic("posted", segment_bytes=str(64 * 1024 * 1024), retention_bytes="1")
         connection.close()
-        with _posting(server.ports["http"], request, CLIENTS) as answered:
+        with posting(server.ports["http"], request, CLIENTS) as answered:
             for _ in range(repeats):
                 bystander = Bystander(server)
                 time.sleep(0.5)

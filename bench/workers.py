@@ -1,128 +1,88 @@
-"""How HTTP scales with workers: the same load on one and on two workers over the same cluster, in turn.
+"""A gateway of one worker and of two over a real Kafka: answered requests a second, processor time of the workers.
 
-The clients are one process that sends prepared requests over 32 connections and counts the answers. On two cores the
-clients and the cluster share the cores with the workers, so the ratio is a lower bound of what more cores give.
+Kafka and the clients take their share of the same cores. So the rate says how far two workers scale only on a machine
+with cores to spare; the processor time of a request says whether the workers hinder each other on any machine.
 """
 
 from __future__ import annotations
 
-import json
-import multiprocessing
+import os
 import re
-import selectors
-import socket
-import tempfile
+import statistics
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from bench.case import Figure, case
-from bench.http import _records, get, post
-from tests.broker_process import BrokerProcess
+from bench.case import Figure, case, median_of
+from bench.http import Http, get, post, posting
+from bench.server import cpu_ns
+from bench.upstream import cluster, gateway, json_records
+from tests.gateway_process import GatewayProcess
+from tests.peers.kafka import KafkaProcess
 
-CONNECTIONS = 32
-SECONDS = 3.0
-_START_SECONDS = 60.0
-# Two workers on two cores are 1.8 times as fast as one.
-TARGET = 1 / 1.8
-_LENGTH = re.compile(rb"content-length: (\d+)")
-_PATH = "/api/v1/topics/workers/partitions/0/records?offset=0&limit=100"
+SECONDS = 2.0
+# Connections of each of two processes: the system spreads them over the workers as chance has it.
+CONNECTIONS = 24
+# The rate of one worker in that of two, at most; asked where Kafka and the clients have cores of their own.
+MOST, ENOUGH_CORES = 1 / 1.8, 6
+READY_SECONDS = 60.0
+_UP = re.compile(r'^sluice_worker_up\{worker="\d+"\} 1', re.MULTILINE)
+REQUESTS = {
+    "POST of one record": post("/api/v1/topics/bench/records", {"records": json_records(1)}),
+    "GET of 10 records": get("/api/v1/topics/bench/partitions/0/records?offset=0&limit=10"),
+}
+
+
+def _processes(server: GatewayProcess, workers: int) -> list[int]:
+    """The processes that answer; waits until all do."""
+    if workers == 1:
+        return [server.pid]
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        with urllib.request.urlopen(f"{server.http}/metrics", timeout=60) as answer:
+            if len(_UP.findall(answer.read().decode())) == workers:
+                children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text()
+                return [int(one) for one in children.split()]
+        time.sleep(0.1)
+    raise TimeoutError(f"{workers} workers are not ready:\n{server.read_log()[-4000:]}")
+
+
+def _turn(kafka: KafkaProcess, workers: int, request: bytes) -> tuple[float, float]:
+    """(answered requests a second, processor µs of all workers for each)."""
+    with gateway(kafka, "--workers", str(workers)) as server:
+        pids = _processes(server, workers)
+        http = Http(server)
+        http.call(post("/api/v1/topics/bench/records", {"records": json_records(10)}))
+        http.close()
+        port = server.ports["http"]
+        with posting(port, request, CONNECTIONS) as first, posting(port, request, CONNECTIONS) as second:
+            time.sleep(SECONDS / 4)
+            begin, before = time.perf_counter(), first.value + second.value
+            used = sum(cpu_ns(pid) for pid in pids)
+            time.sleep(SECONDS)
+            answered = first.value + second.value - before
+            took = time.perf_counter() - begin
+            used = sum(cpu_ns(pid) for pid in pids) - used
+    return answered / took, used / 1000 / answered
 
 
 @case
 def workers(repeats: int) -> list[Figure]:
-    """Reads of 100 records per second, and writes of one: one worker, two workers, and the ratio of the times."""
+    """A gateway of one worker and of two over a real Kafka: requests/s, and processor time of each, in turn."""
     figures = []
-    requests = {
-        "GET of 100 records": get(_PATH),
-        "POST of 1 record": post("/api/v1/topics/written/records?acks=1", {"records": _records(1)}),
-    }
-    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, _cluster(Path(name)) as cluster:
-        rates: dict[tuple[str, int], list[float]] = {}
-        for turn in range(repeats):
-            for number in (1, 2):
-                with _gateway(Path(name) / f"{turn}-{number}", cluster, number) as port:
-                    for what, request in requests.items():
-                        rates.setdefault((what, number), []).append(_rate(port, request))
-        for what in requests:
-            one, two = rates[what, 1], rates[what, 2]
-            figures.append(Figure(f"{what}, one worker", max(one), "requests/s", samples=one))
-            figures.append(Figure(f"{what}, two workers", max(two), "requests/s", samples=two))
-            ratio = max(one) / max(two)
-            figures.append(Figure(f"{what}, time of two workers over that of one", ratio, "times", TARGET))
+    with cluster() as kafka:
+        for what, request in REQUESTS.items():
+            turns = [(_turn(kafka, 1, request), _turn(kafka, 2, request)) for _ in range(min(repeats, 5))]
+            one, two = ([turn[at][0] for turn in turns] for at in (0, 1))
+            ratios = [single / double for single, double in zip(one, two, strict=True)]
+            cost = [turn[0][1] for turn in turns]
+            dearer = [both[1] / single[1] for single, both in turns]
+            target = MOST if (os.cpu_count() or 1) >= ENOUGH_CORES else None
+            figures += [
+                median_of(f"gateway: {what}, one worker", one, "requests/s"),
+                median_of("  two workers", two, "requests/s", floor=statistics.median(one)),
+                median_of("  the rate of one in that of two", ratios, "x", target),
+                median_of("  one worker, CPU", cost, "µs/request"),
+                median_of("  CPU of two workers for a request, in that of one", dearer, "x"),
+            ]
     return figures
-
-
-def _ask_without_pause(port: int, request: bytes, answered: Any) -> None:
-    """The child process: each connection sends the request again as soon as it has its answer."""
-    selector = selectors.DefaultSelector()
-    for _ in range(CONNECTIONS):
-        connection = socket.create_connection(("127.0.0.1", port), timeout=60)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(connection, selectors.EVENT_READ, bytearray())
-        connection.sendall(request)
-    while True:
-        for key, _ in selector.select():
-            one, buffer = key.fileobj, key.data
-            assert isinstance(one, socket.socket)
-            buffer += one.recv(65_536)
-            head, end, body = buffer.partition(b"\r\n\r\n")
-            if not end or len(body) < int(_LENGTH.search(head)[1]):  # type: ignore[index]
-                continue
-            if not head.startswith(b"HTTP/1.1 200"):
-                raise ConnectionError(f"not 200: {buffer[:400]!r}")
-            buffer.clear()
-            answered.value += 1
-            one.sendall(request)
-
-
-def _rate(port: int, request: bytes) -> float:
-    answered = multiprocessing.Value("q", 0, lock=False)
-    client = multiprocessing.Process(target=_ask_without_pause, args=(port, request, answered), daemon=True)
-    client.start()
-    try:
-        time.sleep(1.0)
-        begin, before = time.perf_counter(), answered.value
-        time.sleep(SECONDS)
-        if not client.is_alive():
-            raise ConnectionError("the clients have stopped")
-        return float((answered.value - before) / (time.perf_counter() - begin))
-    finally:
-        client.kill()
-        client.join()
-
-
-@contextmanager
-def _cluster(directory: Path) -> Iterator[BrokerProcess]:
-    cluster = BrokerProcess(directory / "cluster").start()
-    try:
-        body = json.dumps({"records": _records(100)}).encode()
-        headers = {"Content-Type": "application/json"}
-        url = f"{cluster.http}/api/v1/topics/workers/records"
-        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as answer:
-            answer.read()
-        yield cluster
-    finally:
-        cluster.kill()
-
-
-@contextmanager
-def _gateway(directory: Path, cluster: BrokerProcess, number: int) -> Iterator[int]:
-    """Run gateways over the cluster and return their port when all of them answer."""
-    options = ["--upstream", cluster.kafka, "--workers", str(number)]
-    process = BrokerProcess(directory, options=options)
-    process.ports = {"http": 0}
-    process.start()
-    try:
-        deadline = time.monotonic() + _START_SECONDS
-        while number > 1 and time.monotonic() < deadline:
-            with urllib.request.urlopen(f"{process.http}/metrics", timeout=30) as answer:
-                if len(re.findall(r'sluice_worker_up\{worker="\d"\} 1', answer.read().decode())) == number:
-                    break
-            time.sleep(0.05)
-        yield process.ports["http"]
-    finally:
-        process.stop()

@@ -562,7 +562,6 @@ class Producer:
 
     def _answered(self, destination: Destination, sent: Sent, answer: ProduceResponse | BrokerError) -> None:
         destination.in_flight -= 1
-        self._active[destination] = None
         for queue, batch in sent:
             queue.under_way.remove(batch)
         if isinstance(answer, BrokerError):
@@ -589,7 +588,10 @@ class Producer:
                 queue.linger.cancel()
                 queue.linger = None
             self._wake(queue)
-        self._soon()
+        if destination.ready:
+            # They waited for a place among the requests under way.
+            self._active[destination] = None
+            self._soon()
 
     def _lost(self, sent: Sent, error: BrokerError) -> None:
         """Keep the batches of a request without an answer, to be sent again."""
