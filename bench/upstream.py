@@ -44,7 +44,9 @@ PARTITIONS = 4
 # thousand page faults on a disk that is busy: 10 s and more in which Kafka does nothing else for this client.
 SETTINGS = {"log.index.interval.bytes": "1000000000"}
 _GROUP = "/api/v1/groups/bench/consumers"
-_STREAM = get("/api/v1/topics/heard/records?from=latest").replace(b"application/json", b"text/event-stream")
+_STREAM = get("/api/v1/topics/listened/records?from=latest").replace(
+    b"application/json", b"text/event-stream"
+)
 _FETCHES = re.compile(r'^sluice_upstream_requests(?:_total)?\{api="Fetch"\} (\S+)$', re.MULTILINE)
 
 
@@ -243,7 +245,7 @@ class Poller:
         return post(f"{_GROUP}/c:poll", {"ack": ack, "wait_ms": wait_ms, "limit": 100})
 
     def times(self, count: int) -> list[float]:
-        """From so many appends to the answer of the poll that waits, in ms, least first."""
+        """Return the times from an append to the answer of the poll that waits, in ms, least first."""
         times = []
         for _ in range(count):
             self._http.socket.sendall(self._poll(self._ack, 10_000))
@@ -292,10 +294,10 @@ def fetches(server: GatewayProcess) -> float:
     return float(found[1]) if found else 0.0
 
 
-def _heard(server: GatewayProcess, kafka: KafkaProcess, count: int) -> tuple[float, float, float, float]:
-    """(Fetch requests in the cluster, seconds that they took, CPU µs an event, KiB a listener)."""
+def _listened(server: GatewayProcess, kafka: KafkaProcess, count: int) -> tuple[float, float, float, float]:
+    """Return (Fetch requests in the cluster, seconds that they took, CPU µs an event, KiB a listener)."""
     connection = Connection(kafka.address)
-    frame = produce_frame("heard", batch_of(61 + 210 * EVENTS // APPENDS, EVENTS // APPENDS))
+    frame = produce_frame("listened", batch_of(61 + 210 * EVENTS // APPENDS, EVENTS // APPENDS))
     before_bytes = resident_bytes(server.pid)
     with listeners(("127.0.0.1", server.ports["http"]), _STREAM, count, EVENTS) as (pipe, _):
         each = (resident_bytes(server.pid) - before_bytes) / count / 1024
@@ -317,10 +319,10 @@ def _heard(server: GatewayProcess, kafka: KafkaProcess, count: int) -> tuple[flo
 def gateway_sse(repeats: int) -> list[Figure]:
     """Listeners of one partition of a real Kafka, 1 and 5,000: Fetch requests of the gateway, processor time."""
     one, all_of_them, cpu, memory = [], [], [], []
-    with cluster([("heard", 1)]) as kafka, gateway(kafka) as server:
+    with cluster([("listened", 1)]) as kafka, gateway(kafka) as server:
         for _ in range(min(repeats, 3)):
-            alone = _heard(server, kafka, 1)
-            many = _heard(server, kafka, LISTENERS)
+            alone = _listened(server, kafka, 1)
+            many = _listened(server, kafka, LISTENERS)
             one.append(alone[0])
             all_of_them.append(many[0])
             cpu.append(many[2])
