@@ -121,6 +121,7 @@ class Page:
 
     def browse(self, start: str, value: str = "", partitions: str = "") -> list[str]:
         """Browse the records of the topic that is open, from a place on, and return the values of the first page."""
+        self.until(lambda: self.all("[name=mode][value=browse]"))
         self.run("document.querySelector('[name=mode][value=browse]').click()")
         self.choose("start", start)
         if value:

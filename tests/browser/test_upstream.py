@@ -44,8 +44,9 @@ def test_transactions_are_hidden_and_records_are_shown(over: Page, gateway: Gate
     over.until(lambda: "over" in over.text("rows"))
     links = {link.text: link.is_displayed() for link in over.all("nav a")}
     assert links.get("Topics") and "Transactions" not in [text for text, shown in links.items() if shown]
-    # An old bookmark leads to the topics.
+    # An old bookmark leads to the topics, once the page knows what the gateway can do.
     over.open("#/transactions")
     over.until(lambda: "over" in over.text("rows"))
+    assert all("501" in one for one in over.complaints())
     over.open("#/topics/over")
     over.until(lambda: "through the gateway" in over.one("main").text)

@@ -28,6 +28,13 @@ function partsOfAddress() {
   }
 }
 
+/** Hide what the gateway cannot do. The page does not wait for that; an old bookmark then leads to the topics. */
+async function hideMissing() {
+  await learnCapabilities();
+  const [asked] = partsOfAddress();
+  if (VIEWS[asked] && !can(asked)) show();
+}
+
 function show() {
   const [asked, name] = partsOfAddress();
   const area = VIEWS[asked] && can(asked) ? asked : "topics";
@@ -94,9 +101,9 @@ addEventListener("hashchange", show);
 addEventListener("pagehide", () => (leave(), (leave = () => {})));
 addEventListener("pageshow", (event) => event.persisted && show());
 await begin();
-await learnCapabilities();
-session.listeners.add(async () => {
-  if (session.state !== "out") await learnCapabilities();
+session.listeners.add(() => {
   show();
+  if (session.state !== "out") hideMissing();
 });
 show();
+await hideMissing();
