@@ -158,7 +158,7 @@ async def test_a_transaction_that_is_aborted_and_one_that_is_committed(cluster: 
     tp = TopicPartition(await create(cluster), 0)
     fetcher, producer = Fetcher(cluster), Producer(cluster)
     for number, commit in enumerate((False, True)):
-        name = str(uuid.uuid4())
+        name = f"client-{uuid.uuid4()}"
         made = await cluster.ask_coordinator(
             name, InitProducerIdRequest(name, 60_000), kind=CoordinatorKind.TRANSACTION
         )

@@ -99,6 +99,8 @@ def differs(line: str, says: str, sluice: str, because: str, **more: object) -> 
     return Row(line, "differs", says, sluice, because, **more)  # type: ignore[arg-type]
 
 
+# Transactional ids of the other files of tests/peers.
+_OF_OTHER_FILES = ("exactly-once", "move-ledger", "client-", "up-test")
 _A = "--topic tools-a"
 _R = "--topic tools-records"
 _S = "--entity-type topics --entity-name tools-settings"
@@ -404,8 +406,8 @@ CHAPTERS |= {
     "transactions": [
         same("topics --create --topic tools-tx"),
         same("console-producer --topic tools-tx", text="1\n"),
-        # Connect and Streams have had transactions on the broker that the files share.
-        same("transactions list", "TransactionalId Coordinator ProducerId", without=("exactly-once",)),
+        # Other files have had transactions on the broker that all share.
+        same("transactions list", "TransactionalId Coordinator ProducerId", without=_OF_OTHER_FILES),
         same("transactions describe --transactional-id tools-none", "could not be found"),
         same("transactions describe-producers --topic tools-tx --partition 0", "CurrentTransactionStartOffset"),
         same("transactions find-hanging --broker-id 1", "Topic Partition ProducerId"),
