@@ -138,7 +138,9 @@ async def test_a_reader_that_retention_overtakes_is_told_what_it_lost(
         assert (await stream.event()).type == "caught_up"
         stream.room.clear()
         await fill(http, topic, 1)
-        await asyncio.sleep(0.02)
+        async with asyncio.timeout(60):
+            while not stream.blocked_bytes:
+                await asyncio.sleep(0.005)
         await http.post(url, json={"records": [{"value": "x" * 900, "partition": 1}] * 50})
         cut = {"partitions": [{"partition": 1, "before_offset": 45}]}
         await http.post(f"{T}/{topic}:truncate", json=cut)
