@@ -17,6 +17,7 @@ does not wait for the import.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import threading
@@ -208,7 +209,9 @@ class ZooKeeperSession:
     def _close(self) -> None:
         client = self._client
         if client is not None:
-            client.stop()
+            # kazoo's thread may have closed its own wake-up socket in between, which kazoo does not expect.
+            with contextlib.suppress(AttributeError):
+                client.stop()
         self._executor.shutdown(wait=True)
         if client is not None:
             client.close()
