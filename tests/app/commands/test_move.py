@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from app.commands.move import move
+from app.__main__ import main
 from app.move import Move, Place
 from core.move.journal import Journal
 from tests.ports import free_ports
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(move, arguments)
+    # Through the whole command line: a command keeps the help option of the context in which it first ran.
+    return CliRunner().invoke(main, ["move", *arguments])
 
 
 @pytest.fixture
