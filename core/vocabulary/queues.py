@@ -273,6 +273,10 @@ class Queues(Protocol):
         """Return the names of all queues, sorted."""
         ...
 
+    def topics(self, name: str) -> Sequence[str]:
+        """Return the topics that a queue reads now: those of its settings that exist, or that match its pattern."""
+        ...
+
     async def delete(self, name: str, *, force: bool = False) -> None:
         """Delete a queue. Raises NON_EMPTY_GROUP while leases live or members are there, unless `force`."""
 
