@@ -2,8 +2,8 @@
 
 Three sources tell of bounds: ListOffsets, which is asked for them; each Fetch; and the acknowledgement of an append,
 after which the high watermark is above the records at least with acks=all. They arrive in any order, so that an older
-answer must not take back what a newer one has told. A last stable offset is never inferred: one that is too high would
-not be taken back, and committed reads would wait for records that they may not see.
+answer must not take back what a newer one has told. A last stable offset is never inferred: nothing would take back
+one that is too high, and committed reads would wait for records that they may not see.
 """
 
 from __future__ import annotations
