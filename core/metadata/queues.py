@@ -102,7 +102,9 @@ def fold(group_id: str, topic_id: bytes, partition: int, up_to: int, merge: Fold
 
     def effect(connection: Connection) -> None:
         found = connection.exec_driver_sql(_PARTITION, key).first()
-        changes = connection.exec_driver_sql(f"{_UPDATES} AND seq <= ? ORDER BY seq", (*key, up_to)).fetchall()
+        changes = connection.exec_driver_sql(
+            f"{_UPDATES} AND seq <= ? ORDER BY seq", (*key, up_to)
+        ).fetchall()
         if found is None or not changes:
             return
         _, nonce, tracked_end, snapshot = found
