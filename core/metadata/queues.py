@@ -14,7 +14,10 @@ from core.metadata.statements import sql
 _PUT_GROUP, _LEASES = sql("share_groups.put/1"), sql("share_groups.leases/1")
 _PUT_PARTITION, _PUT_UPDATE = sql("share_partitions.put/1"), sql("share_updates.put/1")
 _REMOVE_UPDATES = sql("share_updates.delete/1")
+_ADD_PARTITION = sql("share_partitions.add/1")
+_PUT_ATTEMPT, _REMOVE_OLD_ATTEMPTS = sql("share_attempts.put/1"), sql("share_attempts.delete_old/1")
 _REMOVE_OF_GROUP = (
+    sql("share_attempts.delete_of_group/1"),
     sql("share_updates.delete_of_group/1"),
     sql("share_partitions.delete_of_group/1"),
 )
@@ -26,6 +29,7 @@ _REMOVE_OF_TOPIC = (
 _OF_PARTITION = "WHERE group_id = ? AND topic_id = ? AND partition = ?"
 _PARTITION = f"SELECT start, nonce, tracked_end, snapshot FROM share_partitions {_OF_PARTITION}"
 _UPDATES = f"SELECT seq, tracked_end, change FROM share_updates {_OF_PARTITION}"
+_ATTEMPTS = "SELECT attempt, until_ms, ranges FROM share_attempts WHERE group_id = ?"
 # What is known of each partition without its blobs: the end is that of the newest change.
 _PARTITIONS = (
     "SELECT group_id, topic_id, partition, start, nonce, max(tracked_end, coalesce((SELECT max(u.tracked_end)"
@@ -33,8 +37,8 @@ _PARTITIONS = (
     " 0)) FROM share_partitions p"
 )
 
-Fold = Callable[[bytes, Sequence[bytes]], tuple[int, bytes]]
-"""Makes a new snapshot from an older one and the changes since; returns the new start with it."""
+Fold = Callable[[bytes, Sequence[bytes]], tuple[int, int, int, bytes]]
+"""Makes one snapshot from an older one and the changes since; returns start, nonce and tracked end with it."""
 
 
 def put_group(row: Row) -> Effect:
@@ -79,6 +83,23 @@ def remove_topics(topic_ids: Iterable[bytes]) -> Effect:
     return effect
 
 
+def put_attempt(group_id: str, attempt: str, until_ms: int, ranges: bytes, now_ms: int) -> Effect:
+    """The effect that stores a receive that may be repeated, and forgets those whose time is over."""
+
+    def effect(connection: Connection) -> None:
+        cursor = connection.connection.cursor()
+        cursor.execute(_REMOVE_OLD_ATTEMPTS, (group_id, now_ms))
+        cursor.execute(_PUT_ATTEMPT, (group_id, attempt, until_ms, ranges))
+        cursor.close()
+
+    return effect
+
+
+def add_partitions(rows: Sequence[Row]) -> Effect:
+    """The effect that stores partitions that are new; it changes none that is stored already."""
+    return many(_ADD_PARTITION, rows)
+
+
 def put_partitions(rows: Sequence[Row]) -> Effect:
     """The effect that stores partitions as they are now; the changes before it are forgotten."""
 
@@ -107,12 +128,10 @@ def fold(group_id: str, topic_id: bytes, partition: int, up_to: int, merge: Fold
         ).fetchall()
         if found is None or not changes:
             return
-        _, nonce, tracked_end, snapshot = found
-        start, merged = merge(snapshot, [change for _, _, change in changes])
+        merged = merge(found[3], [change for _, _, change in changes])
         cursor = connection.connection.cursor()
         cursor.execute(_REMOVE_UPDATES, (*key, up_to))
-        end = max(tracked_end, max(row[1] for row in changes))
-        cursor.execute(_PUT_PARTITION, (*key, start, nonce, end, merged))
+        cursor.execute(_PUT_PARTITION, (*key, *merged))
         cursor.close()
 
     return effect
@@ -126,6 +145,16 @@ def load_groups(connection: Connection) -> list[Row]:
 def load_partitions(connection: Connection) -> list[Any]:
     """(group id, topic id, partition, start, nonce, tracked end) of all partitions."""
     return list(connection.exec_driver_sql(_PARTITIONS).fetchall())
+
+
+def load_attempts(group_id: str) -> Callable[[Connection], list[Any]]:
+    """Return the query for (attempt, until, ranges) of a queue."""
+
+    def query(connection: Connection) -> list[Any]:
+        found = connection.exec_driver_sql(_ATTEMPTS, (group_id,))
+        return list(found.fetchall())
+
+    return query
 
 
 def load_partition(group_id: str, topic_id: bytes, partition: int) -> Callable[[Connection], Any]:

@@ -158,6 +158,12 @@ _TEXTS: dict[str, str] = {
     "share_groups.put/1": upsert(models.share_groups),
     "share_groups.leases/1": "UPDATE share_groups SET leases = ? WHERE group_id = ?",
     "share_groups.delete/1": "DELETE FROM share_groups WHERE group_id = ?",
+    "share_attempts.put/1": upsert(models.share_attempts),
+    "share_attempts.delete_old/1": "DELETE FROM share_attempts WHERE group_id = ? AND until_ms < ?",
+    "share_attempts.delete_of_group/1": "DELETE FROM share_attempts WHERE group_id = ?",
+    # A new partition of a queue, once, with its first change.
+    "share_partitions.add/1": "INSERT OR IGNORE INTO share_partitions (group_id, topic_id, partition, start, nonce,"
+    " tracked_end, snapshot) VALUES (?, ?, ?, ?, ?, ?, ?)",
     "share_partitions.put/1": upsert(models.share_partitions),
     "share_partitions.delete_of_group/1": "DELETE FROM share_partitions WHERE group_id = ?",
     "share_partitions.delete_of_topic/1": "DELETE FROM share_partitions WHERE topic_id = ?",
