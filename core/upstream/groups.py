@@ -22,6 +22,12 @@ from core.upstream.coordinator import RemoteCoordinator
 from core.upstream.group_offsets import RemoteOffsets
 from core.upstream.group_views import GroupViews
 from core.vocabulary.capabilities import unsupported
+from core.vocabulary.consumer_groups import (
+    ConsumerGroupView,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    MemberKind,
+)
 from core.vocabulary.groups import (
     NO_MEMBER,
     CommitRequest,
@@ -136,6 +142,23 @@ class RemoteGroups:
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
         """See `facade.Groups.leave`."""
         return await self._coordinator.leave(group_id, leavers)
+
+    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
+        """Refuse: members of the cluster's groups speak to the cluster."""
+        message = "Members of the consumer protocol are not served over an existing cluster."
+        return ConsumerHeartbeatReply(ErrorCode.UNSUPPORTED_VERSION, message=message)
+
+    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
+        """Return None: the cluster describes them itself."""
+        return None
+
+    def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
+        """Return None: the cluster knows its members."""
+        return None
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return NONE: the cluster checks."""
+        return ErrorCode.NONE
 
     def before_sync(self, group_id: str) -> ErrorCode:
         """Return NONE: the coordinator itself refuses a member that has to wait."""
