@@ -165,7 +165,9 @@ class Received:
 class Receive:
     """What a receiver asks for. `attempt` makes the call repeatable: the same lease again while it lives untouched.
 
-    `create` are the settings of a queue that is missing; None raises GROUP_ID_NOT_FOUND for it.
+    `create` are the settings of a queue that is missing; None raises GROUP_ID_NOT_FOUND for it. `in_process`: the
+    receiver is a task of this process (a webhook). Its lease ends with the process, so it need not be durable when
+    `receive` returns; the count is stored soon after.
     """
 
     max_records: int = 1
@@ -174,6 +176,7 @@ class Receive:
     lock_ms: int | None = None
     attempt: str | None = None
     create: QueueSettings | None = None
+    in_process: bool = False
 
 
 class Settle(NamedTuple):
@@ -279,6 +282,10 @@ class Queues(Protocol):
 
     def names(self) -> Sequence[str]:
         """Return the names of all queues, sorted."""
+        ...
+
+    def topics(self, name: str) -> Sequence[str]:
+        """Return the topics that a queue reads now: those of its settings that exist, or that match its pattern."""
         ...
 
     async def delete(self, name: str, *, force: bool = False) -> None:
