@@ -118,6 +118,8 @@ _TEXTS: dict[str, str] = {
     "group_members.put/1": upsert(models.group_members),
     "group_members.delete/1": "DELETE FROM group_members WHERE group_id = ? AND member_id = ?",
     "group_members.delete_of_group/1": "DELETE FROM group_members WHERE group_id = ?",
+    "group_configs.put/1": upsert(models.group_configs),
+    "group_configs.delete/1": "DELETE FROM group_configs WHERE group_id = ? AND name = ?",
     "committed_offsets.put/1": 'INSERT OR REPLACE INTO "committed_offsets" VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
     "committed_offsets.delete/1": "DELETE FROM committed_offsets WHERE group_id = ? AND topic = ? AND partition = ?",
     "committed_offsets.delete_of_group/1": "DELETE FROM committed_offsets WHERE group_id = ?",
