@@ -272,3 +272,43 @@ transaction_decisions = Table(
     Column("commit", Boolean, nullable=False),
     Column("parts", LargeBinary, nullable=False),
 )
+
+# One row a queue (share group). `settings` is a MessagePack map, as `core.queues.settings` writes it. `version` rises
+# with each change of them. Numbers of leases below `leases` may have been given out.
+share_groups = Table(
+    "share_groups",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("settings", LargeBinary, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("paused", Boolean, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("leases", BigInteger, nullable=False),
+)
+
+# One row a partition of a queue, as of its last fold. `nonce` is that of its receipts. No record from `tracked_end`
+# on is known. `snapshot` is what `core.queues` knows of the records from `start` to there.
+share_partitions = Table(
+    "share_partitions",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("topic_id", LargeBinary(16), primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("start", BigInteger, nullable=False),
+    Column("nonce", BigInteger, nullable=False),
+    Column("tracked_end", BigInteger, nullable=False),
+    Column("snapshot", LargeBinary, nullable=False),
+)
+
+# One row a change of such a partition since its last fold, in the order of `seq`.
+share_updates = Table(
+    "share_updates",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("topic_id", LargeBinary(16), primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("tracked_end", BigInteger, nullable=False),
+    Column("change", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)

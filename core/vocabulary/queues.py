@@ -340,7 +340,7 @@ class Queues(Protocol):
     async def move(
         self, name: str, offsets: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Let partitions begin at these offsets, as AlterShareGroupOffsets; return an error of each, NONE if it is moved.
+        """Let partitions begin at these offsets, as AlterShareGroupOffsets; return the error of each, or NONE.
 
         A topic that the queue did not read is added to it. Raises NON_EMPTY_GROUP while leases live.
         """
