@@ -8,7 +8,7 @@ Times are milliseconds of the Unix epoch unless a name says otherwise. Offsets a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from core.errors import ErrorCode
 from core.records.record import Record
-from core.types import TopicPartition
+from core.types import FileSlice, TopicPartition
 
 # Limits of settings and requests.
 MAX_RECEIVE = 1_000
@@ -165,7 +165,9 @@ class Received:
 class Receive:
     """What a receiver asks for. `attempt` makes the call repeatable: the same lease again while it lives untouched.
 
-    `create` are the settings of a queue that is missing; None raises GROUP_ID_NOT_FOUND for it.
+    `create` are the settings of a queue that is missing; None raises GROUP_ID_NOT_FOUND for it. `in_process`: the
+    receiver is a task of this process (a webhook). Its lease ends with the process, so it need not be durable when
+    `receive` returns; the count is stored soon after.
     """
 
     max_records: int = 1
@@ -174,6 +176,7 @@ class Receive:
     lock_ms: int | None = None
     attempt: str | None = None
     create: QueueSettings | None = None
+    in_process: bool = False
 
 
 class Settle(NamedTuple):
@@ -251,6 +254,25 @@ class AcquiredRange(NamedTuple):
     delivery_count: int
 
 
+class Acquired(NamedTuple):
+    """What a share consumer has acquired, in ascending order, and the batches of the log that hold it.
+
+    `records` are whole batches as they are in the log, in ascending order and as slices of files: they may hold
+    offsets that are in no range, and a batch between two that holds none may be left out.
+    """
+
+    ranges: Sequence[AcquiredRange] = ()
+    records: Sequence[FileSlice] = ()
+
+
+def work_key(name: str, tp: TopicPartition) -> Hashable:
+    """Return the key of the purgatory for records of a partition that a queue has got back.
+
+    An event of it is a release, a lock that ran out, a queue that was resumed or sought: what is no append.
+    """
+    return ("queue", name, tp)
+
+
 class Queues(Protocol):
     """Queues, as `broker.queues`.
 
@@ -271,6 +293,10 @@ class Queues(Protocol):
 
     def names(self) -> Sequence[str]:
         """Return the names of all queues, sorted."""
+        ...
+
+    def topics(self, name: str) -> Sequence[str]:
+        """Return the topics that a queue reads now: those of its settings that exist, or that match its pattern."""
         ...
 
     async def delete(self, name: str, *, force: bool = False) -> None:
@@ -314,6 +340,30 @@ class Queues(Protocol):
 
     # --- share consumers (KIP-932) -----------------------------------------------------------------------------
 
+    async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
+        """Let a queue read these topics besides those that it reads already; durable when it returns.
+
+        A missing queue is created with `create`; its start is also where new topics of the queue begin. Needs no
+        rights to change the settings. Raises GROUP_ID_NOT_FOUND for a group of another type.
+        """
+        ...
+
+    async def move(
+        self, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Let partitions begin at these offsets, as AlterShareGroupOffsets; return the error of each, or NONE.
+
+        A topic that the queue did not read is added to it. Raises NON_EMPTY_GROUP while leases live.
+        """
+        ...
+
+    async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
+        """Forget all of some topics, as DeleteShareGroupOffsets; return an error of each, in order.
+
+        Raises NON_EMPTY_GROUP while leases live.
+        """
+        ...
+
     async def acquire(
         self,
         name: str,
@@ -321,19 +371,25 @@ class Queues(Protocol):
         member_id: str,
         *,
         max_records: int,
+        max_bytes: int,
         batch_size: int,
         strict: bool,
-    ) -> Sequence[AcquiredRange]:
+    ) -> Acquired:
         """Acquire available records for a member, without waiting. Nothing of it need be durable.
 
-        `strict`: at most `max_records`; else whole batches. Raises NOT_LEADER_OR_FOLLOWER.
+        `strict`: at most `max_records`; else whole batches of the log, of which the last may exceed it. `records`
+        have `max_bytes` at most, unless the first batch is larger. A range has one count and at most about
+        `batch_size` records. To wait, see `work_key`. Raises NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
         """
         ...
 
     async def acknowledge(
         self, name: str, tp: TopicPartition, member_id: str, batches: Sequence[AcknowledgeBatch]
     ) -> ErrorCode:
-        """Settle what a member has acquired: all or nothing of a partition. INVALID_RECORD_STATE, INVALID_REQUEST."""
+        """Settle what a member has acquired: all or nothing of a partition. INVALID_RECORD_STATE, INVALID_REQUEST.
+
+        Type 4 renews the lock. Acknowledgements are durable when it returns NONE.
+        """
         ...
 
     async def release_member(self, name: str, member_id: str) -> None:
