@@ -20,7 +20,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_REVISION = "0014"
+SCHEMA_REVISION = "0016"
 
 metadata = MetaData()
 
@@ -140,6 +140,37 @@ group_members = Table(
     Column("rebalance_timeout_ms", Integer, nullable=False),
     Column("protocols", LargeBinary, nullable=False),
     Column("assignment", LargeBinary, nullable=False),
+)
+
+# One row a group to whose members the broker assigns (KIP-848, KIP-932); a group has a row here or in `groups`.
+# `details` are MessagePack of the machine of that type.
+modern_groups = Table(
+    "modern_groups",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("group_type", String, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("empty_since_ms", BigInteger, nullable=False),
+    Column("details", LargeBinary, nullable=False),
+)
+
+# One row a member of these.
+modern_members = Table(
+    "modern_members",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("member_id", String, primary_key=True),
+    Column("details", LargeBinary, nullable=False),
+)
+
+# One row a setting that a group sets itself, under Kafka's name. A group need not exist to have some.
+group_configs = Table(
+    "group_configs",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("name", String(249), primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 # One row a committed offset; a group need not have a row of its own for it. The rows lie in the order of their
