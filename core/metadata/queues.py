@@ -26,9 +26,18 @@ _REMOVE_OF_TOPIC = (
     sql("share_updates.delete_of_topic/1"),
     sql("share_partitions.delete_of_topic/1"),
 )
+_REMOVE_OF_GROUP_TOPIC = (
+    sql("share_updates.delete_of_group_topic/1"),
+    sql("share_partitions.delete_of_group_topic/1"),
+)
 _OF_PARTITION = "WHERE group_id = ? AND topic_id = ? AND partition = ?"
-_PARTITION = f"SELECT start, nonce, tracked_end, snapshot FROM share_partitions {_OF_PARTITION}"
-_UPDATES = f"SELECT seq, tracked_end, change FROM share_updates {_OF_PARTITION}"
+_SNAPSHOT = f"SELECT snapshot FROM share_partitions {_OF_PARTITION}"
+_SNAPSHOTS = "SELECT topic_id, partition, snapshot FROM share_partitions WHERE group_id = ?"
+_ALL_UPDATES = (
+    "SELECT topic_id, partition, seq, change FROM share_updates WHERE group_id = ?"
+    " ORDER BY topic_id, partition, seq"
+)
+_UPDATES = f"SELECT change FROM share_updates {_OF_PARTITION}"
 _ATTEMPTS = "SELECT attempt, until_ms, ranges FROM share_attempts WHERE group_id = ?"
 # What is known of each partition without its blobs: the end is that of the newest change.
 _PARTITIONS = (
@@ -36,6 +45,9 @@ _PARTITIONS = (
     " FROM share_updates u WHERE u.group_id = p.group_id AND u.topic_id = p.topic_id AND u.partition = p.partition),"
     " 0)) FROM share_partitions p"
 )
+
+# No change has a higher number.
+_NEWEST = 2**63 - 1
 
 Fold = Callable[[bytes, Sequence[bytes]], tuple[int, int, int, bytes]]
 """Makes one snapshot from an older one and the changes since; returns start, nonce and tracked end with it."""
@@ -61,12 +73,14 @@ def remove_group(group_id: str) -> Effect:
     return effect
 
 
-def remove_partitions(group_id: str) -> Effect:
-    """The effect that forgets all partitions of a queue."""
+def remove_group_topics(group_id: str, topic_ids: Iterable[bytes]) -> Effect:
+    """The effect that forgets the partitions of topics in one queue."""
+    rows = [(group_id, topic_id) for topic_id in topic_ids]
 
     def effect(connection: Connection) -> None:
-        for statement in _REMOVE_OF_GROUP:
-            connection.exec_driver_sql(statement, (group_id,))
+        for statement in _REMOVE_OF_GROUP_TOPIC:
+            for row in rows:
+                connection.exec_driver_sql(statement, row)
 
     return effect
 
@@ -122,13 +136,13 @@ def fold(group_id: str, topic_id: bytes, partition: int, up_to: int, merge: Fold
     key = (group_id, topic_id, partition)
 
     def effect(connection: Connection) -> None:
-        found = connection.exec_driver_sql(_PARTITION, key).first()
+        found = connection.exec_driver_sql(_SNAPSHOT, key).first()
         changes = connection.exec_driver_sql(
             f"{_UPDATES} AND seq <= ? ORDER BY seq", (*key, up_to)
         ).fetchall()
         if found is None or not changes:
             return
-        merged = merge(found[3], [change for _, _, change in changes])
+        merged = merge(found[0], [change for (change,) in changes])
         cursor = connection.connection.cursor()
         cursor.execute(_REMOVE_UPDATES, (*key, up_to))
         cursor.execute(_PUT_PARTITION, (*key, *merged))
@@ -157,19 +171,14 @@ def load_attempts(group_id: str) -> Callable[[Connection], list[Any]]:
     return query
 
 
-def load_partition(group_id: str, topic_id: bytes, partition: int) -> Callable[[Connection], Any]:
-    """Return the query for the snapshot of a partition and its changes: (nonce, snapshot, [(seq, change)])."""
-    key = (group_id, topic_id, partition)
+def load_group(group_id: str) -> Callable[[Connection], tuple[list[Any], list[Any]]]:
+    """Return the query for the snapshots of a queue, (topic id, partition, snapshot), and the changes since.
 
-    def query(connection: Connection) -> tuple[int, bytes, list[tuple[int, bytes]]] | None:
-        found = connection.exec_driver_sql(_PARTITION, key).first()
-        if found is None:
-            return None
-        rows = connection.exec_driver_sql(f"{_UPDATES} ORDER BY seq", key).fetchall()
-        return found[1], found[3], [(seq, change) for seq, _, change in rows]
+    The changes are (topic id, partition, seq, change), in the order of `seq` for each partition.
+    """
+
+    def query(connection: Connection) -> tuple[list[Any], list[Any]]:
+        snapshots = connection.exec_driver_sql(_SNAPSHOTS, (group_id,)).fetchall()
+        return list(snapshots), list(connection.exec_driver_sql(_ALL_UPDATES, (group_id,)).fetchall())
 
     return query
-
-
-# No change has a higher number.
-_NEWEST = 2**63 - 1
