@@ -61,6 +61,7 @@ from core.vocabulary.idempotency import Idempotency
 from core.vocabulary.line_members import LineMembers
 from core.vocabulary.one_shot import Draft
 from core.vocabulary.partition import PartitionInfo
+from core.vocabulary.queues import Queues
 from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import AppendRecords, Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
@@ -758,6 +759,10 @@ class Facade(Logs, Protocol):
     @property
     def transactions(self) -> Transactions:
         """Transactions. The object may be replaced, like `groups`."""
+
+    @property
+    def queues(self) -> Queues:
+        """Queues. The object may be replaced, like `groups`."""
 
     @property
     def users(self) -> Users:

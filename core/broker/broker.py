@@ -49,6 +49,7 @@ from core.metadata.broker_configs import load_broker_configs
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.purgatory import Purgatory
+from core.queues.queues import Queues
 from core.records.partitioner import StickyPartitions
 from core.replication.controller import Controller
 from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
@@ -80,12 +81,13 @@ _METADATA_CONFIG = {"retention.ms": "-1", "segment.bytes": "67108864"}
 class Broker:
     """One broker over one data directory. Open it on the event loop that will use it.
 
-    `groups`, `consumers` and `idempotency` exist once the broker is open. In a cluster they are replaced when this
-    broker begins or ceases to keep the metadata: look them up for each call.
+    `groups`, `consumers`, `queues` and `idempotency` exist once the broker is open. In a cluster they are
+    replaced when this broker begins or ceases to keep the metadata: look them up for each call.
     """
 
     groups: Groups
     consumers: Consumers
+    queues: Queues
     idempotency: IdempotencyKeys
     transactions: Transactions | ClusterTransactions
 
@@ -257,7 +259,7 @@ class Broker:
 
     async def _settle(self) -> None:
         """Try again what the disk has refused at the start. Raises KAFKA_STORAGE_ERROR."""
-        await self.unclean_start.settle(self.groups, self.consumers, self.idempotency)
+        await self.unclean_start.settle(self.groups, self.consumers, self.queues, self.idempotency)
 
     # --- peers -----------------------------------------------------------------------------------------------
 
@@ -289,6 +291,7 @@ class Broker:
         try:
             await self.unclean_start.cut_back_groups(self.groups, {tp: end})
             await self.unclean_start.cut_back_consumers(self.consumers, {tp: end})
+            await self.unclean_start.cut_back_queues(self.queues, {tp: end})
         except BrokerError as error:
             log.error("%s: positions beyond its end %d may stay: %s", tp, end, error.message)
 
@@ -306,6 +309,10 @@ class Broker:
         await self.consumers.open()
         if ends:
             await start.attempt(start.cut_back_consumers(self.consumers, ends))
+        self.queues = Queues(self, self.store)
+        await self.queues.open()
+        if ends:
+            await start.attempt(start.cut_back_queues(self.queues, ends))
         self.idempotency = self._idempotency_keys()
         await start.attempt(self.idempotency.open())
         await self._serve_transactions()
@@ -339,16 +346,20 @@ class Broker:
         """Forget groups, consumers and keys: another broker keeps them now."""
         assert isinstance(self.transactions, ClusterTransactions)
         self.transactions.leave()
-        consumers = self.consumers
+        consumers, queues = self.consumers, self.queues
         consumers.drain()
+        queues.drain()
         self.groups.drain()
         self._without_metadata()
         await consumers.close()
+        await queues.close()
 
     def _without_metadata(self) -> None:
         self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
         self.groups.elsewhere()
         self.consumers = Consumers(self, self.store, self.groups)
+        self.queues = Queues(self, self.store)
+        self.queues.elsewhere()
         self.idempotency = self._idempotency_keys()
 
     async def _topics_changed(self) -> None:
@@ -363,6 +374,7 @@ class Broker:
 
     async def _topic_deleted(self, name: str) -> None:
         self.consumers.topic_deleted(name)
+        self.queues.topic_deleted(name)
         await self.groups.topic_deleted(name)
 
     async def _step_transactions(self) -> None:
@@ -418,6 +430,7 @@ class Broker:
         """Answer every request that waits; none waits afterwards. The first half of a stop."""
         if self.ready:
             self.consumers.drain()
+            self.queues.drain()
             self.groups.drain()
         self.ready = False
         self.purgatory.drain()
@@ -434,6 +447,7 @@ class Broker:
         settled = not self.unclean_start.unsettled
         if self._background:
             await self.consumers.close()
+            await self.queues.close()
             settled = await self.transactions.close() and settled
         if self.metadata is not None:
             await self.metadata.close()

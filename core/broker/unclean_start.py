@@ -9,6 +9,7 @@ between. So while the logs still end where recovery has found their ends:
        the end of the epoch that they have read last
     2  committed offsets of all groups, also those of v0, that are beyond the end of their log move back to it
     3  so do positions and outstanding batches of managed consumers
+    4  what queues know of records from there on is forgotten, or new records would be settled before they are read
 
 All of it is on the disk before listeners open. If the disk refuses, the broker starts for reading: appends are
 refused until it is done. The broker cannot know whether power was lost or only the process died. In the latter case
@@ -41,6 +42,7 @@ from core.log.log import Log
 from core.log.manager import LogManager
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import put_setting
+from core.queues.queues import Queues
 from core.replication.epochs import leader_of, next_epoch
 from core.replication.replicas import Replicas
 from core.types import TopicPartition
@@ -163,13 +165,16 @@ class UncleanStart:
         _log_refusal(error)
         self.unsettled = True
 
-    async def settle(self, groups: Groups, consumers: Consumers, idempotency: IdempotencyKeys) -> None:
+    async def settle(
+        self, groups: Groups, consumers: Consumers, queues: Queues, idempotency: IdempotencyKeys
+    ) -> None:
         """Try again what the disk has refused at the start. Raises KAFKA_STORAGE_ERROR."""
         if self.unsettled:
             await self._leader_epochs.raise_to(self._epoch_to_come)
             if self._metadata is None:
                 await self.cut_back_groups(groups, self._recovered)
                 await self.cut_back_consumers(consumers, self._recovered)
+                await self.cut_back_queues(queues, self._recovered)
                 await idempotency.open()
             self.unsettled, self._recovered = False, {}
             logger.info("the disk has taken what had to be stored; records are taken again")
@@ -212,6 +217,10 @@ class UncleanStart:
         Raises KAFKA_STORAGE_ERROR.
         """
         _report("position of a managed consumer", await consumers.cut_back(ends), self._counters)
+
+    async def cut_back_queues(self, queues: Queues, ends: Mapping[TopicPartition, int]) -> None:
+        """Forget what queues know of records from these ends on, durably, and log it. Raises KAFKA_STORAGE_ERROR."""
+        _report("end of what a queue has settled or leased", await queues.cut_back(ends), self._counters)
 
 
 def _log_refusal(error: BrokerError) -> None:

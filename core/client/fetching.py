@@ -122,8 +122,11 @@ def _got(window: Window, asked: int, one: PartitionData) -> Got:
     if one.diverging_epoch.end_offset >= 0:
         return Got(window, asked, None, None, diverged=True)
     high = one.high_watermark
-    stable = one.last_stable_offset if one.last_stable_offset >= 0 else high
-    offsets = LogOffsets(max(one.log_start_offset, 0), high, high, stable)
+    start, stable = max(one.log_start_offset, 0), one.last_stable_offset
+    if stable < 0:
+        # Not told. A read_committed answer has no records beyond it; of others only the lower bound is known.
+        stable = high if window.committed else start
+    offsets = LogOffsets(start, high, high, stable)
     aborted: Sequence[tuple[int, int]] = [
         (entry.producer_id, entry.first_offset) for entry in one.aborted_transactions or ()
     ]

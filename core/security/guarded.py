@@ -27,6 +27,7 @@ from core.records.validation import ProduceBatches
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Authorizer, Rights
 from core.security.guarded_groups import GuardedConsumers, GuardedGroups, visible_foreign_groups
+from core.security.guarded_queues import GuardedQueues
 from core.security.guarded_transactions import GuardedTransactions
 from core.security.guarded_users import (
     GuardedAcls,
@@ -47,6 +48,7 @@ from core.vocabulary.holdings import Holdings
 from core.vocabulary.idempotency import Idempotency, KeyedAnswer, KeyedRequest
 from core.vocabulary.one_shot import Draft, Keep
 from core.vocabulary.partition import PartitionInfo
+from core.vocabulary.queues import Queues
 from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import AppendRecords, Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
@@ -241,6 +243,11 @@ class Guarded:
     def transactions(self) -> Transactions:
         """See `Facade.transactions`."""
         return GuardedTransactions(self._broker, self.rights)
+
+    @property
+    def queues(self) -> Queues:
+        """See `Facade.queues`."""
+        return GuardedQueues(self._broker.queues, self.rights, self.meter)
 
     @property
     def users(self) -> Users:

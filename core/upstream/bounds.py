@@ -2,7 +2,8 @@
 
 Three sources tell of bounds: ListOffsets, which is asked for them; each Fetch; and the acknowledgement of an append,
 after which the high watermark is above the records at least with acks=all. They arrive in any order, so that an older
-answer must not take back what a newer one has told.
+answer must not take back what a newer one has told. A last stable offset is never inferred: nothing would take back
+one that is too high, and committed reads would wait for records that they may not see.
 """
 
 from __future__ import annotations
@@ -101,13 +102,12 @@ class Bounds:
     def appended(self, tp: TopicPartition, next_offset: int) -> None:
         """Take the offset after records that all in-sync replicas have: the high watermark is not below it.
 
-        The last stable offset moves with it, unless a transaction is open.
+        The last stable offset stays: a transaction may have begun before these records.
         """
         known = self._known.get(tp)
         if known is None or known.high_watermark >= next_offset:
             return
-        stable = next_offset if known.last_stable_offset == known.high_watermark else known.last_stable_offset
-        self.learn(tp, LogOffsets(known.log_start_offset, next_offset, next_offset, stable))
+        self.learn(tp, known._replace(high_watermark=next_offset, log_end_offset=next_offset))
 
     def start_moved(self, tp: TopicPartition, log_start_offset: int) -> None:
         """Take the log start offset after a deletion of records."""
@@ -163,8 +163,6 @@ class Bounds:
             elif known is not None and end.offset > known.end(committed=committed):
                 high = max(known.high_watermark, end.offset)
                 stable = end.offset if committed else known.last_stable_offset
-                if not committed and known.last_stable_offset == known.high_watermark:
-                    stable = high
                 self._merge(tp, LogOffsets(known.log_start_offset, high, high, stable), known)
 
     def _merge(self, tp: TopicPartition, found: LogOffsets, before: LogOffsets | None) -> None:

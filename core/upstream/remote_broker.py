@@ -39,6 +39,7 @@ from core.upstream.freezing import NoFreezing
 from core.upstream.groups import RemoteGroups
 from core.upstream.holdings import holdings
 from core.upstream.keyed_writes import RemotePlanWriter, RemoteProducerIds
+from core.upstream.no_queues import NoQueues
 from core.upstream.no_transactions import NoTransactions, refuse_transactions
 from core.upstream.partitions import Partitions
 from core.upstream.records import Records
@@ -77,6 +78,7 @@ class RemoteBroker:
         self.endpoints: list[Endpoint] = []
         self.foreign_groups = ForeignGroups()
         self.transactions = NoTransactions()
+        self.queues = NoQueues()
         self.freezing = NoFreezing()
         self.store = Store(Path(config.data_dir) / GATEWAY_DATABASE, clock)
         self.counters = self.store.counters

@@ -14,6 +14,8 @@ TOPICS, RECORDS, STREAMS = "topics", "records", "streams"
 GROUPS, GROUP_MEMBERS, CONSUMERS = "groups", "group-members", "consumers"
 # Writes with an idempotency key; transactions over HTTP.
 IDEMPOTENCY_KEYS, TRANSACTIONS = "idempotency-keys", "transactions"
+# Queues, which are share groups.
+QUEUES = "queues"
 # Bytes on disk and times of creation; the roles of brokers, and how to change them; moving groups to this broker.
 SIZES, ROLES, TAKE_OVER = "sizes", "roles", "group-take-over"
 # Users, tokens, access rules and quotas of this process.
@@ -28,7 +30,7 @@ UPSTREAM = "upstream"
 EMBEDDED = frozenset(
     {
         TOPICS, RECORDS, STREAMS, GROUPS, GROUP_MEMBERS, CONSUMERS, IDEMPOTENCY_KEYS, TRANSACTIONS, SIZES, ROLES,
-        TAKE_OVER, USERS, ACLS, QUOTAS, KAFKA_PORT, KAFKA07_PORT, LINE_PORT, FREEZE,
+        QUEUES, TAKE_OVER, USERS, ACLS, QUOTAS, KAFKA_PORT, KAFKA07_PORT, LINE_PORT, FREEZE,
     }
 )  # fmt: skip
 """The capabilities of an embedded broker: all but `upstream`."""

@@ -8,7 +8,7 @@ Times are milliseconds of the Unix epoch unless a name says otherwise. Offsets a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -165,7 +165,9 @@ class Received:
 class Receive:
     """What a receiver asks for. `attempt` makes the call repeatable: the same lease again while it lives untouched.
 
-    `create` are the settings of a queue that is missing; None raises GROUP_ID_NOT_FOUND for it.
+    `create` are the settings of a queue that is missing; None raises GROUP_ID_NOT_FOUND for it. `in_process`: the
+    receiver is a task of this process (a webhook). Its lease ends with the process, so it need not be durable when
+    `receive` returns; the count is stored soon after.
     """
 
     max_records: int = 1
@@ -174,6 +176,7 @@ class Receive:
     lock_ms: int | None = None
     attempt: str | None = None
     create: QueueSettings | None = None
+    in_process: bool = False
 
 
 class Settle(NamedTuple):
@@ -251,6 +254,14 @@ class AcquiredRange(NamedTuple):
     delivery_count: int
 
 
+def work_key(name: str, tp: TopicPartition) -> Hashable:
+    """Return the key of the purgatory for records of a partition that a queue has got back.
+
+    An event of it is a release, a lock that ran out, a queue that was resumed or sought: what is no append.
+    """
+    return ("queue", name, tp)
+
+
 class Queues(Protocol):
     """Queues, as `broker.queues`.
 
@@ -271,6 +282,10 @@ class Queues(Protocol):
 
     def names(self) -> Sequence[str]:
         """Return the names of all queues, sorted."""
+        ...
+
+    def topics(self, name: str) -> Sequence[str]:
+        """Return the topics that a queue reads now: those of its settings that exist, or that match its pattern."""
         ...
 
     async def delete(self, name: str, *, force: bool = False) -> None:
@@ -314,6 +329,30 @@ class Queues(Protocol):
 
     # --- share consumers (KIP-932) -----------------------------------------------------------------------------
 
+    async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
+        """Let a queue read these topics besides those that it reads already; durable when it returns.
+
+        A missing queue is created with `create`; its start is also where new topics of the queue begin. Needs no
+        rights to change the settings. Raises GROUP_ID_NOT_FOUND for a group of another type.
+        """
+        ...
+
+    async def move(
+        self, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Let partitions begin at these offsets, as AlterShareGroupOffsets; return an error of each, NONE if it is moved.
+
+        A topic that the queue did not read is added to it. Raises NON_EMPTY_GROUP while leases live.
+        """
+        ...
+
+    async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
+        """Forget all of some topics, as DeleteShareGroupOffsets; return an error of each, in order.
+
+        Raises NON_EMPTY_GROUP while leases live.
+        """
+        ...
+
     async def acquire(
         self,
         name: str,
@@ -321,19 +360,26 @@ class Queues(Protocol):
         member_id: str,
         *,
         max_records: int,
+        max_bytes: int,
         batch_size: int,
         strict: bool,
     ) -> Sequence[AcquiredRange]:
         """Acquire available records for a member, without waiting. Nothing of it need be durable.
 
-        `strict`: at most `max_records`; else whole batches. Raises NOT_LEADER_OR_FOLLOWER.
+        `strict`: at most `max_records`; else whole batches of the log, of which the last may exceed it. The batches
+        from the first acquired offset to the last have `max_bytes` at most, unless the first is larger. A range has
+        one count and at most about `batch_size` records. To wait, see `work_key`. Raises NOT_LEADER_OR_FOLLOWER,
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         ...
 
     async def acknowledge(
         self, name: str, tp: TopicPartition, member_id: str, batches: Sequence[AcknowledgeBatch]
     ) -> ErrorCode:
-        """Settle what a member has acquired: all or nothing of a partition. INVALID_RECORD_STATE, INVALID_REQUEST."""
+        """Settle what a member has acquired: all or nothing of a partition. INVALID_RECORD_STATE, INVALID_REQUEST.
+
+        Type 4 renews the lock. Acknowledgements are durable when it returns NONE.
+        """
         ...
 
     async def release_member(self, name: str, member_id: str) -> None:
