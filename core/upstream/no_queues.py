@@ -96,6 +96,10 @@ class NoQueues:
         """Refuse."""
         refuse_queues()
 
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """Refuse."""
+        refuse_queues()
+
     async def acquire(
         self,
         name: str,
