@@ -38,7 +38,7 @@ class Cell(NamedTuple):
     """
 
     state: int
-    count: int
+    deliveries: int
     lease: int
     time: int
 
@@ -71,7 +71,7 @@ class _Row(msgspec.Struct, array_like=True, frozen=True):
 class Change:
     """One change of a share partition. Store `encode()` as one row; the rows of a partition are in order.
 
-    `start` is set by `trim` and `seek` only (−1: unchanged): elsewhere the start offset follows from the runs. `reset`
+    `start` is set by `trim` and `seek` only, else −1; elsewhere the start offset follows from the runs. `reset`
     is a seek: what was known before is dropped. `held` are the times at which leases were first extended. `lost` is
     the number of records that the log lost before they were settled; it is not stored.
     """

@@ -1,4 +1,4 @@
-"""One partition of a queue: which records are available, leased, delayed, given up or settled. Pure: no I/O, no clock.
+"""One partition of a queue: which records are available, leased, delayed, given up or settled. No I/O, no clock.
 
 Every call that changes something returns a `Change`. The caller stores `change.encode()` as one row and answers after
 that. If the store refuses the row, the caller calls `undo(change)`. From time to time it stores `snapshot()` in place
@@ -258,5 +258,5 @@ class SharePartition:
         raise NotImplementedError
 
     def snapshot(self) -> bytes:
-        """Return everything, in place of all rows so far. About 15 bytes a tracked record; compress it in a thread."""
+        """Return everything, in place of all rows so far: 15 bytes a tracked record; compress it in a thread."""
         raise NotImplementedError
