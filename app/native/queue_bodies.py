@@ -115,9 +115,7 @@ class CommittedOffsetsOf(Struct, forbid_unknown_fields=True, gc=False):
 class ToReceive(Struct, forbid_unknown_fields=True):
     """What to receive at most, for how long to wait and to lock."""
 
-    max: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_RECEIVE)], Meta(description="Records at most.")
-    ] = 1
+    max: Annotated[Annotated[int, Meta(ge=1, le=MAX_RECEIVE)], Meta(description="Records at most.")] = 1
     max_bytes: Annotated[
         Annotated[int, Meta(ge=1, le=_LIMITS.http_max_read_bytes)],
         Meta(description="Bytes of keys, values and headers at most; one record is always delivered."),
@@ -149,11 +147,15 @@ class ToReceive(Struct, forbid_unknown_fields=True):
         ]
         | UnsetType
         | None,
-        Meta(description="Create the queue over these topics if it is missing. An existing queue stays as it is."),
+        Meta(
+            description="Create the queue over these topics if it is missing. An existing queue stays as it is."
+        ),
     ] = UNSET
     pattern: Annotated[
         Annotated[str, Meta(min_length=1, max_length=10_000)] | UnsetType | None,
-        Meta(description="The same with an RE2 expression: all topics whose whole name it matches, also later ones."),
+        Meta(
+            description="The same with an RE2 expression: all topics whose whole name it matches, also later ones."
+        ),
     ] = UNSET
     start: Annotated[
         str | int | CommittedOffsetsOf | UnsetType | None,
@@ -176,7 +178,9 @@ class ToReceive(Struct, forbid_unknown_fields=True):
 class LeasedRecord(RecordRead, gc=False):
     """A record of a lease."""
 
-    delivery_count: Annotated[int, Meta(description="How often it was delivered, with this time; 1 is the first.")]
+    delivery_count: Annotated[
+        int, Meta(description="How often it was delivered, with this time; 1 is the first.")
+    ]
     receipt: Annotated[str, Meta(description="Names this delivery of the record; opaque. Settle with it.")]
 
     EXAMPLES: ClassVar[list[Any]] = [_LEASED]
@@ -218,7 +222,9 @@ class LeaseReceived(Struct, gc=False):
     """Some records, and until when they are yours. Without records there is no lease."""
 
     lease: Annotated[str | None, Meta(description="Names all of these records; null without records.")]
-    lock_until: Annotated[str | None, Meta(description="Records that are not settled by then are delivered again.")]
+    lock_until: Annotated[
+        str | None, Meta(description="Records that are not settled by then are delivered again.")
+    ]
     lock_until_ms: int | None
     records: list[LeasedRecord]
     blocked: Annotated[
@@ -244,9 +250,9 @@ class LeaseReceived(Struct, gc=False):
 class LeaseHeaders(Struct):
     """Header lines of an answer in lines, which has no place for them."""
 
-    lease: Annotated[str | UnsetType, Meta(description="The lease of these records; missing without records.")] = (
-        field(default=UNSET, name="Sluice-Lease")
-    )
+    lease: Annotated[
+        str | UnsetType, Meta(description="The lease of these records; missing without records.")
+    ] = field(default=UNSET, name="Sluice-Lease")
     lock_until: Annotated[
         str | UnsetType, Meta(description="Records that are not settled by then are delivered again.")
     ] = field(default=UNSET, name="Sluice-Lock-Until")
@@ -325,7 +331,9 @@ def settings_to_create(wanted: ToReceive) -> QueueSettings | None:
         refuse_fault(Fault("A queue reads either topics or a pattern.", ("pattern",), False))
     if not topics and pattern is None:
         if wanted.start not in (UNSET, None):
-            refuse_fault(Fault("Only a queue that is created has a start: name its topics.", ("start",), False))
+            refuse_fault(
+                Fault("Only a queue that is created has a start: name its topics.", ("start",), False)
+            )
         return None
     start = wanted.start
     if isinstance(start, CommittedOffsetsOf):

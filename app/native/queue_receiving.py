@@ -26,7 +26,6 @@ from app.native.queue_bodies import (
     Settlement,
     SettlementDone,
     ToExtend,
-    ToReceive,
     ToReject,
     ToRelease,
     settings_to_create,

@@ -53,9 +53,7 @@ def receipt_of(text: str) -> Receipt | None:
     if found is None:
         return None
     nonce, lease, topic_id, partition, offset = found.groups()
-    receipt = Receipt(
-        int(nonce, 16), int(lease, 16), _id_of(topic_id), int(partition, 16), int(offset, 16)
-    )
+    receipt = Receipt(int(nonce, 16), int(lease, 16), _id_of(topic_id), int(partition, 16), int(offset, 16))
     if receipt.partition > _MAX_PARTITION or receipt.offset > _MAX_OFFSET:
         return None
     return receipt
