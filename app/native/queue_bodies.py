@@ -23,6 +23,7 @@ from core.vocabulary.queues import (
     MAX_SETTLE,
     MAX_WAIT_MS,
     MIN_LOCK_MS,
+    Outcome,
     QueueSettings,
     Start,
 )
@@ -49,6 +50,14 @@ _LeaseOf = Annotated[
     Meta(description="A whole `lease`: what is left of it after the items with receipts of this request."),
 ]
 OutcomeName = Literal["settled", "already-settled", "late", "lease-lost", "gone", "invalid"]
+OUTCOMES: dict[Outcome, OutcomeName] = {
+    Outcome.SETTLED: "settled",
+    Outcome.ALREADY_SETTLED: "already-settled",
+    Outcome.LATE: "late",
+    Outcome.LEASE_LOST: "lease-lost",
+    Outcome.GONE: "gone",
+    Outcome.INVALID: "invalid",
+}
 Blocked = Literal["in-flight-limit", "key-order", "paused", "unserved"]
 
 
@@ -85,13 +94,13 @@ class ToExtend(Struct, forbid_unknown_fields=True, gc=False):
     lock_ms: Annotated[
         LockMs | UnsetType | None,
         Meta(
-            description="The new lock, from now on; without it that of the queue. In all a lease lasts 12 hours at most."
+            description="The new lock, from now on; without it that of the queue. A lease lasts 12 hours at most."
         ),
     ] = UNSET
 
 
 class Settlement(Struct, forbid_unknown_fields=True):
-    """What became of received records. At most 1,000 items in all; those with receipts come before those of leases."""
+    """What became of received records. At most 1,000 items; those with receipts come before those with leases."""
 
     accept: Annotated[list[Text], Meta(description="Done: receipts, or leases.")] = []
     release: Annotated[list[ToRelease], Meta(description="Deliver again, at once or later.")] = []
@@ -131,8 +140,8 @@ class ToReceive(Struct, forbid_unknown_fields=True):
     attempt: Annotated[
         Annotated[str, Meta(min_length=1, max_length=100)] | UnsetType | None,
         Meta(
-            description="A name that you make up for this call. The same name again gets the same lease again, as long "
-            "as it lives and nothing of it is settled: so a lost answer costs no delivery."
+            description="A name that you make up for this call. The same name again gets the same lease again, as "
+            "long as it lives and nothing of it is settled: so a lost answer costs no delivery."
         ),
     ] = UNSET
     encoding: Encoding = "auto"
@@ -193,8 +202,8 @@ class ItemSettled(Struct, gc=False):
         OutcomeName,
         Meta(
             description="`settled`; `already-settled`: done before; `late`: the lock had run out, but the record was "
-            "not delivered again, so it is settled; `lease-lost`: another receiver has it, or had it; `gone`: the queue "
-            "or the topic was deleted or sought since; `invalid`: no receipt or lease of this queue."
+            "not delivered again, so it is settled; `lease-lost`: another receiver has it, or had it; `gone`: the "
+            "queue or the topic was deleted or sought since; `invalid`: no receipt or lease of this queue."
         ),
     ]
     records: Annotated[int, Meta(description="The records that it was: of a lease what was left of it.")]
@@ -231,8 +240,8 @@ class LeaseReceived(Struct, gc=False):
         Blocked | None,
         Meta(
             description="Why there are no records although some are not settled. `in-flight-limit`: too many are "
-            "leased or delayed; `key-order`: records of the same keys come first; `paused`; `unserved`: another broker "
-            "leads the partitions."
+            "leased or delayed; `key-order`: records of the same keys come first; `paused`; `unserved`: another "
+            "broker leads the partitions."
         ),
     ]
     settled: Annotated[
@@ -308,9 +317,14 @@ def check_settlement(wanted: Settlement, at: tuple[str, ...]) -> None:
             "or name leases.",
             extra={"limit": MAX_SETTLE, "unit": "items"},
         )
+    named: tuple[tuple[str, Sequence[ToRelease | ToReject | ToExtend]], ...] = (
+        ("release", wanted.release),
+        ("reject", wanted.reject),
+        ("extend", wanted.extend),
+    )
     faults = [
         Fault("An item names either a receipt or a lease.", (*at, name, index), False)
-        for name, items in (("release", wanted.release), ("reject", wanted.reject), ("extend", wanted.extend))
+        for name, items in named
         for index, item in enumerate(items)
         if (item.receipt is UNSET) is (item.lease is UNSET)
     ]

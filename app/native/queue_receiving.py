@@ -1,7 +1,7 @@
 """Receive records of a queue, and settle them: the two hot calls of queues, below FastAPI.
 
-    curl --json '{"topics":["orders"],"start":"earliest","max":10}' …/queues/mail:receive   {"lease":"7f","records":[…]}
-    curl --json '{"accept":["7f"]}' …/queues/mail:settle                                    {"counts":{"settled":10},…}
+    curl --json '{"topics":["orders"],"start":"earliest"}' …/queues/mail:receive   {"lease":"7f","records":[…],…}
+    curl --json '{"accept":["7f"]}' …/queues/mail:settle                           {"counts":{"settled":1},…}
 
 A lease is all that the broker keeps of a receiver: any process may settle what another one has received.
 """
@@ -22,6 +22,7 @@ from app.http.request import Answer, ClientGoneError, Request, Scope
 from app.http.waiting import check_share, while_connected
 from app.native.accept import choose
 from app.native.queue_bodies import (
+    OUTCOMES,
     ItemSettled,
     Settlement,
     SettlementDone,
@@ -39,7 +40,6 @@ from core.facade import Facade
 from core.vocabulary.queues import Leased, Outcome, Queues, Receive, Received, Settle, Verb
 
 _JSON, _NDJSON = b"application/json", b"application/x-ndjson"
-_INVALID = Outcome.INVALID.value
 _encode = msgspec.json.Encoder().encode
 _of_topic = attrgetter("tp")
 Item = str | ToRelease | ToReject | ToExtend
@@ -200,11 +200,11 @@ async def settle(queues: Queues, name: str, wanted: Settlement) -> SettlementDon
     order = receipts + leases
     outcomes = await queues.settle(name, [one for _, _, one in order])
     for (which, index, _), (outcome, records) in zip(order, outcomes, strict=True):
-        done[which][index] = ItemSettled(outcome.value, records)
+        done[which][index] = ItemSettled(OUTCOMES[outcome], records)
     return SettlementDone(_counts(done), *done)
 
 
-_NOTHING = ItemSettled(_INVALID, 1)
+_NOTHING = ItemSettled(OUTCOMES[Outcome.INVALID], 1)
 
 
 def _counts(lists: Iterable[Iterable[ItemSettled]]) -> dict[str, int]:

@@ -42,7 +42,6 @@ from app.native.record_json import iso_time, record_texts
 from app.native.topics import TopicName
 from core.errors import BrokerError, ErrorCode
 from core.types import TopicPartition
-from core.vocabulary.consumers import READ_COMMITTED, READ_UNCOMMITTED
 from core.vocabulary.queues import (
     EARLIEST,
     LATEST,
@@ -272,7 +271,7 @@ def _settings(wanted: QueueToPut) -> QueueSettings:
         order=Order(wanted.order),
         max_in_flight=wanted.max_in_flight,
         max_delay_ms=wanted.max_delay_ms,
-        read_committed=wanted.isolation_level == READ_COMMITTED,
+        read_committed=wanted.isolation_level == "read_committed",
     )
 
 
@@ -312,7 +311,7 @@ def _detail(view: QueueView, response: Response) -> QueueDetail:
         order=settings.order.value,
         max_in_flight=settings.max_in_flight,
         max_delay_ms=settings.max_delay_ms,
-        isolation_level=READ_COMMITTED if settings.read_committed else READ_UNCOMMITTED,
+        isolation_level="read_committed" if settings.read_committed else "read_uncommitted",
     )
 
 

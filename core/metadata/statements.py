@@ -118,6 +118,8 @@ _TEXTS: dict[str, str] = {
     "group_members.put/1": upsert(models.group_members),
     "group_members.delete/1": "DELETE FROM group_members WHERE group_id = ? AND member_id = ?",
     "group_members.delete_of_group/1": "DELETE FROM group_members WHERE group_id = ?",
+    "group_configs.put/1": upsert(models.group_configs),
+    "group_configs.delete/1": "DELETE FROM group_configs WHERE group_id = ? AND name = ?",
     "committed_offsets.put/1": 'INSERT OR REPLACE INTO "committed_offsets" VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
     "committed_offsets.delete/1": "DELETE FROM committed_offsets WHERE group_id = ? AND topic = ? AND partition = ?",
     "committed_offsets.delete_of_group/1": "DELETE FROM committed_offsets WHERE group_id = ?",
@@ -155,6 +157,17 @@ _TEXTS: dict[str, str] = {
     "transactional_ids.delete/1": "DELETE FROM transactional_ids WHERE transactional_id = ?",
     "transaction_decisions.put/1": upsert(models.transaction_decisions),
     "transaction_decisions.delete/1": "DELETE FROM transaction_decisions WHERE number = ?",
+    "share_groups.put/1": upsert(models.share_groups),
+    "share_groups.leases/1": "UPDATE share_groups SET leases = ? WHERE group_id = ?",
+    "share_groups.delete/1": "DELETE FROM share_groups WHERE group_id = ?",
+    "share_partitions.put/1": upsert(models.share_partitions),
+    "share_partitions.delete_of_group/1": "DELETE FROM share_partitions WHERE group_id = ?",
+    "share_partitions.delete_of_topic/1": "DELETE FROM share_partitions WHERE topic_id = ?",
+    "share_updates.put/1": upsert(models.share_updates),
+    "share_updates.delete/1": "DELETE FROM share_updates WHERE group_id = ? AND topic_id = ? AND partition = ?"
+    " AND seq <= ?",
+    "share_updates.delete_of_group/1": "DELETE FROM share_updates WHERE group_id = ?",
+    "share_updates.delete_of_topic/1": "DELETE FROM share_updates WHERE topic_id = ?",
     # What a whole database consists of.
     **{copy_of(table): insert(table) for table in metadata.sorted_tables},
 }
