@@ -256,6 +256,14 @@ class LeaseReceived(Struct, gc=False):
     ]  # fmt: skip
 
 
+class PeekedRecords(Struct, gc=False):
+    """Records that would be delivered next. They stay available."""
+
+    records: list[RecordRead]
+
+    EXAMPLES: ClassVar[list[Any]] = [{"records": RecordRead.EXAMPLES}]
+
+
 class LeaseHeaders(Struct):
     """Header lines of an answer in lines, which has no place for them."""
 

@@ -10,6 +10,7 @@ from app.native.queue_bodies import (
     LeasedRecord,
     LeaseHeaders,
     LeaseReceived,
+    PeekedRecords,
     Settlement,
     SettlementDone,
     ToReceive,
@@ -46,6 +47,10 @@ def receiving_routes(queues: QueueRoutes) -> tuple[Route[Handle], ...]:
 
 def queue_routes() -> tuple[Route[Callable[..., Any]], ...]:
     """Return the other routes. Load FastAPI."""
+    return (*_life(), *_contents())
+
+
+def _life() -> tuple[Route[Callable[..., Any]], ...]:
     from app.native import queue_schemas as schemas
     from app.native import queues
 
@@ -85,11 +90,19 @@ def queue_routes() -> tuple[Route[Callable[..., Any]], ...]:
             request=schemas.QueueSeek, needs=QUEUES,
             answers={200: schemas.QueueCounts}, refuses=(404, 409, *ON_WRITES),
         ),
+    )  # fmt: skip
+
+
+def _contents() -> tuple[Route[Callable[..., Any]], ...]:
+    from app.native import queue_schemas as schemas
+    from app.native import queues
+
+    return (
         Route(
             "POST", "/queues/{queue}:peek", queues.peek_queue,
             "peekQueue", "queues", "Show the records that would be delivered next",
             request=Body({"application/json": schemas.Peek}, optional=True), needs=QUEUES,
-            answers={200: schemas.PeekedRecords}, refuses=(404, 409, 429, *ON_WRITES),
+            answers={200: PeekedRecords}, refuses=(404, 409, 429, *ON_WRITES),
         ),
         Route(
             "GET", "/queues/{queue}/stats", queues.get_queue_stats,

@@ -250,9 +250,3 @@ class Peek(Shape):
 
     max: Annotated[StrictInt, Field(ge=1, le=MAX_RECEIVE)] = Field(default=10, description="Records at most.")
     encoding: EncodingName = Field(default="auto", description="The form of keys and values in the JSON.")
-
-
-class PeekedRecords(BaseModel):
-    """Records that would be delivered next. They stay available."""
-
-    records: list[Any] = Field(json_schema_extra={"items": {"$ref": "#/components/schemas/RecordRead"}})

@@ -61,6 +61,8 @@ from core.vocabulary.capabilities import (
 )
 
 PREFIX = "/api/v1"
+# A queue is a share group: Kafka's name for the same.
+ALIASES = {f"{PREFIX}/share-groups": f"{PREFIX}/queues"}
 # Statuses of refusals that any route below the prefix may have, and any other route.
 ANYWHERE = (400, 401, 421, 422, 431, 500)
 ANYWHERE_ELSE = (400, 421, 431, 500)
