@@ -1,4 +1,4 @@
-"""What the share-partition machine costs: time a record and memory, in ranges and with every second record settled.
+"""What the share-partition machine costs: processor time a record and memory, in ranges and with every second record settled.
 
 Run `python -m bench.queues_machine`. Nothing else is measured: no store, no log, no listener.
 """
@@ -22,9 +22,9 @@ def _peak_mb() -> float:
 
 
 def _timed(what: str, records: int, work: Callable[[], object]) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     work()
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     print(f"{what:58} {seconds * 1e3:9.1f} ms {seconds / records * 1e6:7.3f} us/record")
 
 
