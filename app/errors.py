@@ -66,6 +66,11 @@ KINDS: dict[str, Kind] = {
         "A request with that idempotency key is under way",
         "Its answer is not known yet. Send the same request again after the time that Retry-After names.",
     ),
+    "group-type": Kind(
+        409,
+        "The group is of another type",
+        "A queue is a share group. The name belongs to a consumer group: choose another name, or delete that group.",
+    ),
     "precondition-failed": Kind(
         412,
         "The resource has changed meanwhile",
@@ -278,6 +283,8 @@ def from_broker(error: BrokerError, *, offset: int | None = None) -> Problem:
 
     An offset below the log start offset is deleted for good (410); one above the log end may still come (416).
     """
+    if error.details.get("reason") == "group-type":
+        return Problem("group-type", error.message)
     status = STATUS_OF[error.code]
     details = {key: value for key, value in error.details.items() if key != "record_errors"}
     wait = details.pop("retry_after", None)

@@ -117,6 +117,10 @@ class Queues:
         """See `core.vocabulary.queues.Queues`."""
         raise _not_yet()
 
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """See `core.vocabulary.queues.Queues`."""
+        raise _not_yet()
+
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""
         raise _not_yet()

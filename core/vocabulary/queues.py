@@ -224,7 +224,10 @@ class QueueStats:
 
 
 class InFlight(NamedTuple):
-    """A record that is leased, delayed or on its way to the dead letters. `state` is leased, delayed or archiving."""
+    """A record that is leased, delayed or on its way to the dead letters. `state` is leased, delayed or archiving.
+
+    `Queues.record` has two more states: available and settled.
+    """
 
     tp: TopicPartition
     offset: int
@@ -336,6 +339,14 @@ class Queues(Protocol):
         self, name: str, *, after: tuple[TopicPartition, int] | None = None, limit: int = 100
     ) -> Sequence[InFlight]:
         """Return records in flight by topic, partition and offset, from the one after `after` on."""
+        ...
+
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """Return what is known of one record: in flight, or the state is available or settled.
+
+        Below the start it is settled, from the end of what is tracked on available. Raises
+        UNKNOWN_TOPIC_OR_PARTITION for a partition that the queue does not read, NOT_LEADER_OR_FOLLOWER.
+        """
         ...
 
     # --- share consumers (KIP-932) -----------------------------------------------------------------------------
