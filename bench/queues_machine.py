@@ -64,7 +64,9 @@ def main() -> None:
     late = NOW + 60_000
     _timed("expire all of it, 16 chunks a call", MILLION // 2, lambda: _expire(partition, late))
     _timed("longest call of that", 16_384, lambda: _expire_once(late))
-    _timed("acquire 1,000 from fragments", 1_000, lambda: partition.acquire(late, 2_000, late, MILLION, 1_000))
+    _timed(
+        "acquire 1,000 from fragments", 1_000, lambda: partition.acquire(late, 2_000, late, MILLION, 1_000)
+    )
 
 
 def _new() -> SharePartition:
@@ -78,7 +80,7 @@ def _expire(partition: SharePartition, now_ms: int) -> None:
 
 def _expire_once(now_ms: int) -> None:
     partition = _new()
-    for offset in range(0, 16_384):
+    for offset in range(16_384):
         partition.acquire(NOW, offset + 1, NOW + 30_000, MILLION, 1)
     partition.expire(now_ms)
 

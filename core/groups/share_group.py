@@ -15,7 +15,7 @@ join again on UNKNOWN_MEMBER_ID, as Kafka's clients do; the locks and counts of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -41,6 +41,10 @@ from core.vocabulary.share_groups import (
 # The protocol type by which ListGroups shows a share group.
 PROTOCOL_TYPE = "share"
 _MAX_EPOCH = 2**31 - 1
+
+
+Shape = tuple[UUID, Sequence[int]]
+"""The id of a topic, and those of its partitions that can be assigned."""
 
 
 class ShareSettings(NamedTuple):
@@ -87,15 +91,19 @@ class ShareGroup:
         self.is_kept = False
         self._dead = False
         self._members: dict[str, _Member] = {}
-        self._catalog: Catalog | None = None
-        self._shapes: dict[str, tuple[UUID, int] | None] = {}
+        # The topics of all members, as the last assignment saw them; None is missing.
+        self._shapes: dict[str, Shape | None] = {}
 
     # --- members -----------------------------------------------------------------------------------------------
 
     def heartbeat(
-        self, request: ShareHeartbeat, catalog: Catalog, settings: ShareSettings, now: Moment
+        self,
+        request: ShareHeartbeat,
+        shape: Callable[[str], Shape | None],
+        settings: ShareSettings,
+        now: Moment,
     ) -> ShareReply:
-        """Let a member join, stay or leave.
+        """Let a member join, stay or leave. `shape(topic)` says what a topic is now.
 
         The request has been checked: ids are not empty, and a join names topics. Errors: GROUP_ID_NOT_FOUND,
         UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED.
@@ -117,11 +125,10 @@ class ShareGroup:
         if request.member_epoch == LEAVING:
             self._remove((request.member_id,), now)
             return ShareReply(ErrorCode.NONE, request.member_id, LEAVING)
-        if member is not None and request.member_epoch != JOINING:
-            if (refusal := _fenced(member, request.member_epoch)) is not None:
-                return refusal
+        if member is not None and (refusal := _fenced(member, request.member_epoch)) is not None:
+            return refusal
         lost = member is not None and request.member_epoch != member.epoch
-        member = self._take(request, member, catalog, settings, now)
+        member = self._take(request, member, shape, settings, now)
         told = None
         if request.member_epoch == JOINING or lost or member.told != member.places:
             member.told = set(member.places)
@@ -136,14 +143,14 @@ class ShareGroup:
         self,
         request: ShareHeartbeat,
         member: _Member | None,
-        catalog: Catalog,
+        shape: Callable[[str], Shape | None],
         settings: ShareSettings,
         now: Moment,
     ) -> _Member:
         """Take over what a heartbeat says; assign again if that changes anything."""
         deadline = now.monotonic + settings.session_timeout
         topics = None if request.topics is None else tuple(sorted(set(request.topics)))
-        changed = self._look(catalog)
+        changed = any(shape(topic) != known for topic, known in self._shapes.items())
         if member is None:
             member = _Member(
                 request.member_id,
@@ -167,25 +174,18 @@ class ShareGroup:
             member.rack_id = request.rack_id
         self.wake_at = min(self.wake_at, deadline)
         if changed:
-            self._assign(catalog)
+            self._assign(shape)
         return member
 
-    def _look(self, catalog: Catalog) -> bool:
-        """Adopt a catalog; return whether the topics of members look otherwise in it."""
-        if catalog is self._catalog:
-            return False
-        self._catalog = catalog
-        return any(catalog.shape(topic) != shape for topic, shape in self._shapes.items())
-
-    def _assign(self, catalog: Catalog) -> None:
-        """Compute who reads what, as of a new epoch."""
+    def _assign(self, shape: Callable[[str], Shape | None]) -> None:
+        """Compute which member reads what, as of a new epoch."""
         self.epoch = 1 if self.epoch >= _MAX_EPOCH else self.epoch + 1
         topics = sorted({topic for member in self._members.values() for topic in member.topics})
-        self._shapes = {topic: catalog.shape(topic) for topic in topics}
-        places: dict[str, list[_Place]] = {}
-        for topic, shape in self._shapes.items():
-            topic_id, count = shape or (None, 0)
-            places[topic] = [] if topic_id is None else [_Place(topic, topic_id, p) for p in range(count)]
+        self._shapes = {topic: shape(topic) for topic in topics}
+        places: dict[str, list[_Place]] = {topic: [] for topic in topics}
+        for topic, known in self._shapes.items():
+            if known is not None:
+                places[topic] = [_Place(topic, known[0], partition) for partition in known[1]]
         shared: dict[tuple[str, ...], list[_Place]] = {}
         wanted: dict[str, Sequence[_Place]] = {}
         for member in self._members.values():
@@ -200,8 +200,7 @@ class ShareGroup:
     def _remove(self, member_ids: Sequence[str], now: Moment) -> None:
         for member_id in member_ids:
             del self._members[member_id]
-        if self._catalog is not None:
-            self._assign(self._catalog)
+        self._assign(self._shapes.get)
         if not self._members:
             self.empty_since_ms = now.wall_ms
             self.wake_at = inf
@@ -223,9 +222,7 @@ class ShareGroup:
         self.wake_at = min((one.deadline for one in self._members.values()), default=inf)
 
     def topics_changed(self, catalog: Catalog, now: Moment) -> Effects:
-        """See `Machine`: assign again if partitions were added or topics of members created or deleted."""
-        if self._look(catalog) and self._members:
-            self._assign(catalog)
+        """See `Machine`: the next heartbeat of any member looks at the topics."""
         return _nothing()
 
     def release(self, error: ErrorCode) -> Effects:
@@ -329,7 +326,7 @@ class ShareGroup:
 
 def _fenced(member: _Member, epoch: int) -> ShareReply | None:
     """Return the refusal of an epoch that is neither the member's nor the one before (KIP-932)."""
-    if epoch in (member.epoch, member.previous):
+    if epoch in (JOINING, member.epoch, member.previous):
         return None
     kind = "greater" if epoch > member.epoch else "smaller"
     return _refused(

@@ -116,8 +116,8 @@ async def _acknowledge(
         error = await session.broker.queues.acknowledge(
             sharer.group_id, TopicPartition(topic, place.partition), sharer.member_id, batches
         )
-    except BrokerError as error:
-        return of_partition(error)
+    except BrokerError as refused:
+        return of_partition(refused)
     if error is ErrorCode.INVALID_RECORD_STATE:
         return Outcome(
             error,

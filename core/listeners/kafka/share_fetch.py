@@ -63,7 +63,9 @@ class _ShareFetch:
         self.settled = await acknowledge_all(
             self.session, self.sharer, request.topics, renews=request.is_renew_ack
         )
-        fetches = self.records_left > 0 and request.share_session_epoch != CLOSING and not request.is_renew_ack
+        fetches = (
+            self.records_left > 0 and request.share_session_epoch != CLOSING and not request.is_renew_ack
+        )
         throttle_ms = self.quota.exceeded() if fetches else 0
         if fetches and not throttle_ms:
             await self._acquire()
@@ -198,7 +200,8 @@ def _check(request: ShareFetchRequest) -> None:
         partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions
     ):
         raise BrokerError(
-            ErrorCode.INVALID_REQUEST, "A new share session has nothing to acknowledge; send it with the next epoch."
+            ErrorCode.INVALID_REQUEST,
+            "A new share session has nothing to acknowledge; send it with the next epoch.",
         )
 
 
