@@ -99,12 +99,10 @@ class Leasing:
         taken: Taken | None = None
         if not queue.waiters:
             taken = self.take(queue, request)
-        while taken is None and until > self._broker.clock.monotonic() and not self._draining:
+        if taken is None and until > self._broker.clock.monotonic() and not self._draining:
             taken = await self._wait(queue, request, until)
             if queue.deleted:
                 self._registry.find(queue.name)
-            if taken is None:
-                break
         if taken is None:
             return Received(None, 0, (), self.blocked(queue))
         return await self._given(queue, request, taken)
@@ -114,7 +112,7 @@ class Leasing:
         try:
             await self._durable(queue, request, taken)
         except asyncio.CancelledError:
-            self._registry.start_task(lambda: self.take_back(queue, taken.lease.number))
+            self._registry.start_task(self.take_back(queue, taken.lease.number))
             raise
         shown = self._registry.clock.shown(taken.lease.deadline_ms)
         return Received(taken.lease.number, shown, taken.records)
@@ -128,7 +126,10 @@ class Leasing:
         if now - (taken.lease.deadline_ms - lock) > lock // _SLOW_PART:
             # The lock runs from the commit on.
             changes = [
-                (held.share, held.share.machine.extend(now, taken.lease.number, held.first, held.last, lock)[1])
+                (
+                    held.share,
+                    held.share.machine.extend(now, taken.lease.number, held.first, held.last, lock)[1],
+                )
                 for held in taken.lease.held
             ]
             taken.lease.deadline_ms = now + lock
@@ -196,7 +197,7 @@ class Leasing:
             if _served(receiver):
                 taken = receiver.given.result()
                 assert taken is not None
-                self._registry.start_task(lambda: self.take_back(queue, taken.lease.number))
+                self._registry.start_task(self.take_back(queue, taken.lease.number))
             raise
         finally:
             with contextlib.suppress(ValueError):
@@ -240,23 +241,15 @@ class Leasing:
     def take(self, queue: Queue, request: Receive, *, others: bool = False) -> Taken | None:
         """Lease the next records for a request and begin to store that; None if there are none.
 
-        `others`: others wait, so at most half of what is available is taken.
+        `others`: others wait, so at most half of what is available is taken. Raises what the log and the store raise.
         """
         if queue.paused:
             return None
-        shares = [
-            (share, bounds)
-            for share in queue.in_turn()
-            if (bounds := self._reading.bounds(share.tp)) is not None
-        ]
+        shares = self._served(queue)
         left = min(request.max_records, MAX_RECEIVE)
-        now = self._registry.clock.now_ms()
-        for share, _ in shares:
-            due = share.machine.next_due()
-            if due is not None and due <= now:
-                self._registry.expire(queue, share)
         if others:
             left = min(left, max(1, sum(_available(queue, *one) for one in shares) // 2))
+        now = self._registry.clock.now_ms()
         lock = request.lock_ms or queue.settings.lock_ms
         lease = Lease(0, now + lock, in_process=request.in_process)
         records: list[Leased] = []
@@ -275,13 +268,39 @@ class Leasing:
                 records += got
                 left -= len(got)
                 room -= size
-                queue.turn = list(queue.shares).index(share.key) + 1
-        if not records:
-            if changes:
-                self._registry.writes.submit(queue, changes)
-            if failure is not None:
-                raise failure
-            return None
+                queue.turn = queue.places[share.key] + 1
+        if records:
+            return self._begun(queue, request, lease, records, changes, now)
+        if changes and (written := self._registry.writes.submit(queue, changes)) is not None:
+            written.add_done_callback(_seen)
+        if failure is not None:
+            raise failure
+        return None
+
+    def _served(self, queue: Queue) -> list[tuple[Share, LogOffsets]]:
+        """Return the partitions that this broker leads, in their turn, after what time has changed."""
+        now = self._registry.clock.now_ms()
+        found = []
+        for share in queue.in_turn():
+            bounds = self._reading.bounds(share.tp)
+            if bounds is None:
+                continue
+            due = share.machine.next_due()
+            if due is not None and due <= now:
+                self._registry.expire(queue, share)
+            found.append((share, bounds))
+        return found
+
+    def _begun(
+        self,
+        queue: Queue,
+        request: Receive,
+        lease: Lease,
+        records: list[Leased],
+        changes: list[tuple[Share, Change | None]],
+        now: int,
+    ) -> Taken:
+        """Begin to store a lease."""
         more: list[Effect] = []
         if request.attempt is not None:
             more.append(Attempts.effect(queue, request.attempt, lease, request, now))
@@ -446,12 +465,7 @@ def _available(queue: Queue, share: Share, bounds: LogOffsets) -> int:
 
 def _served(receiver: Receiver) -> bool:
     given = receiver.given
-    return (
-        given.done()
-        and not given.cancelled()
-        and given.exception() is None
-        and given.result() is not None
-    )
+    return given.done() and not given.cancelled() and given.exception() is None and given.result() is not None
 
 
 def _rescan(share: Share) -> None:

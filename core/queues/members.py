@@ -1,4 +1,4 @@
-"""Share consumers (KIP-932): acquisitions by member, in whole batches of the log, and all-or-nothing acknowledgements.
+"""Share consumers (KIP-932): acquisitions in whole batches of the log, and all-or-nothing acknowledgements.
 
 A lock is in memory alone and its count is stored soon after: after a restart the records are available at once.
 """
@@ -75,7 +75,9 @@ class Members:
             candidates = machine.candidates(end, 1)
             if not candidates:
                 break
-            within, slices, hidden = self._batches(share, candidates[0].first, end, max_records, max_bytes, queue)
+            within, slices, hidden = self._batches(
+                share, candidates[0].first, end, max_records, max_bytes, queue
+            )
             changes += [(share, machine.missing(now, first, last)) for first, last in hidden]
             if not within:
                 if not hidden:

@@ -30,7 +30,7 @@ _MOST_BETWEEN = 200
 
 @dataclass(slots=True)
 class Found:
-    """What was read. `missing` are offsets that the log does not have, `corrupt` those of batches that cannot be read.
+    """What was read. `missing`: offsets that the log does not have, `corrupt`: batches that cannot be read.
 
     Ranges are (first, last), both inclusive, ascending. `size` is what the records count for. `more`: the limit of
     reads ended it early.
@@ -78,6 +78,15 @@ class Reading:
         except BrokerError:
             return None
 
+    def leads(self, tp: TopicPartition) -> bool:
+        """Return whether this broker leads a partition."""
+        if not self._clustered:
+            return True
+        try:
+            return self._broker.partitions.info(tp).leads
+        except BrokerError:
+            return False
+
     def read(
         self, share: Share, candidates: Sequence[AcquiredRange], max_bytes: int, *, committed: bool
     ) -> Found:
@@ -119,9 +128,7 @@ class Reading:
                 position = until
         return found
 
-    def _take(
-        self, found: Found, read: Sequence[Record], position: int, until: int, max_bytes: int
-    ) -> bool:
+    def _take(self, found: Found, read: Sequence[Record], position: int, until: int, max_bytes: int) -> bool:
         """Take the records from `position` up to `until`; return whether there was room for all of them."""
         for index in range(bisect_left(read, position, key=_offset), len(read)):
             record = read[index]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from core.clock import TimeSlice
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
+from core.groups.groups import Groups
 from core.groups.topic_pattern import compile_pattern, matches
 from core.metadata import queues as tables
 from core.metadata.store import Store
@@ -38,8 +40,11 @@ _EXPIRE_STEPS = 4
 class Registry:
     """Queues by name. `given_up` is called with a partition that has records for the dead-letter topic."""
 
-    def __init__(self, broker: Logs, store: Store, given_up: Callable[[Queue, Share], None]) -> None:
+    def __init__(
+        self, broker: Logs, store: Store, groups: Groups, given_up: Callable[[Queue, Share], None]
+    ) -> None:
         self._broker = broker
+        self._groups = groups
         self._store = store
         self._given_up = given_up
         self.clock = QueueClock(broker.clock)
@@ -81,9 +86,9 @@ class Registry:
                 queue.timer.cancel()
                 queue.timer = None
 
-    def start_task(self, work: Callable[[], object]) -> None:
-        """Run a coroutine function that no caller waits for."""
-        task = asyncio.create_task(work())  # type: ignore[arg-type]
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that no caller waits for; an error of the store is no news."""
+        task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -104,20 +109,20 @@ class Registry:
         self.require_open()
         queue = self.queues.get(name)
         if queue is None:
-            self.require_no_other_type(name)
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no queue {name!r}.", group=name)
         return queue
 
-    def require_no_other_type(self, name: str) -> None:
-        """Raise GROUP_ID_NOT_FOUND with the reason "group-type" if the name is that of a group of another type."""
-        group = self._broker.groups.describe(name)
-        if group is not None and group.group_type != "share" and group.state != "Dead":
-            raise BrokerError(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"{name!r} is the name of a {group.group_type} group; choose another name for the queue.",
-                group=name,
-                reason="group-type",
-            )
+    def add(self, queue: Queue) -> None:
+        """Add a queue that is stored."""
+        self.queues[queue.name] = queue
+
+    def remove(self, queue: Queue) -> None:
+        """Remove a queue that is deleted."""
+        if self.queues.get(queue.name) is queue:
+            del self.queues[queue.name]
+        if queue.timer is not None:
+            queue.timer.cancel()
+            queue.timer = None
 
     async def ready(self, queue: Queue) -> Queue:
         """Return the queue with its partitions at hand, as the topics are now."""
@@ -217,6 +222,55 @@ class Registry:
             found = queue.shares[key] = Share(tp, topic_id, machine, stored=False)
         return found
 
+    def share_of(self, queue: Queue, tp: TopicPartition) -> Share | None:
+        """Return a partition of a queue; None if it does not read it."""
+        found = self._partitions(tp.topic)
+        return None if found is None else queue.shares.get((found[0], tp.partition))
+
+    def exists(self, tp: TopicPartition) -> bool:
+        """Return whether there is such a partition."""
+        found = self._partitions(tp.topic)
+        return found is not None and 0 <= tp.partition < found[1]
+
+    def dropped(self, queue: Queue, topics: Iterable[str]) -> list[tuple[UUID, int]]:
+        """Return the partitions of a queue that are of none of these topics."""
+        kept = {found[0] for topic in topics if (found := self._partitions(topic)) is not None}
+        return [key for key in queue.shares if key[0] not in kept]
+
+    def topic_deleted(self, name: str) -> None:
+        """Forget the partitions of a topic that was deleted, also on the disk."""
+        topic_ids = set()
+        for queue in self.queues.values():
+            for key, share in list(queue.shares.items()):
+                if share.tp.topic == name and self._name_of(key[0]) is None:
+                    del queue.shares[key]
+                    topic_ids.add(key[0].bytes)
+                    self.wake(queue, share)
+        for stored in self._stored.values():
+            for key in [key for key in stored if self._name_of(key[0]) is None]:
+                del stored[key]
+                topic_ids.add(key[0].bytes)
+        if topic_ids:
+            with contextlib.suppress(BrokerError):
+                # If it is refused, the next start does it.
+                self.writes.remove_topics(sorted(topic_ids)).add_done_callback(_seen)
+
+    async def seek(self, queue: Queue, places: Mapping[Share, int]) -> None:
+        """Let partitions begin at other offsets; all their receipts are gone. Raises KAFKA_STORAGE_ERROR."""
+        pending = [share.last_write for share in places if share.last_write is not None]
+        if pending:
+            await asyncio.wait(pending)
+        now = self.clock.now_ms()
+        changes = []
+        for share, offset in places.items():
+            changes.append((share, share.machine.seek(now, offset, share.machine.nonce + 1)))
+            share.keys = None
+        written = self.writes.submit(queue, changes)
+        queue.attempts.clear()
+        if written is not None:
+            await asyncio.shield(written)
+        self.wake_all(queue)
+
     def new_nonce(self) -> int:
         """Return the nonce of a partition that is new."""
         return self._broker.clock.randrange(_NONCES)
@@ -232,13 +286,12 @@ class Registry:
 
         Raises GROUP_ID_NOT_FOUND for a group that is named and missing.
         """
-        if start.group is not None and self._broker.groups.describe(start.group) is None:
-            if not any(True for _ in self._broker.groups.all_committed(start.group)):
-                raise BrokerError(
-                    ErrorCode.GROUP_ID_NOT_FOUND,
-                    f"There is no group {start.group!r} to begin at.",
-                    group=start.group,
-                )
+        if start.group is not None and not self._has_group(start.group):
+            raise BrokerError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"There is no group {start.group!r} to begin at.",
+                group=start.group,
+            )
         found = {}
         time_slice = TimeSlice(self._broker.clock)
         for topic in topics:
@@ -250,12 +303,17 @@ class Registry:
                 await time_slice.give_way()
         return found
 
+    def _has_group(self, group_id: str) -> bool:
+        if self._groups.describe(group_id) is not None:
+            return True
+        return any(True for _ in self._groups.all_committed(group_id))
+
     def _start(self, settings: QueueSettings, start: Start, tp: TopicPartition) -> int:
         committed = settings.read_committed
         try:
             bounds = self._broker.partitions.offsets(tp)
             if start.group is not None:
-                offset = self._broker.groups.committed(start.group, *tp)
+                offset = self._groups.committed(start.group, *tp)
                 if offset is not None:
                     return min(max(offset.offset, bounds.log_start_offset), bounds.high_watermark)
             if start.time_ms is not None:

@@ -60,7 +60,9 @@ def check(settings: QueueSettings, pattern_bytes: int) -> None:
     _within("max_delay_ms", settings.max_delay_ms, 0, MAX_DELAY_MS)
     if settings.dead_letter is not None:
         if settings.dead_letter.topic in settings.topics:
-            raise _invalid("dead_letter.topic", settings.dead_letter.topic, "a topic that the queue does not read")
+            raise _invalid(
+                "dead_letter.topic", settings.dead_letter.topic, "a topic that the queue does not read"
+            )
         if settings.drop:
             raise BrokerError(ErrorCode.INVALID_CONFIG, "Choose either a dead-letter topic or `drop`.")
 

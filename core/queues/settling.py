@@ -26,7 +26,12 @@ from core.vocabulary.queues import (
 _OF_A_LEASE = (Outcome.SETTLED, Outcome.LATE, Outcome.LEASE_LOST, Outcome.GONE, Outcome.ALREADY_SETTLED)
 # Outcomes that rest on a change which may be on its way to the store.
 _RESTING = (Outcome.ALREADY_SETTLED, Outcome.LEASE_LOST)
-_TOTALS = {Verb.ACCEPT: "accepted", Verb.RELEASE: "released", Verb.REJECT: "rejected", Verb.EXTEND: "extended"}
+_TOTALS = {
+    Verb.ACCEPT: "accepted",
+    Verb.RELEASE: "released",
+    Verb.REJECT: "rejected",
+    Verb.EXTEND: "extended",
+}
 
 
 class _Same(NamedTuple):
@@ -36,7 +41,7 @@ class _Same(NamedTuple):
     lease: int
     first: int
     last: int
-    index: int
+    at: int
 
 
 class Settling:
@@ -86,8 +91,8 @@ class Settling:
                 and run.share is share
                 and run.lease == receipt.lease
                 and run.last + 1 == receipt.offset
-                and run.index + run.last - run.first + 1 == index
-                and _alike(items[run.index], item)
+                and run.at + run.last - run.first + 1 == index
+                and _alike(items[run.at], item)
             ):
                 run = run._replace(last=receipt.offset)
                 continue
@@ -97,9 +102,7 @@ class Settling:
         if run is not None:
             self._run(queue, items, run, outcomes, changes, touched, now)
 
-    def _share(
-        self, queue: Queue, item: Settle, outcomes: list[Settled], index: int
-    ) -> Share | None:
+    def _share(self, queue: Queue, item: Settle, outcomes: list[Settled], index: int) -> Share | None:
         """Return the partition that a receipt names; None if its outcome is clear without a look."""
         receipt = item.receipt
         if receipt is None:
@@ -135,10 +138,10 @@ class Settling:
         touched: dict[Share, None],
         now: int,
     ) -> None:
-        found, change = self._settle(queue, items[run.index], run.share, run.lease, run.first, run.last, now)
+        found, change = self._settle(queue, items[run.at], run.share, run.lease, run.first, run.last, now)
         changes.append((run.share, change))
         touched[run.share] = None
-        base = run.index - run.first
+        base = run.at - run.first
         for first, last, outcome in found:
             settled = Settled(outcome)
             for offset in range(first, last + 1):

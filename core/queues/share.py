@@ -184,3 +184,8 @@ class Queue:
         shares = list(self.shares.values())
         turn = self.turn % len(shares) if shares else 0
         return shares[turn:] + shares[:turn]
+
+    @property
+    def places(self) -> dict[tuple[UUID, int], int]:
+        """The place of each partition among all."""
+        return {key: place for place, key in enumerate(self.shares)}

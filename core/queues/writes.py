@@ -61,12 +61,15 @@ class Writes:
         self._store = store
         self._broken = broken
 
-    def put(self, queue: Queue, new: Sequence[Share] = ()) -> asyncio.Future[None]:
+    def put(
+        self, queue: Queue, new: Sequence[Share] = (), more: Sequence[Effect] = ()
+    ) -> asyncio.Future[None]:
         """Store the settings of a queue, and partitions that are new."""
         row = (queue.name, encode(queue.settings), queue.version, queue.paused, queue.created_ms)
         effects: list[Effect] = [tables.put_group((*row, queue.leases_reserved))]
         if new:
             effects.append(tables.add_partitions([_empty_row(queue, share) for share in new]))
+        effects.extend(more)
         return self._store.submit(effects)
 
     def remove(self, name: str) -> asyncio.Future[None]:
