@@ -97,6 +97,10 @@ class NoQueues:
         """Refuse."""
         refuse_queues()
 
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """Refuse."""
+        refuse_queues()
+
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """Refuse."""
         refuse_queues()
