@@ -70,6 +70,7 @@ def _reads(one: Mapping[str, Any]) -> str:
 @gateway
 def create_queue(
     session: Session,
+    /,
     name: str,
     topics: tuple[str, ...],
     pattern: str | None,
