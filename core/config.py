@@ -504,6 +504,9 @@ class Config:
     group_share_max_record_lock_duration_ms: int = 60_000
     group_share_delivery_count_limit: int = 5
     group_share_partition_max_record_locks: int = 2_000
+    # Members of one share group, and share consumers that a broker serves at once (KIP-932).
+    group_share_max_size: int = 200
+    group_share_max_share_sessions: int = 2_000
     offset_metadata_max_bytes: int = 4_096
     # Bytes of group id, topics and metadata of one commit, which is one transaction of the store. 100,000
     # partitions with short names fit.

@@ -177,6 +177,8 @@ OTHER: dict[str, str] = {
     "group_share_max_record_lock_duration_ms": "The longest that a share group may set.",
     "group_share_delivery_count_limit": "Deliveries of a record to a share group.",
     "group_share_partition_max_record_locks": "Records of one partition that a share group has in flight.",
+    "group_share_max_size": "Members of one share group.",
+    "group_share_max_share_sessions": "Share sessions, that is share consumers with a connection, in all.",
     "group_max_member_bytes": "Metadata and assignment of one member.",
     "max_groups": "Groups.",
     "offset_metadata_max_bytes": "Metadata of one committed offset.",

@@ -52,6 +52,7 @@ from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.purgatory import Purgatory
 from core.queues.queues import Queues
+from core.queues.share_sessions import ShareSessions
 from core.records.partitioner import StickyPartitions
 from core.replication.controller import Controller
 from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
@@ -104,6 +105,7 @@ class Broker:
         self.foreign_groups = ForeignGroups()
         self.store = Store(data_dir / DATABASE, clock)
         self.logs = LogManager(data_dir, config, clock)
+        self.share_sessions = ShareSessions(config.group_share_max_share_sessions)
         self.counters = self.store.counters
         self.purgatory = Purgatory(config.max_waiting)
         self.changes = TopicChanges(self.purgatory)
@@ -313,7 +315,7 @@ class Broker:
         await self.consumers.open()
         if ends:
             await start.attempt(start.cut_back_consumers(self.consumers, ends))
-        self.queues = Queues(self, self.store)
+        self.queues = self._new_queues()
         await self.queues.open()
         if ends:
             await start.attempt(start.cut_back_queues(self.queues, ends))
@@ -321,6 +323,11 @@ class Broker:
         await start.attempt(self.idempotency.open())
         await self._serve_transactions()
         start.settled()
+
+    def _new_queues(self) -> Queues:
+        """Return the queues of the present groups; the members of share groups use them."""
+        self.groups.shares.serve(lambda: self.queues, self.group_configs)
+        return Queues(self, self.store, self.groups.shares)
 
     def _idempotency_keys(self) -> IdempotencyKeys:
         return IdempotencyKeys(self, self.store, self.producer_ids, PlanWriter(self, self.partitions.log))
@@ -362,7 +369,7 @@ class Broker:
         self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
         self.groups.elsewhere()
         self.consumers = Consumers(self, self.store, self.groups)
-        self.queues = Queues(self, self.store)
+        self.queues = self._new_queues()
         self.queues.elsewhere()
         self.idempotency = self._idempotency_keys()
 
