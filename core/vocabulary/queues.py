@@ -364,6 +364,26 @@ def work_key(name: str, tp: TopicPartition) -> Hashable:
     return ("queue", name, tp)
 
 
+class QueueIds(Protocol):
+    """The names of queues among the ids of all groups, and their members, as `broker.groups.shares`."""
+
+    def keep(self, name: str) -> None:
+        """Take the id of a queue that is loaded or about to be created; it may be taken for it already.
+
+        Raises GROUP_ID_NOT_FOUND with the reason "group-type" if a group of another type has it, POLICY_VIOLATION if
+        there are too many groups.
+        """
+        ...
+
+    def forget(self, name: str) -> None:
+        """Give the id of a queue back that is deleted, or could not be created. Its members are removed."""
+        ...
+
+    def has_members(self, name: str) -> bool:
+        """Return whether share consumers are members of a queue."""
+        ...
+
+
 class Queues(Protocol):
     """Queues, as `broker.queues`.
 
@@ -457,14 +477,15 @@ class Queues(Protocol):
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Let partitions begin at these offsets, as AlterShareGroupOffsets; return the error of each, or NONE.
 
-        A topic that the queue did not read is added to it. Raises NON_EMPTY_GROUP while leases live.
+        A topic that the queue did not read is added to it. Raises NON_EMPTY_GROUP while leases live or members are
+        there.
         """
         ...
 
     async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
         """Forget all of some topics, as DeleteShareGroupOffsets; return an error of each, in order.
 
-        Raises NON_EMPTY_GROUP while leases live.
+        Raises NON_EMPTY_GROUP while leases live or members are there.
         """
         ...
 
