@@ -24,6 +24,7 @@ from core.vocabulary.groups import Cut
 from core.vocabulary.queues import (
     AcknowledgeBatch,
     Acquired,
+    DeadLetters,
     InFlight,
     Leased,
     QueueSettings,
@@ -201,6 +202,11 @@ class Queues:
         return await self._settling.settle(await self._ready(name), items)
 
     # --- share consumers -----------------------------------------------------------------------------------
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """See `core.vocabulary.queues.Queues`."""
+        raise _not_yet()
 
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""
