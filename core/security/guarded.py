@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from core import facade
@@ -68,6 +68,14 @@ _NO_AUTHORIZER = Authorizer()
 _MAX_CALLERS = 1_000
 
 
+class Guarding(Protocol):
+    """What gives the guarded facades of callers: `Guards`, or the callers of a gateway that acts as them."""
+
+    def of(self, caller: Caller, *, mutes: bool = False) -> Guarded:
+        """Return the facade of a caller. `mutes`: its listener counts changes of topics itself."""
+        ...
+
+
 class Guards:
     """The guarded facades of one broker, one for each principal, host and scope."""
 
@@ -110,6 +118,11 @@ class Guarded:
         self._roles = GuardedRoles(broker, rights, peer)
 
     # --- what is no resource: settings, clock, waits -----------------------------------------------------------
+
+    @property
+    def unguarded(self) -> facade.Facade:
+        """The broker without rights, for what callers with the same broker share: check the right of each."""
+        return self._broker
 
     @property
     def config(self) -> Config:
