@@ -488,6 +488,27 @@ class Config:
     # Bytes of metadata and assignments of one member. Without a limit, members with 10 MB each fill the memory.
     group_max_member_bytes: int = 1 * MIB
     max_groups: int = 100_000
+    # Kafka's group.consumer.* and group.share.* (KIP-848, KIP-932): what a group that sets nothing itself has, and
+    # the bounds of what a group may set. The broker tells the interval of heartbeats to its members.
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    # A group gets at most one new target assignment in this time (KIP-1263); the first one comes at once.
+    group_consumer_assignment_interval_ms: int = 1_000
+    group_share_session_timeout_ms: int = 45_000
+    group_share_min_session_timeout_ms: int = 45_000
+    group_share_max_session_timeout_ms: int = 60_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_min_heartbeat_interval_ms: int = 5_000
+    group_share_max_heartbeat_interval_ms: int = 15_000
+    group_share_record_lock_duration_ms: int = 30_000
+    group_share_min_record_lock_duration_ms: int = 15_000
+    group_share_max_record_lock_duration_ms: int = 60_000
+    group_share_delivery_count_limit: int = 5
+    group_share_partition_max_record_locks: int = 2_000
     offset_metadata_max_bytes: int = 4_096
     # Bytes of group id, topics and metadata of one commit, which is one transaction of the store. 100,000
     # partitions with short names fit.

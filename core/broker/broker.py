@@ -37,6 +37,7 @@ from core.config import Config, Endpoint
 from core.consumers.consumers import Consumers
 from core.directory import BROKER_DATABASE
 from core.errors import BrokerError, StartupError
+from core.groups.group_configs import GroupConfigs
 from core.groups.groups import Groups
 from core.groups.store import MetadataGroupStore
 from core.idempotency.keys import IdempotencyKeys
@@ -46,6 +47,7 @@ from core.log.checkpoint import CLEAN_SHUTDOWN, encode_offsets, read_offsets
 from core.log.log import Log
 from core.log.manager import LogManager
 from core.metadata.broker_configs import load_broker_configs
+from core.metadata.group_configs import load_group_configs
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.purgatory import Purgatory
@@ -167,6 +169,7 @@ class Broker:
         sticky = StickyPartitions()
         self.freezing = Freeze(clock, self.store, self.controller)
         self.broker_configs = BrokerConfigs(config, self.store, logs, table, self.controller)
+        self.group_configs = GroupConfigs(config, self.store, self.controller.require)
         self.topics = Topics(
             config, clock, self.store, logs, table, self.broker_configs, self.controller, self.freezing,
             self.replicas, self.cluster, purgatory, sticky, deleted=self._topic_deleted,
@@ -199,6 +202,7 @@ class Broker:
         self.leader_epochs.load(settings)
         self._reserved_ids.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
+        self.group_configs.load(await self.store.read(load_group_configs))
         await self.security.load(settings)
         deleted = deleted_topics(settings)
         self.topics.load(await self.store.read(load_topics), deleted)
@@ -368,6 +372,7 @@ class Broker:
         self.cluster_id = settings.get("cluster.id", "")
         self.freezing.load(settings)
         self.broker_configs.load(await self.store.read(load_broker_configs))
+        self.group_configs.load(await self.store.read(load_group_configs))
         await self.security.load(settings)
         await self.topics.adopt(await self.store.read(load_topics))
         self.changes.answers_changed()

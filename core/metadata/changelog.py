@@ -46,7 +46,8 @@ _NUMBERS = range(0x80)
 _WHOLE_PREFIX = b"\x92\xa0"
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
 _OF_TOPICS = re.compile(
-    r"\b(topics|settings|broker_configs|users|scram_credentials|tokens|acls|client_quotas)\b", re.IGNORECASE
+    r"\b(topics|settings|broker_configs|users|scram_credentials|tokens|acls|client_quotas|group_configs)\b",
+    re.IGNORECASE,
 )
 _encoder = msgspec.msgpack.Encoder()
 _Changes = list[tuple[str, list[list[Any]]]]

@@ -20,7 +20,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_REVISION = "0012"
+SCHEMA_REVISION = "0016"
 
 metadata = MetaData()
 
@@ -142,6 +142,37 @@ group_members = Table(
     Column("assignment", LargeBinary, nullable=False),
 )
 
+# One row a group to whose members the broker assigns (KIP-848, KIP-932); a group has a row here or in `groups`.
+# `details` are MessagePack of the machine of that type.
+modern_groups = Table(
+    "modern_groups",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("group_type", String, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("empty_since_ms", BigInteger, nullable=False),
+    Column("details", LargeBinary, nullable=False),
+)
+
+# One row a member of these.
+modern_members = Table(
+    "modern_members",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("member_id", String, primary_key=True),
+    Column("details", LargeBinary, nullable=False),
+)
+
+# One row a setting that a group sets itself, under Kafka's name. A group need not exist to have some.
+group_configs = Table(
+    "group_configs",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("name", String(249), primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 # One row a committed offset; a group need not have a row of its own for it. The rows lie in the order of their
 # key, for a commit writes neighbours.
 committed_offsets = Table(
@@ -261,4 +292,44 @@ transaction_decisions = Table(
     Column("coordinator_epoch", Integer, nullable=False),
     Column("commit", Boolean, nullable=False),
     Column("parts", LargeBinary, nullable=False),
+)
+
+# One row a queue (share group). `settings` is a MessagePack map, as `core.queues.settings` writes it. `version` rises
+# with each change of them. Numbers of leases below `leases` may have been given out.
+share_groups = Table(
+    "share_groups",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("settings", LargeBinary, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("paused", Boolean, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("leases", BigInteger, nullable=False),
+)
+
+# One row a partition of a queue, as of its last fold. `nonce` is that of its receipts. No record from `tracked_end`
+# on is known. `snapshot` is what `core.queues` knows of the records from `start` to there.
+share_partitions = Table(
+    "share_partitions",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("topic_id", LargeBinary(16), primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("start", BigInteger, nullable=False),
+    Column("nonce", BigInteger, nullable=False),
+    Column("tracked_end", BigInteger, nullable=False),
+    Column("snapshot", LargeBinary, nullable=False),
+)
+
+# One row a change of such a partition since its last fold, in the order of `seq`.
+share_updates = Table(
+    "share_updates",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("topic_id", LargeBinary(16), primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("tracked_end", BigInteger, nullable=False),
+    Column("change", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
 )

@@ -39,7 +39,7 @@ _KEPT_SETTINGS = ("security.fake.salt",)
 _CLUSTER_ID = "upstream.cluster.id"
 # What the cluster keeps, or what belongs to the logs of the source.
 _LEFT_OUT = (
-    "topics", "broker_configs", "groups", "group_members", "committed_offsets", "pending_offsets",
+    "topics", "broker_configs", "groups", "group_members", "group_configs", "committed_offsets", "pending_offsets",
     "transactional_ids", "transaction_decisions",
 )  # fmt: skip
 # A consumer does not expire while the gateway is moved, nor right afterwards.

@@ -11,7 +11,7 @@ from core.types import TopicPartition
 from core.vocabulary.groups import Cut
 from core.vocabulary.queues import (
     AcknowledgeBatch,
-    AcquiredRange,
+    Acquired,
     InFlight,
     Leased,
     QueueSettings,
@@ -117,6 +117,20 @@ class Queues:
         """See `core.vocabulary.queues.Queues`."""
         raise _not_yet()
 
+    async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
+        """See `core.vocabulary.queues.Queues`."""
+        raise _not_yet()
+
+    async def move(
+        self, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """See `core.vocabulary.queues.Queues`."""
+        raise _not_yet()
+
+    async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
+        """See `core.vocabulary.queues.Queues`."""
+        raise _not_yet()
+
     async def acquire(
         self,
         name: str,
@@ -124,9 +138,10 @@ class Queues:
         member_id: str,
         *,
         max_records: int,
+        max_bytes: int,
         batch_size: int,
         strict: bool,
-    ) -> Sequence[AcquiredRange]:
+    ) -> Acquired:
         """See `core.vocabulary.queues.Queues`."""
         raise _not_yet()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from core.errors import BrokerError, ErrorCode
 from core.security.acl import Operation, ResourceType
@@ -11,7 +12,7 @@ from core.security.meter import Meter
 from core.types import TopicPartition
 from core.vocabulary.queues import (
     AcknowledgeBatch,
-    AcquiredRange,
+    Acquired,
     InFlight,
     Leased,
     Queues,
@@ -93,14 +94,7 @@ class GuardedQueues:
     async def _metered(self, name: str, request: Receive) -> Received:
         readable = self._meter.readable(request.max_bytes)
         if readable != request.max_bytes:
-            request = Receive(
-                request.max_records,
-                readable,
-                request.wait_ms,
-                request.lock_ms,
-                request.attempt,
-                request.create,
-            )
+            request = replace(request, max_bytes=readable)
         received = await self._queues.receive(name, request)
         if received.records:
             self._meter.read(leased.record for leased in received.records)
@@ -158,6 +152,24 @@ class GuardedQueues:
                 self._rights.require(_DESCRIBE, _TOPIC, topic)
         return self._queues.in_flight(name, after=after, limit=limit)
 
+    async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
+        """See `Queues.subscribe`: needs READ on the group and on the topics."""
+        self._require_topics(name, topics)
+        return await self._queues.subscribe(name, topics, create)
+
+    async def move(
+        self, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """See `Queues.move`: needs READ on the group and on the topics."""
+        self._require_topics(name, {tp.topic for tp in offsets})
+        return await self._queues.move(name, offsets)
+
+    async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
+        """See `Queues.forget`: needs DELETE on the group, and READ on the topics."""
+        self._rights.require(Operation.DELETE, _GROUP, name)
+        self._require_topics(name, topics)
+        return await self._queues.forget(name, topics)
+
     async def acquire(
         self,
         name: str,
@@ -165,13 +177,20 @@ class GuardedQueues:
         member_id: str,
         *,
         max_records: int,
+        max_bytes: int,
         batch_size: int,
         strict: bool,
-    ) -> Sequence[AcquiredRange]:
+    ) -> Acquired:
         """See `Queues.acquire`: needs READ on the group and on the topic."""
         self._require_topics(name, (tp.topic,))
         return await self._queues.acquire(
-            name, tp, member_id, max_records=max_records, batch_size=batch_size, strict=strict
+            name,
+            tp,
+            member_id,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            batch_size=batch_size,
+            strict=strict,
         )
 
     async def acknowledge(

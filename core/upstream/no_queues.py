@@ -5,7 +5,7 @@ The cluster's own coordinator has the share groups of Kafka clients.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from core.errors import ErrorCode
@@ -13,7 +13,7 @@ from core.types import TopicPartition
 from core.vocabulary.capabilities import unsupported
 from core.vocabulary.queues import (
     AcknowledgeBatch,
-    AcquiredRange,
+    Acquired,
     InFlight,
     Leased,
     QueueSettings,
@@ -96,6 +96,20 @@ class NoQueues:
         """Refuse."""
         refuse_queues()
 
+    async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
+        """Refuse."""
+        refuse_queues()
+
+    async def move(
+        self, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Refuse."""
+        refuse_queues()
+
+    async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
+        """Refuse."""
+        refuse_queues()
+
     async def acquire(
         self,
         name: str,
@@ -103,9 +117,10 @@ class NoQueues:
         member_id: str,
         *,
         max_records: int,
+        max_bytes: int,
         batch_size: int,
         strict: bool,
-    ) -> Sequence[AcquiredRange]:
+    ) -> Acquired:
         """Refuse."""
         refuse_queues()
 

@@ -69,8 +69,8 @@ class Synonym(NamedTuple):
 class ConfigEntry:
     """One setting of a topic or of the broker, with the value in force.
 
-    `source` is "topic" or a level of `core.broker.broker_configs`. `synonyms` are the values at all levels, the one
-    in force first.
+    `source` is "topic", "group", or a level of `core.broker.broker_configs`. `synonyms` are the values at all
+    levels, the one in force first.
     """
 
     name: str

@@ -22,7 +22,7 @@ def list_config_resources(
 ) -> ListConfigResourcesResponse:
     """Return the resources of the types asked for, of all types if none is; UNSUPPORTED_VERSION for an unknown type.
 
-    Of groups and client metrics only those are listed that have settings of their own, and none has.
+    Of groups those are listed that have settings of their own; of client metrics none has.
     """
     if (denied := session.rights.denial(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)) is not None:
         return ListConfigResourcesResponse(error_code=denied.code)
@@ -35,6 +35,7 @@ def list_config_resources(
         _TOPIC: [topic.name for topic in session.listener.broker.topics.list(include_internal=True)],
         _BROKER: brokers,
         _BROKER_LOGGER: brokers,
+        _GROUP: session.listener.broker.group_configs.groups(),
     }
     return ListConfigResourcesResponse(
         config_resources=[

@@ -5,10 +5,10 @@
     4   broker    what has an equivalent here                the defaults of topics and a few others
     8   loggers   Python's loggers of this process           their levels, until a restart
     16  metrics   nothing: no client is asked for metrics    refused
-    32  group     nothing: groups have none of their own     refused
+    32  group     all settings that a group may have         the same (KIP-848, KIP-932)
 
 The broker without a name is all brokers: it has what was set at run time for all of them.
-Refusals have Kafka's codes and words. Sources: KIP-133, -226, -339, -412, -569.
+Refusals have Kafka's codes and words. Sources: KIP-133, -226, -339, -412, -569, -848, -932.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from core.broker.broker_configs import CLUSTER, DYNAMIC
 from core.errors import BrokerError, ErrorCode
+from core.groups.group_configs import GROUP_DEFINITIONS
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession
 from core.listeners.kafka.loggers import describe_loggers, set_levels
@@ -99,7 +100,7 @@ def _described(
         return []
     if kind == _GROUP:
         _require_name(name, "Group name")
-        return []
+        return [_result(entry, request) for entry in broker.group_configs.describe(name)]
     raise _unknown_resource(kind)
 
 
@@ -161,9 +162,17 @@ def _resource(session: KafkaSession, kind: int, name: str) -> _Resource:
         own = broker.broker_configs.dynamic(name)
         return _Resource(own, own, DYNAMIC, alter_broker)
     if kind == _GROUP:
-        raise BrokerError(
-            ErrorCode.INVALID_CONFIG, "Groups have no settings of their own here; the broker's hold for all."
-        )
+
+        async def alter_group(changes: Changes, validate_only: bool) -> None:
+            changing = broker.group_configs.alter(name, changes, validate_only=validate_only)
+            await (
+                changing
+                if validate_only
+                else session.rights.noted("ALTER_CONFIGS", f"GROUP:{name}", changing)
+            )
+
+        own = broker.group_configs.own(name)
+        return _Resource(own, own, GROUP_DEFINITIONS, alter_group)
     if kind == _METRICS:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,

@@ -52,6 +52,7 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 CONFIG_SOURCES = {
     "topic": 1, "dynamic_broker": 2, "dynamic_default": 3, "static": 4, "default": 5, "logger": 6,
+    "group": 8,
 }  # fmt: skip
 """Where a value comes from, by the levels of `core.broker.broker_configs`, as numbers of the protocol."""
 

@@ -26,6 +26,7 @@ from core.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
+from core.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from core.topic_config import described
 from core.types import TopicPartition
 from tests.core.listeners.kafka.conftest import Client
@@ -452,6 +453,56 @@ async def test_a_change_of_a_logger_is_refused_as_kafka_does(
     assert (await alter_all(client, LOGGER, "1", root="INFO"))[1] == "Unknown resource type 8"
 
 
+async def test_a_group_is_described_with_its_own_settings_before_those_of_the_broker(client: Client) -> None:
+    assert await change(client, GROUP, "g", ("consumer.session.timeout.ms", SET, " 050000")) == (0, None)
+    found = await entries(client, GROUP, "g")
+    assert shown(found["consumer.session.timeout.ms"]) == (
+        "50000", 8,
+        [("consumer.session.timeout.ms", "50000", 8), ("group.consumer.session.timeout.ms", "45000", 5)],
+    )  # fmt: skip
+    assert shown(found["share.auto.offset.reset"]) == ("latest", 5, [])
+    assert found["share.renew.acknowledge.enable"].config_type == 1
+    assert not any(entry.read_only for entry in found.values())
+    assert (await entries(client, GROUP, "other"))["consumer.session.timeout.ms"].value == "45000"
+    assert await change(client, GROUP, "g", ("consumer.session.timeout.ms", DELETE, None)) == (0, None)
+    assert (await entries(client, GROUP, "g"))["consumer.session.timeout.ms"].config_source == 5
+
+
+async def test_alter_configs_replaces_the_settings_of_a_group(client: Client) -> None:
+    assert await alter_all(client, GROUP, "g", share_isolation_level="read_committed") == (0, None)
+    assert await alter_all(client, GROUP, "g", share_delivery_count_limit="3") == (0, None)
+    found = await entries(client, GROUP, "g")
+    assert {name: e.value for name, e in found.items() if e.config_source == 8} == {
+        "share.delivery.count.limit": "3"
+    }
+
+
+async def test_groups_with_settings_are_listed(client: Client) -> None:
+    await change(client, GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "6000"))
+    await change(client, GROUP, "h", ("consumer.heartbeat.interval.ms", SET, "6000"))
+    await change(client, GROUP, "h", ("consumer.heartbeat.interval.ms", DELETE, None))
+    answer = await client.newest(74, ListConfigResourcesRequest([GROUP]))
+    assert [(one.resource_name, one.resource_type) for one in answer.config_resources] == [("g", GROUP)]
+
+
+@pytest.mark.parametrize(
+    ("group", "op", "code", "message"),
+    [
+        ("", ("consumer.session.timeout.ms", SET, "50000"), INVALID_REQUEST,
+         "Default group resources are not allowed."),
+        ("g", ("group.session", SET, "1"), INVALID_CONFIG, "Unknown group config name: group.session"),
+        ("g", ("consumer.session.timeout.ms", APPEND, "1"), INVALID_CONFIG,
+         "Can't APPEND to key consumer.session.timeout.ms because its type is not LIST."),
+        ("g", ("consumer.session.timeout.ms", SET, "70000"), INVALID_CONFIG,
+         "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms (60000)"),
+    ],
+)  # fmt: skip
+async def test_a_change_of_a_group_is_refused_as_kafka_does(
+    client: Client, group: str, op: tuple[str, int, str | None], code: int, message: str
+) -> None:
+    assert await change(client, GROUP, group, op) == (code, message)
+
+
 @pytest.mark.parametrize(
     ("kind", "missing"),
     [
@@ -461,7 +512,7 @@ async def test_a_change_of_a_logger_is_refused_as_kafka_does(
     ],
 )
 async def test_other_resources_answer_a_list(client: Client, kind: int, missing: str) -> None:
-    if kind != LOGGER:
+    if kind == METRICS:
         assert await entries(client, kind, "x") == {}
         code, message = await change(client, kind, "x", ("consumer.session.timeout.ms", SET, "50000"))
         assert code in (INVALID_CONFIG, INVALID_REQUEST) and message
