@@ -81,8 +81,7 @@ class RemoteBroker:
         # The callers with connections of their own, with `--upstream-identity caller`.
         self.callers: Callers | None = None
         self._build_security()
-        assert config.upstream is not None
-        if config.upstream.identity == CALLER:
+        if config.upstream is not None and config.upstream.identity == CALLER:
             self._serve_callers(settings, network)
         # Acknowledgements and offsets outside of a transaction take it, too.
         self.long_transactions = LongTransactions(

@@ -43,7 +43,7 @@ OVER_A_CLUSTER = frozenset(
 """The capabilities of a gateway over an existing cluster."""
 
 FOR_CALLERS = frozenset({TOPICS, RECORDS, STREAMS, GROUPS, UPSTREAM})
-"""Those of a gateway that calls the cluster as its callers: what lasts longer than a request is missing, and users and
+"""Those of a gateway that calls the cluster as its callers: what lasts longer than a request is missing; users and
 access rules are the cluster's."""
 
 
