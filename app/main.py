@@ -24,7 +24,7 @@ from app.metrics import Metrics
 from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
 from app.native.idempotency import key_check
 from app.native.operations import Operations
-from app.native.routes import PREFIX, lean_routes, operation_routes
+from app.native.routes import ALIASES, PREFIX, lean_routes, operation_routes
 from app.native.transaction_header import HEADER as TRANSACTION
 from app.native.transaction_header import transaction_check
 from app.rest_v2.surface import RENDERERS as V2_RENDERERS
@@ -91,7 +91,7 @@ class Application:
             TRANSACTION: transaction_check(shared.capabilities),
             IDEMPOTENCY_KEY: key_check(shared.capabilities),
         }
-        router = Router(lean, [ProxySurface(shared)], self.fastapi, checks)
+        router = Router(lean, [ProxySurface(shared)], self.fastapi, checks, ALIASES)
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
             resolver = self._authenticator(config, http_endpoints)
         self.http = HttpApplication(

@@ -152,6 +152,12 @@ class GuardedQueues:
                 self._rights.require(_DESCRIBE, _TOPIC, topic)
         return self._queues.in_flight(name, after=after, limit=limit)
 
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """See `Queues.record`: needs DESCRIBE on the group and on the topic."""
+        self._rights.require(_DESCRIBE, _GROUP, name)
+        self._rights.require(_DESCRIBE, _TOPIC, tp.topic)
+        return self._queues.record(name, tp, offset)
+
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """See `Queues.subscribe`: needs READ on the group and on the topics."""
         self._require_topics(name, topics)

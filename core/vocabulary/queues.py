@@ -224,7 +224,10 @@ class QueueStats:
 
 
 class InFlight(NamedTuple):
-    """A record that is leased, delayed or on its way to the dead letters. `state` is leased, delayed or archiving."""
+    """A record that is leased, delayed or on its way to the dead letters. `state` is leased, delayed or archiving.
+
+    `Queues.record` has two more states: available and settled.
+    """
 
     tp: TopicPartition
     offset: int
@@ -271,6 +274,26 @@ def work_key(name: str, tp: TopicPartition) -> Hashable:
     An event of it is a release, a lock that ran out, a queue that was resumed or sought: what is no append.
     """
     return ("queue", name, tp)
+
+
+class QueueIds(Protocol):
+    """The names of queues among the ids of all groups, and their members, as `broker.groups.shares`."""
+
+    def keep(self, name: str) -> None:
+        """Take the id of a queue that is loaded or about to be created; it may be taken for it already.
+
+        Raises GROUP_ID_NOT_FOUND with the reason "group-type" if a group of another type has it, POLICY_VIOLATION if
+        there are too many groups.
+        """
+        ...
+
+    def forget(self, name: str) -> None:
+        """Give the id of a queue back that is deleted, or could not be created. Its members are removed."""
+        ...
+
+    def has_members(self, name: str) -> bool:
+        """Return whether share consumers are members of a queue."""
+        ...
 
 
 class Queues(Protocol):
@@ -338,6 +361,14 @@ class Queues(Protocol):
         """Return records in flight by topic, partition and offset, from the one after `after` on."""
         ...
 
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """Return what is known of one record: in flight, or the state is available or settled.
+
+        Below the start it is settled, from the end of what is tracked on available. Raises
+        UNKNOWN_TOPIC_OR_PARTITION for a partition that the queue does not read, NOT_LEADER_OR_FOLLOWER.
+        """
+        ...
+
     # --- share consumers (KIP-932) -----------------------------------------------------------------------------
 
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
@@ -353,14 +384,15 @@ class Queues(Protocol):
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Let partitions begin at these offsets, as AlterShareGroupOffsets; return the error of each, or NONE.
 
-        A topic that the queue did not read is added to it. Raises NON_EMPTY_GROUP while leases live.
+        A topic that the queue did not read is added to it. Raises NON_EMPTY_GROUP while leases live or members are
+        there.
         """
         ...
 
     async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
         """Forget all of some topics, as DeleteShareGroupOffsets; return an error of each, in order.
 
-        Raises NON_EMPTY_GROUP while leases live.
+        Raises NON_EMPTY_GROUP while leases live or members are there.
         """
         ...
 
