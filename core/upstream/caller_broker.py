@@ -31,6 +31,7 @@ from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import FetchRead
 from core.vocabulary.transactions import Transactions
 from core.vocabulary.users import Tokens, Users
+from core.vocabulary.webhooks import Webhooks
 
 
 class CallerBroker:
@@ -160,6 +161,11 @@ class CallerBroker:
     def queues(self) -> Queues:
         """See `Facade.queues`: a gateway refuses them."""
         return self._base.queues
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """See `Facade.webhooks`: a gateway refuses them."""
+        return self._base.webhooks
 
     @property
     def freezing(self) -> Freezing:
