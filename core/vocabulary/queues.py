@@ -288,7 +288,7 @@ class DeadRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """Some dead letters. `after` continues: for each partition of the dead-letter topic the next offset; None: all."""
+    """Some dead letters. `after` continues: the next offset of each partition of the topic; None: there are no more."""
 
     records: Sequence[DeadRecord]
     after: Mapping[int, int] | None
@@ -331,7 +331,9 @@ class DeadLetters(Protocol):
     Raises GROUP_ID_NOT_FOUND for a missing queue, INVALID_REQUEST for one without a dead-letter topic.
     """
 
-    async def list(self, name: str, *, after: Mapping[int, int] | None = None, limit: int = 100) -> DeadLetterPage:
+    async def list(
+        self, name: str, *, after: Mapping[int, int] | None = None, limit: int = 100
+    ) -> DeadLetterPage:
         """Return the dead letters of a queue that are neither redriven nor purged, by partition and offset."""
         ...
 
