@@ -413,7 +413,8 @@ class DeadLetters(Struct, gc=False):
             "items": [
                 {
                     "topic": "orders", "partition": 0, "offset": 41, "delivery_count": 5, "cause": "limit",
-                    "reason": "", "pointer": False, "dead_letter": {"topic": "orders-dead", "partition": 0, "offset": 3},
+                    "reason": "", "pointer": False,
+                    "dead_letter": {"topic": "orders-dead", "partition": 0, "offset": 3},
                     "record": RecordRead.EXAMPLES[0],
                 }
             ],
