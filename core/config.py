@@ -578,6 +578,19 @@ class Config:
     # Client quotas at most, one for each key of an entity.
     max_quotas: int = 10_000
 
+    # --- webhooks ----------------------------------------------------------------------------------------------
+    # Whether queues may send their records to HTTP endpoints. `app.settings` switches it on where all listeners are
+    # loopback: to other clients a webhook is a way into the network of this machine.
+    webhooks: bool = False
+    # Networks, addresses and hosts that webhooks may reach although they are not public, also without TLS.
+    webhook_allow: tuple[str, ...] = ()
+    # Whether webhooks reach nothing else. `app.settings` switches it on if a client needs no login.
+    webhook_allow_only: bool = False
+    # Each has a task that waits for records.
+    max_webhooks: int = 1_000
+    # Requests of all webhooks at the same time: each holds a descriptor and a record.
+    max_webhook_requests: int = 1_000
+
     # --- operations ----------------------------------------------------------------------------------------
     # `console` or `json`; `debug`, `info`, `warning` or `error`.
     log_format: str = "console"

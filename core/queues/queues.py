@@ -12,6 +12,7 @@ from core.vocabulary.groups import Cut
 from core.vocabulary.queues import (
     AcknowledgeBatch,
     Acquired,
+    DeadLetters,
     InFlight,
     Leased,
     QueueIds,
@@ -120,6 +121,11 @@ class Queues:
         raise _not_yet()
 
     def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """See `core.vocabulary.queues.Queues`."""
+        raise _not_yet()
+
+    @property
+    def dead_letters(self) -> DeadLetters:
         """See `core.vocabulary.queues.Queues`."""
         raise _not_yet()
 
