@@ -197,7 +197,7 @@ async def test_a_member_joins_is_described_and_leaves(jobs: Client) -> None:
         (1, [], {}, ErrorCode.UNKNOWN_MEMBER_ID),
         (-1, [], {}, ErrorCode.UNKNOWN_MEMBER_ID),
         (1, [], {"group_id": "no-group"}, ErrorCode.GROUP_ID_NOT_FOUND),
-        (0, ["x" * 1_048_577], {}, ErrorCode.INVALID_REQUEST),
+        (0, [f"{number:>30000}" for number in range(40)], {}, ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_a_wrong_heartbeat_is_refused_as_kafka_does(
@@ -488,7 +488,7 @@ async def test_offsets_are_altered_and_deleted_while_the_group_is_empty(jobs: Cl
     assert (await offsets(jobs)).topics[0].partitions[0].start_offset == 3
     a.epoch = 0
     await a.join()
-    assert await a.acquired() == [(3, 3, 1), (4, 5, 1)]
+    assert await a.acquired() == [(3, 5, 1)]
     await a.fetch(epoch=-1)
     await a.beat(-1)
     deleted = await jobs.newest(92, deleting)
