@@ -15,7 +15,6 @@ from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.metadata.store import Effect
 from core.queues.attempts import Attempts
-from core.queues.key_reading import KeyReading
 from core.queues.reading import Found
 from core.queues.registry import Registry
 from core.queues.share import Attempt, Held, Lease, Queue, Receiver, Share, Taken
@@ -53,7 +52,7 @@ class Leasing:
         self._broker = broker
         self._registry = registry
         self._reading = registry.reading
-        self._keyed = KeyReading(registry.reading)
+        self._keyed = registry.keyed
         self._draining = False
 
     def drain(self) -> None:
@@ -169,7 +168,6 @@ class Leasing:
         queue.totals["taken_back"] += 1
         written = self._registry.writes.submit(queue, changes)
         for share, _ in changes:
-            _rescan(share)
             self._registry.wake(queue, share)
         if written is not None:
             await asyncio.shield(written)
@@ -352,7 +350,11 @@ class Leasing:
     def _find(self, queue: Queue, share: Share, end: int, left: int, room: int) -> Found:
         committed = queue.settings.read_committed
         if queue.settings.order is Order.KEY:
-            return self._keyed.find(share, end, left, room, committed=committed)
+            found = self._keyed.find(share, end, left, room, committed=committed)
+            if found.more and not found.records:
+                # There are many records to look through: other requests run in between.
+                asyncio.get_running_loop().call_soon(self._registry.wake, queue, share)
+            return found
         candidates = share.machine.candidates(end, left)
         found = self._reading.read(share, candidates, room, committed=committed)
         while not found.records and candidates and (found.missing or found.corrupt) and not found.more:
@@ -426,7 +428,7 @@ class Leasing:
                 if share.machine.free == 0:
                     return "in-flight-limit"
                 if queue.settings.order is Order.KEY:
-                    reason = "key-order"
+                    reason = "key-order" if share.keys is not None and share.keys.waiting else reason
                 elif not share.machine.candidates(bounds.end(committed=True), 1):
                     return "in-flight-limit"
         if queue.shares and not served:
@@ -466,11 +468,6 @@ def _available(queue: Queue, share: Share, bounds: LogOffsets) -> int:
 def _served(receiver: Receiver) -> bool:
     given = receiver.given
     return given.done() and not given.cancelled() and given.exception() is None and given.result() is not None
-
-
-def _rescan(share: Share) -> None:
-    """Let the keys of a partition be looked at again from its start on."""
-    share.keys = None
 
 
 def _always() -> bool:

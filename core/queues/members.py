@@ -15,7 +15,7 @@ from core.queues.share import Queue, Share
 from core.records.aborted import AbortedRecords
 from core.records.batch import batches
 from core.types import FileSlice, LogOffsets, TopicPartition
-from core.vocabulary.queues import AcknowledgeBatch, Acquired, AcquiredRange, Verb
+from core.vocabulary.queues import AcknowledgeBatch, Acquired, AcquiredRange, Order, Verb
 from core.vocabulary.records import FetchRead
 
 # Records of one acquisition, at most: batches hold up to some hundred thousand.
@@ -72,30 +72,40 @@ class Members:
         ranges: list[AcquiredRange] = []
         slices: list[FileSlice] = []
         for _ in range(_MOST_READS):
-            candidates = machine.candidates(end, 1)
-            if not candidates:
+            allowed = self._allowed(queue, share, end, max_records, max_bytes)
+            if allowed is None:
                 break
-            within, slices, hidden = self._batches(
-                share, candidates[0].first, end, max_records, max_bytes, queue
-            )
-            changes += [(share, machine.missing(now, first, last)) for first, last in hidden]
-            if not within:
-                if not hidden:
-                    break
-                continue
-            lease = self._lease(queue, member_id)
-            most = max_records if strict else _MOST_RECORDS
-            ranges, change = machine.acquire(
-                now, lease, now + queue.settings.lock_ms, end, most, within=within, isolate=True
-            )
-            changes.append((share, change))
-            break
+            first = allowed[0][0]
+            within, slices, hidden = self._batches(share, first, end, max_records, max_bytes, queue)
+            changes += [(share, machine.missing(now, low, high)) for low, high in hidden]
+            if within:
+                if queue.settings.order is Order.KEY:
+                    within = [one for one in allowed if one[0] <= within[-1][1]]
+                most = max_records if strict else _MOST_RECORDS
+                ranges, change = machine.acquire(
+                    now, self._lease(queue, member_id), now + queue.settings.lock_ms, end, most,
+                    within=within, isolate=True,
+                )  # fmt: skip
+                changes.append((share, change))
+            if within or not hidden:
+                break
         written = self._registry.writes.submit(queue, changes)
         if written is not None:
             written.add_done_callback(_seen)
         self._registry.arm(queue, machine.next_due())
         queue.totals["delivered"] += sum(last - first + 1 for first, last, _ in ranges)
         return Acquired(_split(ranges, max(batch_size, 1)), slices if ranges else ())
+
+    def _allowed(
+        self, queue: Queue, share: Share, end: int, max_records: int, max_bytes: int
+    ) -> list[tuple[int, int]] | None:
+        """Return offsets that may be acquired, at least the first of them; None if there are none."""
+        if queue.settings.order is not Order.KEY:
+            candidates = share.machine.candidates(end, 1)
+            return [(candidates[0].first, candidates[0].last)] if candidates else None
+        committed = queue.settings.read_committed
+        found = self._registry.keyed.find(share, end, max_records, max_bytes, committed=committed)
+        return found.ranges() or None
 
     def _batches(
         self, share: Share, first: int, end: int, max_records: int, max_bytes: int, queue: Queue

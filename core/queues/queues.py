@@ -20,6 +20,7 @@ from core.queues.settling import Settling
 from core.queues.share import Queue, Share
 from core.queues.views import Views
 from core.types import TopicPartition
+from core.vocabulary.capabilities import unsupported
 from core.vocabulary.groups import Cut
 from core.vocabulary.queues import (
     AcknowledgeBatch,
@@ -206,7 +207,7 @@ class Queues:
     @property
     def dead_letters(self) -> DeadLetters:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        raise unsupported("Dead letters cannot be listed yet.")
 
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""

@@ -17,6 +17,7 @@ from core.groups.topic_pattern import compile_pattern, matches
 from core.metadata import queues as tables
 from core.metadata.store import Store
 from core.queues.attempts import Attempts
+from core.queues.key_reading import KeyReading
 from core.queues.reading import Reading
 from core.queues.settings import decode
 from core.queues.share import Queue, QueueClock, Share
@@ -50,6 +51,7 @@ class Registry:
         self.clock = QueueClock(broker.clock)
         self.writes = Writes(store, self._broken)
         self.reading = Reading(broker)
+        self.keyed = KeyReading(self.reading)
         self.queues: dict[str, Queue] = {}
         # The end of what is tracked of each stored partition of a queue that is not loaded.
         self._stored: dict[str, dict[tuple[UUID, int], int]] = {}

@@ -175,6 +175,7 @@ class Writes:
 
     def _undo(self, queue: Queue, changes: dict[Share, list[Change]]) -> None:
         for share, own in changes.items():
+            share.keys = None
             try:
                 for change in reversed(own):
                     share.machine.undo(change)

@@ -11,7 +11,7 @@ from core.records.record import NewRecord
 from core.types import TopicPartition as Tp
 from core.vocabulary.queues import LATEST, Backoff, Outcome, Receive, Start, Verb
 from tests.core.consumers.consumer_world import World
-from tests.core.queues.queue_world import Q, T0, all_of, begin, offsets, queue, receive, settings, settle
+from tests.core.queues.queue_world import T0, Q, all_of, begin, offsets, queue, receive, settings, settle
 
 
 async def test_records_are_leased_once_and_settled_one_by_one(w: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from core.types import TopicPartition as Tp
 from core.vocabulary.queues import Outcome, Verb
 from tests.core.consumers.consumer_world import World
-from tests.core.queues.queue_world import Q, T0, all_of, offsets, queue, receive, settle
+from tests.core.queues.queue_world import T0, Q, all_of, offsets, queue, receive, settle
 
 # No fsync but those that a test asks for.
 SETTINGS = {"checkpoint_interval_ms": 3_600_000}
