@@ -15,7 +15,6 @@ from core.protocol.messages.alter_share_group_offsets import (
     RequestPartition,
 )
 from core.protocol.messages.alter_share_group_offsets import RequestTopic as AlteredTopic
-from core.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from core.protocol.messages.delete_groups import DeleteGroupsRequest
 from core.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -213,9 +212,6 @@ async def test_an_id_belongs_to_one_type_of_groups(jobs: Client) -> None:
     protocols = [JoinGroupRequestProtocol("range", b"")]
     join = JoinGroupRequest("workers", 10_000, 10_000, "", None, "consumer", protocols)
     assert (await jobs.ask(11, 3, join)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    modern = ConsumerGroupHeartbeatRequest("workers", "m", 0, rebalance_timeout_ms=1000)
-    modern.subscribed_topic_names, modern.topic_partitions = ["jobs"], []
-    assert (await jobs.newest(68, modern)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     classic = asyncio.ensure_future(
         jobs.ask(11, 3, JoinGroupRequest("old", 10_000, 10_000, "", None, "consumer", protocols))
     )
