@@ -61,6 +61,15 @@ class Queues:
         for name in self._registry.queues:
             with contextlib.suppress(BrokerError):
                 self._ids.keep(name)
+        if self._registry.queues:
+            self._registry.start_task(self._load_all())
+
+    async def _load_all(self) -> None:
+        """Load all queues one after the other, so that locks end and dead letters are written without a call."""
+        for name in list(self._registry.queues):
+            with contextlib.suppress(BrokerError):
+                await self.look(name)
+            await asyncio.sleep(0)
 
     def elsewhere(self) -> None:
         """Refuse every call from now on: another broker serves queues."""
