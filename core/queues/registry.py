@@ -111,15 +111,8 @@ class Registry:
         self.require_open()
         queue = self.queues.get(name)
         if queue is None:
-            group = self._groups.describe(name)
-            if group is None or group.state == "Dead" or group.group_type == "share":
-                raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no queue {name!r}.", group=name)
-            raise BrokerError(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"{name!r} is a {group.group_type} group and no queue; choose another name.",
-                group=name,
-                reason="group-type",
-            )
+            self._groups.shares.refuse_another_type(name)
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no queue {name!r}.", group=name)
         return queue
 
     def add(self, queue: Queue) -> None:
