@@ -80,6 +80,7 @@ class Machine(RuleBasedStateMachine):
         self.accepted: set[int] = set()
         self.leases: list[int] = [0]
         self.lowest_start = BASE
+        self.settings_changed = False
 
     # --- helpers -----------------------------------------------------------------------------------------------
 
@@ -137,8 +138,8 @@ class Machine(RuleBasedStateMachine):
         assert not self.accepted & given.keys()
         assert given == self.plain.acquire(lease, self.now + lock, self.log_end, most, only)
         limit = self.settings.delivery_limit
-        if limit is not None and (self.settings.drop or self.settings.dead_letter):
-            assert all(count <= max(limit, 3) for count in given.values())
+        if limit is not None and self.settings is SETTINGS[0] and not self.settings_changed:
+            assert all(count <= limit for count in given.values())
         self.leases.append(lease)
         assert flat(self.machine.lease_ranges(lease)) == given
 
@@ -277,6 +278,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=st.sampled_from(SETTINGS))
     def change_settings(self, which: QueueSettings) -> None:
         self.expire()
+        self.settings_changed = True
         self.settings = self.machine.settings = self.plain.settings = which
         self.fold()
 
