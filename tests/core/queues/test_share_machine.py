@@ -81,6 +81,8 @@ class Machine(RuleBasedStateMachine):
         self.leases: list[int] = [0]
         self.lowest_start = BASE
         self.settings_changed = False
+        # Whether the store has no less than memory: a delivery may be known that it has refused.
+        self.exact = True
 
     # --- helpers -----------------------------------------------------------------------------------------------
 
@@ -305,6 +307,7 @@ class Machine(RuleBasedStateMachine):
         """A snapshot takes the place of the rows."""
         self.store_all()
         self.snapshot, self.rows, self.stored = self.machine.snapshot(), [], 0
+        self.exact = True
 
     @rule()
     @precondition(lambda self: self.stored < len(self.rows))
@@ -313,7 +316,9 @@ class Machine(RuleBasedStateMachine):
         change = self.rows.pop()
         for first, last, before, after in reversed(change.runs):
             for offset in range(first, last + 1):
-                if self.plain.facts.get(offset, DONE).cell() == after:
+                if self.plain.facts.get(offset, DONE).cell() != after:
+                    self.exact = False
+                else:
                     self.plain.base = min(self.plain.base, offset)
                     self.plain.facts[offset] = fact_of(before)
         for offset in range(self.plain.base, self.plain.end):
@@ -337,6 +342,7 @@ class Machine(RuleBasedStateMachine):
         self.expire()
         # Both restarts have moved the times: what is stored from here on is a new sequence.
         self.snapshot, self.rows, self.stored = self.machine.snapshot(), [], 0
+        self.exact = True
         self.lowest_start = min(self.lowest_start, self.plain.start)
 
     def folded(self, rows: list[Change], now: int) -> PlainPartition:
@@ -379,6 +385,8 @@ class Machine(RuleBasedStateMachine):
         )
         while (due := other.next_due()) is not None and due <= self.now:
             other.expire(self.now)
+        if not self.exact:
+            return
         assert other.tracked_end == self.machine.tracked_end
         assert other.nonce == self.machine.nonce
         for offset in range(BASE, self.machine.tracked_end):
