@@ -32,6 +32,7 @@ VALUE = b'{"order": 12345, "state": "new", "amount": 99.5}'
 
 
 async def fill(broker: Broker, topic: str, count: int) -> None:
+    """Create a topic of four partitions with records."""
     await broker.topics.create(topic, partitions=4)
     for start in range(0, count, 1_000):
         records = [NewRecord(b"%d" % n, VALUE) for n in range(start, start + 1_000)]
@@ -54,6 +55,7 @@ async def work(broker: Broker, each: bool) -> int:
 
 
 async def throughput(directory: Path, *, each: bool) -> None:
+    """Measure receives and settlements of 100 records by 4 clients."""
     broker = Broker(Config(data_dir=directory), Clock())
     await broker.open()
     await fill(broker, "t", RECORDS)
@@ -70,6 +72,7 @@ async def throughput(directory: Path, *, each: bool) -> None:
 
 
 async def single(directory: Path) -> None:
+    """Measure one record after another."""
     broker = Broker(Config(data_dir=directory), Clock())
     await broker.open()
     await fill(broker, "t", 4_000)
@@ -94,6 +97,7 @@ def resident() -> float:
 
 
 async def in_flight(directory: Path) -> None:
+    """Measure the memory of a million records in flight."""
     broker = Broker(Config(data_dir=directory), Clock())
     await broker.open()
     await fill(broker, "t", IN_FLIGHT)
@@ -113,6 +117,7 @@ async def in_flight(directory: Path) -> None:
 
 
 async def start(directory: Path) -> None:
+    """Measure a start with them, and the first receive."""
     began = time.perf_counter()
     broker = Broker(Config(data_dir=directory), Clock())
     await broker.open()
@@ -139,6 +144,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def main() -> None:
+    """Measure all of it, and print a line for each."""
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as directory:
         root = Path(directory)
         for name in ("lease", "each", "single", "flight"):
