@@ -3,10 +3,11 @@
 Writers of every protocol write numbered values all the time (`writers`), groups of three kinds read and commit
 (`readers`), and all of it is recorded in one history (`history`). Transactions have their own producers, reader and
 ledger (`transactors`), and so have the workers of a queue (`queue_workers`). After every restart the newest part of
-the log is compared with what was acknowledged and read before; in the end everything is, and the history is checked for every anomaly that the Kafka model knows.
-Between the last fault and the end everything has to be read within a minute. The second form (R10) has other faults
-as well: the process is stopped (SIGSTOP) for up to 8 s, longer than the sessions of the groups' members, or is
-stopped in order. Topics and settings stay as they were; a start is soon over.
+the log is compared with what was acknowledged and read before; in the end everything is, and the history is checked
+for every anomaly that the Kafka model knows. Between the last fault and the end everything has to be read within a
+minute. The second form (R10) has other faults as well: the process is stopped (SIGSTOP) for up to 8 s, longer than
+the sessions of the groups' members, or is stopped in order. Topics and settings stay as they were; a start is soon
+over.
 """
 
 from __future__ import annotations
