@@ -43,9 +43,7 @@ from core.vocabulary.queues import (
 class Queues:
     """Implements `core.vocabulary.queues.Queues`. Open it where groups are served, and close it where they leave."""
 
-    def __init__(
-        self, broker: Logs, store: Store, groups: Groups, keys: Callable[[], Idempotency]
-    ) -> None:
+    def __init__(self, broker: Logs, store: Store, groups: Groups, keys: Callable[[], Idempotency]) -> None:
         self._broker = broker
         self._ids = groups.shares
         self._registry = Registry(broker, store, groups, self._given_up)
