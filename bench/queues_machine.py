@@ -64,7 +64,9 @@ def main() -> None:
     late = NOW + 60_000
     _timed("expire all of it, 16 chunks a call", MILLION // 2, lambda: _expire(partition, late))
     _timed("longest call of that", 16_384, lambda: _expire_once(late))
-    _timed("acquire 1,000 from fragments", 1_000, lambda: partition.acquire(late, 2_000, late, MILLION, 1_000))
+    _timed(
+        "acquire 1,000 from fragments", 1_000, lambda: partition.acquire(late, 2_000, late, MILLION, 1_000)
+    )
 
 
 def _new() -> SharePartition:
