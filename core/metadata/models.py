@@ -307,6 +307,16 @@ share_groups = Table(
     Column("leases", BigInteger, nullable=False),
 )
 
+# One row a receive that may be repeated. `ranges` is a MessagePack array of what its lease holds.
+share_attempts = Table(
+    "share_attempts",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("attempt", String, primary_key=True),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("ranges", LargeBinary, nullable=False),
+)
+
 # One row a partition of a queue, as of its last fold. `nonce` is that of its receipts. No record from `tracked_end`
 # on is known. `snapshot` is what `core.queues` knows of the records from `start` to there.
 share_partitions = Table(
@@ -332,4 +342,20 @@ share_updates = Table(
     Column("tracked_end", BigInteger, nullable=False),
     Column("change", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
+)
+
+# One row a webhook of a queue. `settings` and `secrets` are MessagePack, as `core.queues.webhooks.store` writes them.
+# A queue that was deleted and created again has another `queue_created_ms`: its webhooks are deleted.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("queue", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("queue_created_ms", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("settings", LargeBinary, nullable=False),
+    Column("secrets", LargeBinary, nullable=False),
+    Column("off_because", Text, nullable=False),
+    Column("failing_since_ms", BigInteger),
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from core.queues.share_changes import ARCHIVING, AVAILABLE, DELAYED, DONE, FRESH, LEASED, SETTLED, Cell
@@ -93,6 +93,8 @@ class Cells:
         self.end = end
         self.counts = [0, 0, 0, 0, 0]
         self._chunks: dict[int, _Chunk] = {}
+        # The last chunk that was dropped, for the next one: all its cells are DONE.
+        self._spare: _Chunk | None = None
         # No record below is available.
         self._low = end
         self._wheel: dict[int, set[int]] = {}
@@ -125,6 +127,9 @@ class Cells:
     def segments(self, first: int, last: int) -> Iterator[Segment]:
         """Yield the cells of offsets below `end`, as runs of equal ones; settled ones as well."""
         last = min(last, self.end - 1)
+        if first == last:
+            yield Segment(first, first, self.get(first))
+            return
         at = first
         for index in self._present(first, last) if first <= last else ():
             base = index * SIZE
@@ -197,6 +202,10 @@ class Cells:
             found.add(segment.cell.lease)
         return found
 
+    def has_lease_from(self, lowest: int) -> bool:
+        """Return whether any record has a lease of this number or more."""
+        return any(max(chunk.lease) >= lowest for chunk in self._chunks.values())
+
     def first_unsettled(self, start: int) -> int:
         """Return the first offset from `start` on that is not settled, or `end`."""
         for index in self._present(start, self.end - 1) if start < self.end else ():
@@ -215,25 +224,30 @@ class Cells:
         if first > self.end:
             self.put(self.end, first - 1, FRESH)
         for index in self._touched(first, last, cell.state):
-            base = index * SIZE
-            low, high = max(0, first - base), min(SIZE, last + 1 - base)
             chunk = self._chunks.get(index)
             if chunk is None:
-                chunk = self._chunks[index] = _Chunk()
-            self._fill(chunk, low, high, cell)
+                if cell.state == SETTLED:
+                    continue
+                chunk = self._chunks[index] = self._spare or _Chunk()
+                self._spare = None
+            base = index * SIZE
+            low, high = first - base, last + 1 - base
+            self._fill(chunk, low if low > 0 else 0, high if high < SIZE else SIZE, cell)
             if not chunk.unsettled:
-                del self._chunks[index]
-            elif cell.state in (LEASED, DELAYED):
+                self._spare = self._chunks.pop(index)
+            elif cell.state == LEASED or cell.state == DELAYED:
                 self._turn(cell.time, index)
-        self.end = max(self.end, last + 1)
-        if cell.state == AVAILABLE:
-            self._low = min(self._low, first)
+        if last >= self.end:
+            self.end = last + 1
+        if cell.state == AVAILABLE and first < self._low:
+            self._low = first
 
-    def _touched(self, first: int, last: int, state: int) -> Iterator[int]:
-        """Yield the chunks to write. Where none is, offsets are settled already."""
-        if state == SETTLED:
-            return iter(list(self._present(first, last)))
-        return iter(range(first // SIZE, last // SIZE + 1))
+    def _touched(self, first: int, last: int, state: int) -> Iterable[int]:
+        """Return the chunks to write. Where none is, offsets are settled already."""
+        low, high = first // SIZE, last // SIZE
+        if low == high:
+            return (low,)
+        return list(self._present(first, last)) if state == SETTLED else range(low, high + 1)
 
     def _fill(self, chunk: _Chunk, low: int, high: int, cell: Cell) -> None:
         state, deliveries, lease, time = cell
@@ -285,10 +299,11 @@ class Cells:
             del self._wheel[heapq.heappop(self._ticks)]
         return self._ticks[0] * TICK_MS if self._ticks else None
 
-    def due(self, now_ms: int, max_chunks: int) -> list[Segment]:
-        """Return leased and delayed records whose time is up, of at most `max_chunks` chunks; they are returned once.
+    def due(self, now_ms: int, max_chunks: int, max_runs: int) -> list[Segment]:
+        """Return leased and delayed records whose time is up; they are returned once.
 
-        The caller must put something else in their place.
+        The caller must put something else in their place. After `max_chunks` chunks, and after the chunk with which
+        there are `max_runs`, the rest is left for the next call.
         """
         found: list[Segment] = []
         seen: set[int] = set()
@@ -298,7 +313,7 @@ class Cells:
             while chunks:
                 index = next(iter(chunks))
                 if index not in seen:
-                    if len(seen) == max_chunks:
+                    if len(seen) == max_chunks or len(found) >= max_runs:
                         return found
                     seen.add(index)
                     found += self._due_in(index, tick * TICK_MS)

@@ -18,7 +18,7 @@ were given to the store before the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -58,8 +58,12 @@ MAX_CHUNKS: Final = 4_300
 # First extensions that are remembered before those of leases that have ended are dropped.
 _MIN_HELD: Final = 1_024
 
+# Runs of one call of `expire`: each costs about 10 microseconds.
+_MAX_RUNS: Final = 500
+
 _GAP, _ACCEPT, _RELEASE, _REJECT, _RENEW = range(5)
 _IN_FLIGHT = (LEASED, DELAYED, ARCHIVING)
+_WATCHED = (AVAILABLE, SETTLED, ARCHIVING)
 
 
 class SettledRange(NamedTuple):
@@ -121,6 +125,8 @@ class SharePartition:
         self._most_held = _MIN_HELD
         self._reasons: dict[int, str] = {}
         self._now = 0
+        # For the order by key: runs that became available, given up or settled are added here.
+        self.watch: list[tuple[int, int, int]] | None = None
 
     @classmethod
     def restored(
@@ -147,6 +153,8 @@ class SharePartition:
             self._cells.shift(now_ms - self._now)
             self._held = {lease: since + now_ms - self._now for lease, since in self._held.items()}
         self._now = now_ms
+        if not self._cells.has_lease_from(VOLATILE):
+            return
         for first, last, cell in list(self._cells.with_state(LEASED, self._start, self.tracked_end - 1)):
             if cell.lease >= VOLATILE:
                 self._cells.put(first, last, Cell(AVAILABLE, cell.deliveries, 0, 0))
@@ -187,6 +195,11 @@ class SharePartition:
     def free(self) -> int:
         """How many records may be acquired now by `max_in_flight`, which counts leased, delayed and given up ones."""
         return max(0, self.settings.max_in_flight - self.leased - self.delayed - self.archiving)
+
+    @property
+    def held(self) -> Mapping[int, int]:
+        """The times of the first extension of leases."""
+        return self._held
 
     @property
     def chunks(self) -> int:
@@ -418,16 +431,16 @@ class SharePartition:
 
     # --- time, the log, the dead letters -----------------------------------------------------------------------
 
-    def expire(self, now_ms: int, max_chunks: int = 16) -> Expired:
+    def expire(self, now_ms: int, max_chunks: int = 64) -> Expired:
         """Take back what has run out, make available what is due. Looks at `max_chunks` pieces of 1,024 offsets.
 
-        If there is more, `next_due` returns a time that has passed.
+        If there is more, `next_due` returns a time that has passed. A call takes 20 ms at most.
         """
         timed_out = due = 0
         runs: list[Run] = []
         stored: list[Run] = []
         floor = _floor(now_ms)
-        for first, last, cell in self._cells.due(now_ms, max_chunks):
+        for first, last, cell in self._cells.due(now_ms, max_chunks, _MAX_RUNS):
             if cell.state == DELAYED:
                 due += last - first + 1
                 runs.append(Run(first, last, cell, cell._replace(state=AVAILABLE, time=0)))
@@ -569,14 +582,19 @@ class SharePartition:
             self._held = {}
         for first, last, _, after in change.runs:
             cells.put(first, last, after)
+            if self.watch is not None and after.state in _WATCHED:
+                self.watch.append((first, last, after.state))
             if self._reasons and after.state != ARCHIVING:
                 self._forget_reasons(first, last)
         if cells.end < change.tracked_end:
             cells.put(cells.end, change.tracked_end - 1, FRESH)
-        lowest = min((run.first for run in change.runs), default=self._start)
-        self._start = cells.first_unsettled(min(self._start, lowest, cells.end))
-        self._reasons.update(change.reasons)
-        self._hold(change.held)
+        lowest = min([run.first for run in change.runs]) if change.runs else cells.end
+        if lowest <= self._start or cells.end < self._start:
+            self._start = cells.first_unsettled(min(self._start, lowest, cells.end))
+        if change.reasons:
+            self._reasons.update(change.reasons)
+        if change.held:
+            self._hold(change.held)
         self._now = max(self._now, change.at_ms)
 
     def _forget_reasons(self, first: int, last: int) -> None:
