@@ -6,7 +6,7 @@ A loop, queue, buffer or wait that has no limit here does not exist. Topic-level
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -186,12 +186,19 @@ class Upstream:
     """The Kafka cluster whose gateway this process is.
 
     `servers` are brokers of it, as `host:port`. `properties` are those of Kafka's clients, without
-    `bootstrap.servers`: they may be secrets, and no `repr` shows them. `identity` is one of `IDENTITIES`.
+    `bootstrap.servers`: they may be secrets, and no `repr` shows them. `identity` is one of `IDENTITIES`. `file` is
+    the file of the properties, and `read` reads it again; it raises StartupError.
     """
 
     servers: tuple[str, ...]
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     identity: str = IDENTITIES[0]
+    file: Path | None = None
+    read: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False, compare=False)
+
+    def with_properties(self, properties: Mapping[str, str]) -> Upstream:
+        """Return the same cluster with other properties."""
+        return Upstream(self.servers, properties, self.identity, self.file, self.read)
 
 
 @dataclass(frozen=True, slots=True)
