@@ -32,11 +32,17 @@ esac
 
 
 @pytest.fixture
+def topic() -> str:
+    """A name of this file alone."""
+    return "shell-worker"
+
+
+@pytest.fixture
 def worker(broker: BrokerProcess, curl_path: str | None, tmp_path: Path, topic: str) -> Iterator[Path]:
     """The worker of the guide under way in a directory, with a queue of the name of the topic."""
     assert curl_path is not None and shutil.which("sh")
     (block,) = (one for one in BLOCKS if one.options.get("by") == "tests/docs/test_queue_worker.py")
-    script = re.sub(r"http://127\.0\.0\.1:8082", broker.http_url, block.text)
+    script = re.sub(r"http://127\.0\.0\.1:8082", broker.http, block.text)
     (tmp_path / "worker.sh").write_text(script)
     (tmp_path / "send.sh").write_text(SEND)
     (tmp_path / "send.sh").chmod(0o755)
@@ -61,7 +67,7 @@ def stats(url: str) -> dict[str, Any]:
 @pytest.fixture
 def queue(broker: BrokerProcess, topic: str) -> str:
     """A queue that gives a record up when a worker rejects it; returns its address."""
-    url = f"{broker.http_url}/api/v1/queues/{topic}"
+    url = f"{broker.http}/api/v1/queues/{topic}"
     wanted = {"topics": [topic], "start": "earliest", "dead_letter": {"topic": f"{topic}-dead"}}
     assert httpx.put(url, json=wanted, timeout=SECONDS).status_code == 201
     return url
@@ -72,7 +78,7 @@ def test_the_worker_of_the_guide_accepts_retries_and_rejects(
 ) -> None:
     values = ["one", "never", 'say "receipt":"x"', "two", "a  b\\c"]
     body = {"records": [{"value": one} for one in values]}
-    written = httpx.post(f"{broker.http_url}/api/v1/topics/{topic}/records", json=body, timeout=SECONDS)
+    written = httpx.post(f"{broker.http}/api/v1/topics/{topic}/records", json=body, timeout=SECONDS)
     assert written.status_code == 200
     deadline = time.monotonic() + SECONDS
     while (counts := stats(queue))["totals"].get("accepted", 0) < 4 or counts["in_flight"]:
@@ -84,7 +90,7 @@ def test_the_worker_of_the_guide_accepts_retries_and_rejects(
         "delivered": 9, "released": 4, "rejected": 1,
     }  # fmt: skip
     assert len((worker / "seen.txt").read_text().splitlines()) == 9
-    dead = f"{broker.http_url}/api/v1/topics/{topic}-dead/records"
+    dead = f"{broker.http}/api/v1/topics/{topic}-dead/records"
     while not (records := httpx.get(dead, timeout=SECONDS).json().get("records")):
         assert time.monotonic() < deadline
         time.sleep(0.1)
