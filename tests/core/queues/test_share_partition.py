@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.errors import BrokerError, ErrorCode
-from core.queues.cells import SIZE
+from core.queues.cells import SIZE, TICK_MS
 from core.queues.share_changes import (
     ARCHIVING,
     AVAILABLE,
@@ -21,7 +21,7 @@ from core.queues.share_changes import (
     decode,
     merged,
 )
-from core.queues.share_partition import TICK_MS, SharePartition
+from core.queues.share_partition import SharePartition
 from core.vocabulary.queues import (
     MAX_DELAY_MS,
     MAX_HOLD_MS,
