@@ -185,7 +185,8 @@ class GuardedQueues:
     async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
         """See `Queues.forget`: needs DELETE on the group, and READ on the topics."""
         self._rights.require(Operation.DELETE, _GROUP, name)
-        self._require_topics(name, topics)
+        for topic in topics:
+            self._rights.require(_READ, _TOPIC, topic)
         return await self._queues.forget(name, topics)
 
     async def acquire(
