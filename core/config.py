@@ -505,6 +505,10 @@ class Config:
     group_consumer_max_heartbeat_interval_ms: int = 15_000
     # A group gets at most one new target assignment in this time (KIP-1263); the first one comes at once.
     group_consumer_assignment_interval_ms: int = 1_000
+    # Whether a group with members may become one of KIP-848, and a classic group again: together Kafka's
+    # group.consumer.migration.policy. An empty group always may.
+    group_consumer_upgrade: bool = True
+    group_consumer_downgrade: bool = True
     group_share_session_timeout_ms: int = 45_000
     group_share_min_session_timeout_ms: int = 45_000
     group_share_max_session_timeout_ms: int = 60_000

@@ -311,6 +311,7 @@ class Broker:
         start = self.unclean_start
         ends = start.ends_to_cut()
         self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
+        self.groups.follow(self.group_configs)
         await self.groups.open()
         if ends:
             await start.attempt(start.cut_back_groups(self.groups, ends))
