@@ -63,6 +63,7 @@ _MAX_RUNS: Final = 500
 
 _GAP, _ACCEPT, _RELEASE, _REJECT, _RENEW = range(5)
 _IN_FLIGHT = (LEASED, DELAYED, ARCHIVING)
+_WATCHED = (AVAILABLE, SETTLED, ARCHIVING)
 
 
 class SettledRange(NamedTuple):
@@ -124,6 +125,8 @@ class SharePartition:
         self._most_held = _MIN_HELD
         self._reasons: dict[int, str] = {}
         self._now = 0
+        # For the order by key: runs that became available, given up or settled are added here.
+        self.watch: list[tuple[int, int, int]] | None = None
 
     @classmethod
     def restored(
@@ -579,6 +582,8 @@ class SharePartition:
             self._held = {}
         for first, last, _, after in change.runs:
             cells.put(first, last, after)
+            if self.watch is not None and after.state in _WATCHED:
+                self.watch.append((first, last, after.state))
             if self._reasons and after.state != ARCHIVING:
                 self._forget_reasons(first, last)
         if cells.end < change.tracked_end:

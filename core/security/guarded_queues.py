@@ -8,6 +8,7 @@ from dataclasses import replace
 from core.errors import BrokerError, ErrorCode
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Rights
+from core.security.guarded_dead_letters import GuardedDeadLetters
 from core.security.meter import Meter
 from core.types import TopicPartition
 from core.vocabulary.queues import (
@@ -41,6 +42,12 @@ class GuardedQueues:
         self._queues = queues
         self._rights = rights
         self._meter = meter
+        self._dead_letters = GuardedDeadLetters(queues, rights, meter)
+
+    @property
+    def dead_letters(self) -> GuardedDeadLetters:
+        """See `Queues.dead_letters`."""
+        return self._dead_letters
 
     async def put(self, name: str, settings: QueueSettings, *, if_version: int | None = None) -> QueueView:
         """See `Queues.put`: needs ALTER_CONFIGS and READ on the group, READ on its topics, WRITE on dead letters."""

@@ -14,6 +14,7 @@ from core.vocabulary.capabilities import unsupported
 from core.vocabulary.queues import (
     AcknowledgeBatch,
     Acquired,
+    DeadLetters,
     InFlight,
     Leased,
     QueueSettings,
@@ -38,6 +39,11 @@ def refuse_queues() -> NoReturn:
 
 class NoQueues:
     """Refuses every call of `core.vocabulary.queues.Queues` with UNSUPPORTED_VERSION; lists none."""
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Refuse."""
+        refuse_queues()
 
     async def put(self, name: str, settings: QueueSettings, *, if_version: int | None = None) -> QueueView:
         """Refuse."""
