@@ -51,6 +51,8 @@ class PlainQueue:
         self.view = QueueView("mail", QueueSettings(topics=("orders",)), 1, False, 1_000)
         self.deleted = False
         self.receives = 0
+        # How often a receive that waits looks for records.
+        self.look_seconds = 0.05
         self.extended = 0
         self.refusals: list[BrokerError] = []
         self._lease = 0
@@ -103,7 +105,7 @@ class PlainQueue:
             found = self._due()[: request.max_records]
             if found or self.clock.monotonic() >= end:
                 break
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(self.look_seconds)
         self._lease += 1
         until = self.clock.monotonic() + (request.lock_ms or 30_000) / 1000
         leased = []

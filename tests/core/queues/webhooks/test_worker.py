@@ -57,11 +57,11 @@ class World:
         made.start()
         return made
 
-    async def until(self, true: Callable[[], bool], seconds: float = 3_600.0) -> None:
+    async def until(self, true: Callable[[], bool], seconds: float = 3_600.0, step: float = 0.01) -> None:
         """Wait until something holds."""
         async with asyncio.timeout(seconds):
             while not true():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(step)
 
 
 def _no_tls() -> None:
@@ -170,6 +170,7 @@ def test_a_day_of_outage_costs_no_record_more_than_the_probes_and_half_open_is_o
         async with world() as w:
             w.endpoint.answer = status(503)
             w.queue.add(1_000)
+            w.queue.look_seconds = 10.0
             worker = w.worker(retries_ms=SLOW_RETRIES)
             await w.until(lambda: worker.breaker.circuit is Circuit.OPEN)
             await asyncio.sleep(60)
@@ -182,7 +183,7 @@ def test_a_day_of_outage_costs_no_record_more_than_the_probes_and_half_open_is_o
             assert sum(w.queue.counts()) == len(w.endpoint.got)
             w.endpoint.answer = status(200)
             w.endpoint.most = 0
-            await w.until(lambda: w.queue.states() == ["accepted"] * 1_000, 86_400)
+            await w.until(lambda: w.queue.states() == ["accepted"] * 1_000, 86_400, 10.0)
             assert w.endpoint.most <= 8
             await worker.drain(10)
 
