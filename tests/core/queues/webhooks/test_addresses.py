@@ -1,3 +1,5 @@
+"""Which addresses and URLs webhooks take, and which they refuse."""
+
 from __future__ import annotations
 
 import ipaddress

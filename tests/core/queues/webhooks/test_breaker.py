@@ -1,3 +1,5 @@
+"""The circuit breaker."""
+
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Records as CloudEvents, read by the SDK."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The HTTP client and endpoints that break every rule."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Slow start, and the rate."""
+
 from __future__ import annotations
 
 from copy import copy

@@ -1,3 +1,5 @@
+"""The request for one record."""
+
 from __future__ import annotations
 
 import json
@@ -29,7 +31,7 @@ def leased(value: bytes | None, key: bytes | None = None, headers: Headers = ())
 
 def headers_of(one: Leased, form: Format) -> tuple[dict[str, str], bytes]:
     request = request_of(one, "msg_x", form, [("x-own", "1")], [SECRET], 1_700_000_000_999)
-    assert len(dict(request.headers)) == len(request.headers), "no header is there twice"
+    assert len(dict(request.headers)) == len(request.headers), "a header is a duplicate"
     return dict(request.headers), request.body
 
 

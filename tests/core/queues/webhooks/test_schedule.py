@@ -1,3 +1,5 @@
+"""What answers mean, and when a record is sent again."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Secrets and signatures, verified by the reference library."""
+
 from __future__ import annotations
 
 import base64
