@@ -321,7 +321,9 @@ def receive(
     if accept and got["lease"] is not None:
         out.flush()
         settled = client.send("POST", f"{queue_path(name)}:settle", body={"accept": [got["lease"]]}).data
-        out.note(_outcomes(settled))
+        if not out.as_json:
+            out.say(_outcomes(settled))
+        _require_settled(settled)
 
 
 def _show_lease(out: Output, name: str, got: Mapping[str, Any]) -> None:
@@ -375,6 +377,10 @@ def settle(
     }
     done = session.client.send("POST", f"{queue_path(name)}:settle", body=body).data
     session.out.result(done, _outcomes(done))
+    _require_settled(done)
+
+
+def _require_settled(done: Mapping[str, Any]) -> None:
     lost = [outcome for outcome in done["counts"] if outcome not in ("settled", "already-settled", "late")]
     if lost:
         raise CommandError(

@@ -18,6 +18,7 @@ from core.facade import Logs
 from core.groups.consumer_coordinator import ConsumerCoordinator
 from core.groups.coordinator import GroupCoordinator
 from core.groups.group import Group
+from core.groups.group_configs import GroupConfigs
 from core.groups.hosted import HostedMembers
 from core.groups.http_members import HttpMembers
 from core.groups.interfaces import GroupStore
@@ -77,8 +78,13 @@ class Groups:
 
     # --- with the broker ---------------------------------------------------------------------------------------
 
+    def follow(self, settings: GroupConfigs) -> None:
+        """Take the settings of single groups from here; before `open`."""
+        self._consumers.follow(settings)
+
     async def open(self) -> None:
         """Load all groups; members continue without a rejoin."""
+        self._consumers.open()
         await self._registry.load()
         await self._offsets.forget_missing_topics()
         self.lines.open()
@@ -89,6 +95,7 @@ class Groups:
 
     def drain(self) -> None:
         """Answer all waiting requests and refuse all later ones."""
+        self._consumers.close()
         self._registry.drain()
 
     @property
@@ -239,7 +246,7 @@ class Groups:
 
     def standing(self, group_id: str, member_id: str) -> Standing:
         """Return what the group knows of a member."""
-        group = self._registry.classic(group_id)
+        group = self._coordinator.members_of(group_id)
         return Standing(False) if group is None else group.standing(member_id)
 
     def watch(self, watcher: Callable[[str], None]) -> None:

@@ -12,7 +12,6 @@ from core.protocol.apis import APIS
 # comes with its handler.
 NOT_YET_SERVED = {
     "consumer groups (KIP-848)": {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"},
-    "share groups (KIP-932)": {"ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge"},
 }  # fmt: skip
 
 
