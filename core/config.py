@@ -595,8 +595,8 @@ class Config:
     max_quotas: int = 10_000
 
     # --- webhooks ----------------------------------------------------------------------------------------------
-    # Whether queues may send their records to HTTP endpoints. `app.settings` switches it off by itself where a listener
-    # is not loopback: to clients of other machines a webhook is a way into the network of this one.
+    # Whether queues may send their records to HTTP endpoints. `app.settings` switches it off by itself where a
+    # listener is not loopback: to clients of other machines a webhook is a way into the network of this one.
     webhooks: bool = True
     # Networks, addresses and hosts that webhooks may reach although they are not public, also without TLS.
     webhook_allow: tuple[str, ...] = ()
