@@ -25,6 +25,12 @@ from core.purgatory import Purgatory
 from core.records.record import NewRecord
 from core.records.validation import ProduceBatches
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
+from core.vocabulary.consumer_groups import (
+    ConsumerGroupView,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    MemberKind,
+)
 from core.vocabulary.consumers import (
     EARLIEST,
     Acknowledged,
@@ -565,6 +571,20 @@ class Groups(Protocol):
 
     def describe(self, group_id: str) -> GroupView | None:
         """Return the group; None if there is none."""
+
+    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
+        """ConsumerGroupHeartbeat (KIP-848): join a group, stay in it, or leave; durable when it returns."""
+        ...
+
+    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
+        """Return a group of KIP-848 with its epochs; None if there is none, or the group has another type."""
+
+    def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
+        """Return the protocol of a member of a group of KIP-848; None for all others."""
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return the error of an OffsetFetch (v9) on behalf of a member; NONE for a missing group."""
+        ...
 
     async def delete(self, group_id: str) -> None:
         """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""

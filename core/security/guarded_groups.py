@@ -11,6 +11,12 @@ from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Rights
 from core.security.meter import Meter
 from core.types import TopicPartition
+from core.vocabulary.consumer_groups import (
+    ConsumerGroupView,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    MemberKind,
+)
 from core.vocabulary.consumers import (
     EARLIEST,
     Acknowledged,
@@ -115,10 +121,58 @@ class GuardedGroups:
         self._rights.require(_READ, _GROUP, group_id)
         return await self._groups.leave(group_id, leavers)
 
+    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
+        """See `Groups.consumer_heartbeat`: needs READ on the group, and DESCRIBE on the topics that it names.
+
+        A pattern matches topics that the caller may describe alone.
+        """
+        if self._denied(group_id):
+            return ConsumerHeartbeatReply(_GROUP_DENIED)
+        rights = self._rights
+        if rights.unlimited:
+            return await self._groups.consumer_heartbeat(group_id, request)
+        denied = [topic for topic in set(request.topics or ()) if not rights.may(_DESCRIBE, _TOPIC, topic)]
+        if denied:
+            for topic in denied:
+                rights.refusal(_DESCRIBE, _TOPIC, topic)
+            return ConsumerHeartbeatReply(_TOPIC_DENIED)
+        request = replace(request, may_describe=lambda topic: rights.may(_DESCRIBE, _TOPIC, topic))
+        reply = await self._groups.consumer_heartbeat(group_id, request)
+        return ConsumerHeartbeatReply(_GROUP_DENIED) if self._denied(group_id) else reply
+
     def describe(self, group_id: str) -> GroupView | None:
         """See `Groups.describe`: needs DESCRIBE on the group."""
         self._rights.require(_DESCRIBE, _GROUP, group_id)
         return self._groups.describe(group_id)
+
+    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
+        """See `Groups.describe_consumer`: needs DESCRIBE on the group, and on each topic that is named in it."""
+        self._rights.require(_DESCRIBE, _GROUP, group_id)
+        view = self._groups.describe_consumer(group_id)
+        if view is None or self._rights.unlimited:
+            return view
+        named = {topic for member in view.members for topic in member.topics}
+        named |= {one.topic for m in view.members for one in (*m.assignment, *m.target)}
+        denied = [topic for topic in sorted(named) if not self._rights.may(_DESCRIBE, _TOPIC, topic)]
+        for topic in denied:
+            self._rights.refusal(_DESCRIBE, _TOPIC, topic)
+        if denied:
+            # Without their names: they may be a secret (CVE-2026-41115).
+            raise BrokerError(
+                _TOPIC_DENIED, "Members of the group read topics that this client is not authorized to describe."
+            )
+        return view
+
+    def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
+        """See `Groups.member_kind`: None unless the caller may READ the group."""
+        if not self._rights.may(_READ, _GROUP, group_id):
+            return None
+        return self._groups.member_kind(group_id, member_id)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """See `Groups.check_fetch`: needs DESCRIBE on the group."""
+        self._rights.require(_DESCRIBE, _GROUP, group_id)
+        return self._groups.check_fetch(group_id, member_id, member_epoch)
 
     async def delete(self, group_id: str) -> None:
         """See `Groups.delete`: needs DELETE on the group."""

@@ -16,6 +16,7 @@ from core.errors import BrokerError, ErrorCode
 from core.groups.refusals import refusal
 from core.protocol.consumer_protocol import Subscription, encode_subscription
 from core.protocol.messages.consumer_group_describe import (
+    Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
@@ -25,6 +26,7 @@ from core.protocol.messages.describe_groups import DescribeGroupsRequest, Descri
 from core.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from core.types import TopicPartition
 from core.upstream.group_offsets import PATIENCE_MS
+from core.vocabulary.consumer_groups import ConsumerGroupView, ConsumerMemberView, MemberKind, TopicShare
 from core.vocabulary.groups import GroupListing, GroupView, MemberView, State
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, assignment_of
 
@@ -40,6 +42,8 @@ class GroupViews:
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
         self._views: OrderedDict[str, GroupView | None] = OrderedDict()
+        # Those of KIP-848 among them, with what only they have.
+        self._consumer_groups: dict[str, ConsumerGroupView] = {}
         self._listings: list[GroupListing] = []
 
     # --- one group -----------------------------------------------------------------------------------------
@@ -54,6 +58,7 @@ class GroupViews:
         if error and error is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise refusal(error, group_id)
         view: GroupView | None
+        self._consumer_groups.pop(group_id, None)
         if error or found.group_state == State.DEAD:
             view = await self._look_at_consumer_group(group_id)
         else:
@@ -72,7 +77,8 @@ class GroupViews:
         self._views[group_id] = view
         self._views.move_to_end(group_id)
         if len(self._views) > MAX_GROUPS:
-            self._views.popitem(last=False)
+            forgotten, _ = self._views.popitem(last=False)
+            self._consumer_groups.pop(forgotten, None)
         return view
 
     async def _look_at_consumer_group(self, group_id: str) -> GroupView | None:
@@ -90,11 +96,16 @@ class GroupViews:
             return None
         if found.error_code:
             raise refusal(error_code(found.error_code), group_id)
-        return _consumer_group(found)
+        self._consumer_groups[group_id] = _consumer_group(found)
+        return _as_classic(found)
 
     def describe(self, group_id: str) -> GroupView | None:
         """Return the group as the last look has shown it; None if there is none."""
         return self._views.get(group_id)
+
+    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
+        """Return a group of KIP-848 as the last look has shown it; None if there is none."""
+        return self._consumer_groups.get(group_id)
 
     async def delete(self, group_id: str) -> None:
         """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and others."""
@@ -102,6 +113,7 @@ class GroupViews:
             group_id, DeleteGroupsRequest(groups_names=[group_id]), patience_ms=PATIENCE_MS
         )
         self._views.pop(group_id, None)
+        self._consumer_groups.pop(group_id, None)
         error = error_code(answer.results[0].error_code)
         if error:
             raise refusal(error, group_id)
@@ -142,7 +154,40 @@ class GroupViews:
         ]
 
 
-def _consumer_group(found: ConsumerGroup) -> GroupView:
+def _consumer_group(found: ConsumerGroup) -> ConsumerGroupView:
+    return ConsumerGroupView(
+        found.group_id,
+        found.group_state,
+        found.group_epoch,
+        found.assignment_epoch,
+        found.assignor_name,
+        tuple(
+            ConsumerMemberView(
+                one.member_id,
+                one.instance_id,
+                one.rack_id,
+                one.member_epoch,
+                one.client_id,
+                one.client_host,
+                tuple(sorted(one.subscribed_topic_names)),
+                one.subscribed_topic_regex or None,
+                _shares(one.assignment),
+                _shares(one.target_assignment),
+                # Brokers before Kafka 4.1 do not say it.
+                MemberKind.CLASSIC if one.member_type == MemberKind.CLASSIC else MemberKind.CONSUMER,
+            )
+            for one in found.members
+        ),
+    )
+
+
+def _shares(assignment: Assignment) -> tuple[TopicShare, ...]:
+    return tuple(
+        TopicShare(one.topic_id, one.topic_name, tuple(one.partitions)) for one in assignment.topic_partitions
+    )
+
+
+def _as_classic(found: ConsumerGroup) -> GroupView:
     members = tuple(
         MemberView(
             one.member_id,

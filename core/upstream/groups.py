@@ -22,6 +22,12 @@ from core.upstream.coordinator import RemoteCoordinator
 from core.upstream.group_offsets import RemoteOffsets
 from core.upstream.group_views import GroupViews
 from core.vocabulary.capabilities import unsupported
+from core.vocabulary.consumer_groups import (
+    ConsumerGroupView,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    MemberKind,
+)
 from core.vocabulary.groups import (
     NO_MEMBER,
     CommitRequest,
@@ -180,6 +186,23 @@ class RemoteGroups:
     def describe(self, group_id: str) -> GroupView | None:
         """See `facade.Groups.describe`; call `look_at_group` before."""
         return self._views.describe(group_id)
+
+    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
+        """See `facade.Groups.describe_consumer`; call `look_at_group` before."""
+        return self._views.describe_consumer(group_id)
+
+    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
+        """Answer UNSUPPORTED_VERSION: members of this protocol talk to the cluster themselves."""
+        return ConsumerHeartbeatReply(
+            ErrorCode.UNSUPPORTED_VERSION, message="Members of groups of KIP-848 connect to the cluster."
+        )
+
+    def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
+        """Return None: members of this protocol talk to the cluster themselves."""
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return NONE: the cluster checks."""
+        return ErrorCode.NONE
 
     async def delete(self, group_id: str) -> None:
         """See `facade.Groups.delete`."""
