@@ -20,17 +20,11 @@ from core.changes import TopicChanges
 from core.clock import Clock
 from core.config import Config, Endpoint
 from core.counters import Counters
-from core.errors import BrokerError, ErrorCode
+from core.errors import BrokerError
 from core.purgatory import Purgatory
 from core.records.record import NewRecord
 from core.records.validation import ProduceBatches
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
-from core.vocabulary.consumer_groups import (
-    ConsumerGroupView,
-    ConsumerHeartbeat,
-    ConsumerHeartbeatReply,
-    MemberKind,
-)
 from core.vocabulary.consumers import (
     EARLIEST,
     Acknowledged,
@@ -44,36 +38,21 @@ from core.vocabulary.consumers import (
 )
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.freeze import Freezing
+from core.vocabulary.group_calls import Groups
 from core.vocabulary.groups import (
-    NO_MEMBER,
-    CommitRequest,
     CommittedOffset,
-    GroupListing,
-    GroupView,
-    Joining,
-    JoinReply,
-    JoinRequest,
-    Leaver,
-    LeaveReply,
-    PartitionLag,
-    Reset,
-    SyncReply,
-    SyncRequest,
-    Target,
-    TransactionalCommit,
 )
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.idempotency import Idempotency
-from core.vocabulary.line_members import LineMembers
 from core.vocabulary.one_shot import Draft
 from core.vocabulary.partition import PartitionInfo
 from core.vocabulary.queues import Queues
 from core.vocabulary.quotas import Quotas
 from core.vocabulary.records import AppendRecords, Fetched, FetchedAll, FetchRead, ProduceResult, ReadResult
 from core.vocabulary.replicas import FollowerFetched, FollowerRead, Placement, Quorum, Role
-from core.vocabulary.settlements import OffsetToSettle, StagedAck
+from core.vocabulary.settlements import StagedAck
 from core.vocabulary.topic import ConfigEntry, TopicInfo
-from core.vocabulary.transactions import ProducerIdAndEpoch, Settlement, TransactionalWrite, Transactions
+from core.vocabulary.transactions import ProducerIdAndEpoch, TransactionalWrite, Transactions
 from core.vocabulary.users import Tokens, Users
 
 
@@ -471,160 +450,6 @@ class Logs(Protocol):
         bounds. With `fresh` they are as new as this call; else partitions for which another caller waits are at hand
         as they are. What is refused is raised by the synchronous call. An embedded broker returns at once.
         """
-
-
-class GroupPositions(Protocol):
-    """The positions of groups, as `broker.groups.positions`."""
-
-    def lag(self, group_id: str) -> list[PartitionLag]:
-        """Return the lag of each partition that has a committed offset or an owner, by topic and partition.
-
-        Raises GROUP_ID_NOT_FOUND.
-        """
-
-    async def set(self, group_id: str, request: CommitRequest) -> None:
-        """Commit positions, all or none. A missing group is created, without members.
-
-        Raises UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, NON_EMPTY_GROUP for a group with members if the
-        call names no member, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
-        """
-
-    async def reset(
-        self, group_id: str, target: Target, topics: Iterable[str] = (), *, dry_run: bool = False
-    ) -> list[Reset]:
-        """Move the positions of a group without members; return each before and after.
-
-        Moves all partitions of `topics`, or the partitions in which the group has positions. A target outside of the
-        bounds becomes the nearest bound. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION.
-        """
-
-    async def forget(self, group_id: str, topic: str, partition: int | None = None) -> None:
-        """Delete the positions of a topic, or of one partition of it.
-
-        Raises GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC while members read the topic.
-        """
-
-
-class HttpMembers(Protocol):
-    """Group members that speak HTTP, as `broker.groups.members`. Each call raises what the group refuses."""
-
-    async def join(
-        self, group_id: str, request: JoinRequest, *, wait_ms: int, leads: bool = False
-    ) -> Joining:
-        """Join with the client's own protocols; wait for the end of the round, up to `wait_ms`.
-
-        With `leads` the broker assigns if this member is elected leader.
-        """
-
-    async def join_topics(
-        self, group_id: str, request: JoinRequest, topics: Sequence[str], *, wait_ms: int, assignor: str = ""
-    ) -> Joining:
-        """Join to read `topics`; the broker assigns. `assignor` is the protocol to vote for.
-
-        Raises UNSUPPORTED_ASSIGNOR.
-        """
-
-    async def sync(self, group_id: str, request: SyncRequest, *, wait_ms: int) -> SyncReply | None:
-        """Return the member's assignment; None if the leader has not sent it within `wait_ms`."""
-
-    async def heartbeat(
-        self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
-    ) -> None:
-        """Extend the session of a member. Raises REBALANCE_IN_PROGRESS if it has to join again."""
-
-    async def leave(self, group_id: str, member_id: str, group_instance_id: str | None = None) -> None:
-        """Leave the group. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-
-
-class Groups(Protocol):
-    """Consumer groups, as `broker.groups`. An error of a member is in the reply; other errors are raised."""
-
-    @property
-    def positions(self) -> GroupPositions:
-        """Positions and lag, for people and tools."""
-
-    @property
-    def members(self) -> HttpMembers:
-        """Members that speak HTTP."""
-
-    @property
-    def lines(self) -> LineMembers:
-        """Members of the line protocol."""
-
-    @property
-    def closed(self) -> ErrorCode:
-        """The error of all requests before the groups are loaded and after the stop; NONE in between."""
-
-    async def join(self, group_id: str, request: JoinRequest) -> JoinReply:
-        """JoinGroup: return at the end of the round."""
-
-    async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
-        """SyncGroup: return once the leader has sent the assignments."""
-
-    def heartbeat(
-        self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
-    ) -> ErrorCode:
-        """Heartbeat: extend the session of a member."""
-
-    async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
-        """LeaveGroup of one or more members. Raises INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE."""
-
-    def describe(self, group_id: str) -> GroupView | None:
-        """Return the group; None if there is none."""
-
-    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
-        """ConsumerGroupHeartbeat (KIP-848): join a group, stay in it, or leave; durable when it returns."""
-        ...
-
-    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
-        """Return a group of KIP-848 with its epochs; None if there is none, or the group has another type."""
-
-    def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
-        """Return the protocol of a member of a group of KIP-848; None for all others."""
-
-    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Return the error of an OffsetFetch (v9) on behalf of a member; NONE for a missing group."""
-        ...
-
-    async def delete(self, group_id: str) -> None:
-        """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-
-    def before_sync(self, group_id: str) -> ErrorCode:
-        """Return REBALANCE_IN_PROGRESS while the members wait for the leader's assignment, else NONE."""
-
-    def refusal(self, error: ErrorCode, group_id: str, member_id: str = NO_MEMBER) -> BrokerError:
-        """Return the error of a member as a BrokerError with a sentence for people."""
-
-    async def commit(self, group_id: str, request: CommitRequest) -> list[ErrorCode]:
-        """OffsetCommit: return an error for each commit, in their order, once the accepted ones are durable."""
-
-    def committed(
-        self, group_id: str, topic: str, partition: int, *, register: bool = False
-    ) -> CommittedOffset | None:
-        """Return the committed offset of a partition; None if there is none."""
-
-    def all_committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """Return (topic, partition, committed offset) of a group; nothing for a missing group."""
-
-    async def stage_transactional(self, group_id: str, request: TransactionalCommit) -> list[ErrorCode]:
-        """TxnOffsetCommit: return an error for each commit, in their order, once the accepted ones are durable.
-
-        The caller has checked that the transaction is open.
-        """
-
-    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """Return whether an open transaction has staged an offset of the partition (KIP-447)."""
-
-    def settle_offsets(self, offsets: Sequence[OffsetToSettle]) -> Settlement:
-        """Check offsets; return their commit as a change for `commit_together`. Raises `RefusedError`, by index."""
-        ...
-
-    async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
-        """OffsetDelete: return an error for each of `partitions`, in their order."""
-
-    # Last, because annotations after it would mean this method.
-    def list(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """Return all groups, or those in one of `states` and of one of `types`, ignoring case."""
 
 
 class Consumers(Protocol):

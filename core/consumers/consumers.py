@@ -36,10 +36,10 @@ from core.consumers.rebalances import Rebalances
 from core.consumers.registry import Registry
 from core.consumers.staged_acks import StagedBatch, require_unstaged, stage
 from core.consumers.store import ConsumerStore
-from core.consumers.topic_pattern import SubscribedTopics, compile_pattern
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.hosted import offers
+from core.groups.topic_pattern import SubscribedTopics, compile_pattern
 from core.metadata.store import Store
 from core.types import TopicPartition
 from core.vocabulary.consumers import (

@@ -19,8 +19,8 @@ from core.consumers.interfaces import MemberGroups
 from core.consumers.membership import Membership
 from core.consumers.reading import Reading
 from core.consumers.store import ConsumerStore
-from core.consumers.topic_pattern import SubscribedTopics
 from core.errors import BrokerError
+from core.groups.topic_pattern import SubscribedTopics
 from core.purgatory import Purgatory
 from core.types import TopicPartition
 

@@ -2,9 +2,9 @@
 
     request → the group's machine decides → its change is stored → the answer leaves
 
-Groups here are *classic* groups: members agree by JoinGroup and SyncGroup, and one of them assigns. The consumer
-groups of KIP-848 and the share groups of KIP-932, where the broker assigns, will be machines beside `Group` in the
-same registry, with another `group_type`. Offsets, listing and deletion are common to all types.
+Members of the classic protocol agree by JoinGroup and SyncGroup, and one of them assigns. In a consumer group of
+KIP-848 the broker assigns, also to members of the classic protocol; `ConsumerCoordinator` takes the heartbeats of its
+other members. Offsets, listing and deletion are common to all types.
 
 Errors of members are in the replies, as the machine gave them. An error of a whole request of an admin tool is raised
 as BrokerError.
@@ -18,7 +18,9 @@ from functools import partial
 
 from core.errors import BrokerError, ErrorCode
 from core.groups.effects import GroupDeleted, StoredGroup, StoredMember
+from core.groups.group import Group
 from core.groups.interfaces import Round
+from core.groups.machines import ClassicMembers
 from core.groups.registry import Entry, GroupRegistry
 from core.vocabulary.groups import (
     NO_MEMBER,
@@ -83,12 +85,18 @@ class GroupCoordinator:
             request.rebalance_timeout_ms = request.session_timeout_ms
         if not request.member_id and not request.new_member_id:
             request.new_member_id = self._new_member_id(request)
+        group = self._members_of(entry, empty_becomes_classic=request.member_id == NO_MEMBER)
+        if group is None:
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            return JoinReply(error if request.member_id == NO_MEMBER else ErrorCode.UNKNOWN_MEMBER_ID, "")
         waiter: asyncio.Future[JoinReply] = self._registry.loop.create_future()
-        self._registry.settle(entry, entry.group.join(request, waiter, self._registry.moment()))
+        self._registry.settle(entry, group.join(request, waiter, self._registry.moment()))
         try:
             return await waiter
         except asyncio.CancelledError:
-            self._registry.settle(entry, entry.group.abandon_join(waiter, self._registry.moment()))
+            now_it_is = self._members_of(entry)
+            if now_it_is is not None:
+                self._registry.settle(entry, now_it_is.abandon_join(waiter, self._registry.moment()))
             raise
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
@@ -104,12 +112,17 @@ class GroupCoordinator:
             error = ErrorCode.INVALID_REQUEST
         if error or entry is None:
             return SyncReply(error)
+        group = self._members_of(entry)
+        if group is None:
+            return SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)
         waiter: asyncio.Future[SyncReply] = self._registry.loop.create_future()
-        self._registry.settle(entry, entry.group.sync(request, waiter, self._registry.moment()))
+        self._registry.settle(entry, group.sync(request, waiter, self._registry.moment()))
         try:
             return await waiter
         except asyncio.CancelledError:
-            self._registry.settle(entry, entry.group.abandon_sync(waiter, self._registry.moment()))
+            now_it_is = self._members_of(entry)
+            if now_it_is is not None:
+                self._registry.settle(entry, now_it_is.abandon_sync(waiter, self._registry.moment()))
             raise
 
     def heartbeat(
@@ -119,7 +132,10 @@ class GroupCoordinator:
         entry = self._registry.get(group_id)
         if entry is None or self._registry.closed is not ErrorCode.NONE:
             return self._registry.refusal(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
-        return entry.group.heartbeat(member_id, generation, self._monotonic(), group_instance_id)
+        group = entry.group
+        if isinstance(group, Group):
+            return group.heartbeat(member_id, generation, self._monotonic(), group_instance_id)
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
         """Handle LeaveGroup of one or more members, named by member id or by instance id alone.
@@ -128,9 +144,10 @@ class GroupCoordinator:
         """
         self._registry.require_name(group_id)
         entry = self._registry.get(group_id)
-        if entry is None:
+        group = None if entry is None else self._members_of(entry)
+        if entry is None or group is None:
             return [LeaveReply(*leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in leavers]
-        replies, effects = entry.group.leave(leavers, self._registry.moment())
+        replies, effects = group.leave(leavers, self._registry.moment())
         self._registry.settle(entry, effects)
         if entry.saving is not None and any(not reply.error for reply in replies):
             await self._durable(entry.saving)
@@ -154,7 +171,7 @@ class GroupCoordinator:
 
     def to_lead(self, group_id: str, member_id: str, generation: int) -> Round | None:
         """Return the round that waits for the assignment of this member; None if it leads none."""
-        group = self._registry.group(group_id)
+        group = self._registry.classic(group_id)
         if (
             group is None
             or group.state is not State.COMPLETING_REBALANCE
@@ -169,6 +186,15 @@ class GroupCoordinator:
             [member.joined(group.protocol) for member in members],
             {member.member_id: member.assignment for member in members},
         )
+
+    def _members_of(self, entry: Entry, *, empty_becomes_classic: bool = False) -> ClassicMembers | None:
+        """Return the machine of a group if it may have members of the classic protocol."""
+        group = entry.group
+        if isinstance(group, Group):
+            return group
+        if empty_becomes_classic and group.is_empty and not group.is_dead:
+            return self._registry.become_classic(entry)
+        return None
 
     def _new_member_id(self, request: JoinRequest) -> str:
         name = request.group_instance_id or request.client_id
@@ -191,7 +217,7 @@ class GroupCoordinator:
         """Return the group, or None if there is none."""
         self._registry.require_open()
         entry = self._registry.get(group_id)
-        if entry is None or entry.group.state is State.DEAD:
+        if entry is None or entry.group.is_dead:
             return None
         return entry.group.view()
 
@@ -219,7 +245,7 @@ class GroupCoordinator:
         entry, error = self._registry.get(group.group_id), ErrorCode.NONE
         if entry is None:
             entry, error = self._registry.create(group.group_id)
-        elif entry.group.state is not State.EMPTY:
+        elif not (entry.group.is_empty and isinstance(entry.group, Group)):
             error = ErrorCode.NON_EMPTY_GROUP
         if error or entry is None:
             raise BrokerError(error, f"Group {group.group_id!r} cannot be taken over.", group=group.group_id)
@@ -247,7 +273,7 @@ class GroupCoordinator:
             self._registry.forget(group_id)
         else:
             # The group is still on the disk, so it exists.
-            self._registry.restore(entry, entry.group.stored(State.EMPTY), ())
+            entry.group.revive()
 
     async def _durable(self, saving: asyncio.Future[None]) -> None:
         """Wait until a change is durable. Cancelling the caller does not cancel the change.

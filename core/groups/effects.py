@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from core.errors import ErrorCode
 from core.groups.pending_offsets import PendingChange, StoredPending
-from core.vocabulary.groups import CommittedOffset, JoinReply, SyncReply
+from core.vocabulary.groups import CommittedOffset
 
 
 class Moment(NamedTuple):
@@ -21,11 +22,24 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
+class Reply(Protocol):
+    """What a waiting request gets."""
+
+    @property
+    def error(self) -> ErrorCode:
+        """The error, NONE if the request is served."""
+        ...
+
+    def unavailable(self) -> Reply:
+        """Return the answer if the change cannot be stored."""
+        ...
+
+
 class Answer(NamedTuple):
     """An answer to send once the change of the same step is durable."""
 
     waiter: object
-    reply: JoinReply | SyncReply
+    reply: Reply
 
 
 # --- what must be stored -------------------------------------------------------------------------------------
@@ -63,13 +77,46 @@ class StoredMember:
 class GroupChange:
     """Store a group: its row, the members that changed, the ids of those that left.
 
-    With `replace_members` these are all members; other stored members are deleted.
+    With `replace_members` these are all members; other stored members are deleted. With `converted` the group had
+    another type, whose rows are deleted.
     """
 
     group: StoredGroup
     members: tuple[StoredMember, ...] = ()
     removed: tuple[str, ...] = ()
     replace_members: bool = False
+    converted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModern:
+    """The row of a group to whose members the broker assigns (KIP-848, KIP-932). `details` belong to the machine."""
+
+    group_id: str
+    group_type: str
+    epoch: int
+    empty_since_ms: int
+    details: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModernMember:
+    """The row of a member of such a group. `details` belong to the machine."""
+
+    group_id: str
+    member_id: str
+    details: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ModernChange:
+    """Store a group to whose members the broker assigns; as `GroupChange`."""
+
+    group: StoredModern
+    members: tuple[StoredModernMember, ...] = ()
+    removed: tuple[str, ...] = ()
+    replace_members: bool = False
+    converted: bool = False
 
 
 class StoredOffset(NamedTuple):
@@ -98,7 +145,7 @@ class GroupDeleted:
     group_id: str
 
 
-Change = GroupChange | GroupDeleted | OffsetsChange
+Change = GroupChange | ModernChange | GroupDeleted | OffsetsChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +156,5 @@ class StoredState:
     members: Iterable[StoredMember]
     offsets: Iterable[StoredOffset]
     pending: Iterable[StoredPending] = ()
-
-
-@dataclass(slots=True)
-class Effects:
-    """The result of one step of the machine: store `change` (if any) first, then send the answers."""
-
-    change: GroupChange | None
-    answers: list[Answer]
+    modern: Iterable[StoredModern] = ()
+    modern_members: Iterable[StoredModernMember] = ()

@@ -13,8 +13,8 @@ is refused, so that a partition never has two owners in one generation.
       └── (through PreparingRebalance) ◄──join with news, leave, expiry────────── Stable
     Empty ──delete──► Dead
 
-Two tables below hold the rules that depend on the state alone: `LEGAL_MOVES` the arrows of the drawing, `REFUSALS`
-the errors of sync, heartbeat and commit. What cannot be put in a table:
+Two tables in `group_rules.py` hold the rules that depend on the state alone: `LEGAL_MOVES` the arrows,
+`REFUSALS` the errors of sync, heartbeat and commit. What cannot be put in a table:
 
 Empty                 join starts the first round, which lasts the initial delay and is extended while members join.
                       A commit without a generation is accepted in this state only.
@@ -53,67 +53,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import NamedTuple
 
 from core.errors import ErrorCode
-from core.groups.effects import Answer, Effects, GroupChange, Moment, StoredGroup, StoredMember
+from core.groups.effects import Answer, GroupChange, Moment, StoredGroup, StoredMember
+from core.groups.group_rules import LEGAL_MOVES, REFUSALS
+from core.groups.machines import CLASSIC, Catalog, Effects
 from core.groups.member import Member
 from core.groups.roster import Roster
 from core.vocabulary.groups import (
     NO_MEMBER,
+    CommitRequest,
     GroupListing,
     GroupView,
     JoinReply,
     JoinRequest,
     Leaver,
     LeaveReply,
+    Standing,
     State,
     SyncReply,
     SyncRequest,
 )
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-
-LEGAL_MOVES: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
-    State.PREPARING_REBALANCE: frozenset({State.COMPLETING_REBALANCE, State.EMPTY}),
-    State.COMPLETING_REBALANCE: frozenset({State.STABLE, State.PREPARING_REBALANCE}),
-    State.STABLE: frozenset({State.PREPARING_REBALANCE}),
-    State.DEAD: frozenset(),
-}
-
-
-class Refusals(NamedTuple):
-    """The errors that a known member gets in one state, by request; NONE where the request is served."""
-
-    sync: ErrorCode
-    heartbeat: ErrorCode
-    commit: ErrorCode
-
-
-REFUSALS: dict[State, Refusals] = {
-    # There is no known member: the check of the member id refuses the request first.
-    State.EMPTY: Refusals(
-        sync=ErrorCode.UNKNOWN_MEMBER_ID,
-        heartbeat=ErrorCode.UNKNOWN_MEMBER_ID,
-        commit=ErrorCode.UNKNOWN_MEMBER_ID,
-    ),
-    # Members may still commit what they have read in the generation that ends.
-    State.PREPARING_REBALANCE: Refusals(
-        sync=ErrorCode.REBALANCE_IN_PROGRESS,
-        heartbeat=ErrorCode.REBALANCE_IN_PROGRESS,
-        commit=ErrorCode.NONE,
-    ),
-    # The member knows the new generation; the records that it has read belong to the previous one.
-    State.COMPLETING_REBALANCE: Refusals(
-        sync=ErrorCode.NONE, heartbeat=ErrorCode.NONE, commit=ErrorCode.REBALANCE_IN_PROGRESS
-    ),
-    State.STABLE: Refusals(sync=ErrorCode.NONE, heartbeat=ErrorCode.NONE, commit=ErrorCode.NONE),
-    State.DEAD: Refusals(
-        sync=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        heartbeat=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        commit=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ),
-}
 
 # A new member does not know its id and cannot send heartbeats; Kafka's limit for it is five minutes as well.
 NEW_MEMBER_TIMEOUT = 300.0
@@ -134,10 +95,11 @@ class GroupSettings:
 class Group:
     """The state of one classic group. The rules are in the docstring of this module."""
 
-    group_type = "classic"
+    group_type = CLASSIC
 
     __slots__ = (
         "_answers",
+        "_converted",
         "_extension_left",
         "_initial",
         "_join_deadline",
@@ -159,7 +121,7 @@ class Group:
         "wake_at",
     )
 
-    def __init__(self, group_id: str, settings: GroupSettings) -> None:
+    def __init__(self, group_id: str, settings: GroupSettings, *, converted: bool = False) -> None:
         self.group_id = group_id
         self.state = State.EMPTY
         self.generation = 0
@@ -185,6 +147,8 @@ class Group:
         self._answers: list[Answer] = []
         self._must_save = False
         self._rewrite = False
+        # Whether the store has rows of another type of group.
+        self._converted = converted
 
     # --- join ----------------------------------------------------------------------------------------------
 
@@ -415,13 +379,16 @@ class Group:
             member.deadline = now + member.session_timeout
         return REFUSALS[self.state].heartbeat
 
-    def check_commit(
-        self, member_id: str, generation: int, now: float, group_instance_id: str | None = None
-    ) -> ErrorCode:
+    def check_commit(self, request: CommitRequest, now: float) -> ErrorCode:
         """Check whether an offset commit is accepted. If it is, it extends the session as a heartbeat does.
 
         A commit without a generation (simple consumers, admin tools) is accepted only while the group has no members.
         """
+        member_id, generation, group_instance_id = (
+            request.member_id,
+            request.generation,
+            request.group_instance_id,
+        )
         if self.state is State.DEAD:
             return REFUSALS[State.DEAD].commit
         if generation < 0 and self.state is State.EMPTY:
@@ -436,6 +403,24 @@ class Group:
         if not refusal and not member.is_new:
             member.deadline = now + member.session_timeout
         return refusal
+
+    def check_staged(self, request: CommitRequest) -> ErrorCode:
+        """Check a commit of a transaction. Other than OffsetCommit, it is accepted during a rebalance (KIP-447)."""
+        member_id, generation = request.member_id, request.generation
+        if self.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and member_id == NO_MEMBER and request.group_instance_id is None:
+            return ErrorCode.NONE
+        if generation < 0 and self.state is State.EMPTY:
+            return ErrorCode.NONE
+        error = self.roster.validate(member_id, request.group_instance_id)
+        if not error and generation != self.generation:
+            error = ErrorCode.ILLEGAL_GENERATION
+        return error
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return NONE: a classic group lets every client fetch."""
+        return ErrorCode.NONE
 
     # --- leave, expiry, time ---------------------------------------------------------------------------------
 
@@ -614,6 +599,10 @@ class Group:
         self._move(State.DEAD)
         return ErrorCode.NONE
 
+    def revive(self) -> None:
+        """Become empty again, because the deletion could not be stored."""
+        self.state = State.EMPTY
+
     @classmethod
     def restored(
         cls, stored: StoredGroup, members: Iterable[StoredMember], settings: GroupSettings, now: float
@@ -647,6 +636,38 @@ class Group:
         return group
 
     # --- views -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """See `Machine`."""
+        return self.state is State.EMPTY
+
+    @property
+    def is_dead(self) -> bool:
+        """See `Machine`."""
+        return self.state is State.DEAD
+
+    @property
+    def is_stable(self) -> bool:
+        """See `Machine`."""
+        return self.state is State.STABLE
+
+    @property
+    def is_unused(self) -> bool:
+        """See `Machine`."""
+        return self.state is State.EMPTY and not self.roster.pending
+
+    def topics_changed(self, catalog: Catalog, now: Moment) -> Effects:
+        """Do nothing: the members of a classic group look for changes of topics."""
+        return Effects(None, [])
+
+    def standing(self, member_id: str) -> Standing:
+        """Return what the group knows of a member."""
+        topics, leads = self.subscribed_topics or (), self.roster.leader_id == member_id
+        member = self._members.get(member_id)
+        if member is None:
+            return Standing(False, leads=leads, topics=topics)
+        return Standing(True, self.state is State.STABLE, self.generation, member.assignment, leads, topics)
 
     def view(self) -> GroupView:
         """Return the group as DescribeGroups shows it."""
@@ -685,7 +706,7 @@ class Group:
         """Make the next effects carry the whole group, because the last change could not be stored."""
         self.roster.mark_all()
         self._must_save = True
-        self._rewrite = True
+        self._rewrite = self._converted = True
 
     # --- small steps -----------------------------------------------------------------------------------------
 
@@ -773,6 +794,6 @@ class Group:
         if not self._must_save:
             return Effects(None, answers)
         saved, removed = self.roster.take_changes(self.group_id)
-        change = GroupChange(self.stored(), saved, removed, self._rewrite)
-        self._must_save = self._rewrite = False
+        change = GroupChange(self.stored(), saved, removed, self._rewrite, self._converted)
+        self._must_save = self._rewrite = self._converted = False
         return Effects(change, answers)

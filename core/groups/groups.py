@@ -15,6 +15,7 @@ from core.clock import Clock
 from core.config import Config
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
+from core.groups.consumer_coordinator import ConsumerCoordinator
 from core.groups.coordinator import GroupCoordinator
 from core.groups.group import Group
 from core.groups.hosted import HostedMembers
@@ -28,6 +29,12 @@ from core.groups.registry import GroupRegistry
 from core.groups.settled_offsets import OffsetsSettlement, SettledOffsets
 from core.groups.transactional_offsets import Settlement, TransactionalOffsets
 from core.types import TopicPartition
+from core.vocabulary.consumer_groups import (
+    ConsumerGroupView,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    MemberKind,
+)
 from core.vocabulary.groups import (
     NO_MEMBER,
     CommitRequest,
@@ -55,6 +62,7 @@ class Groups:
     def __init__(self, config: Config, clock: Clock, store: GroupStore, broker: Logs) -> None:
         self._registry = GroupRegistry(config, clock, asyncio.get_running_loop(), store)
         self._coordinator = GroupCoordinator(self._registry)
+        self._consumers = ConsumerCoordinator(self._registry, broker)
         self._offsets = OffsetStore(self._registry, broker)
         self._transactional = TransactionalOffsets(self._registry, broker, self._offsets)
         self._settled = SettledOffsets(self._registry, self._offsets)
@@ -181,8 +189,30 @@ class Groups:
         await self._coordinator.delete(group_id)
 
     def group(self, group_id: str) -> Group | None:
-        """Return the machine of a group, to read and never to change, or None if there is none."""
-        return self._registry.group(group_id)
+        """Return the machine of a classic group, to read and never to change, or None if there is none."""
+        return self._registry.classic(group_id)
+
+    # --- groups to whose members the broker assigns (KIP-848) ----------------------------------------------------
+
+    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
+        """Handle ConsumerGroupHeartbeat. Errors are in the reply. See `ConsumerCoordinator.heartbeat`."""
+        return await self._consumers.heartbeat(group_id, request)
+
+    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
+        """Return a group of KIP-848, or None if there is none of that id and type."""
+        return self._consumers.describe(group_id)
+
+    def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
+        """Return the protocol of a member of a group of KIP-848; None for all others."""
+        return self._consumers.kind(group_id, member_id)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return the error of an OffsetFetch (v9) on behalf of a member; NONE for a group that does not exist.
+
+        STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID. Without a member and with epoch −1 every client may fetch.
+        """
+        group = self._registry.group(group_id)
+        return ErrorCode.NONE if group is None else group.check_fetch(member_id, member_epoch)
 
     @property
     def at_hand(self) -> bool:
@@ -204,15 +234,8 @@ class Groups:
 
     def standing(self, group_id: str, member_id: str) -> Standing:
         """Return what the group knows of a member."""
-        group = self._registry.group(group_id)
-        if group is None:
-            return Standing(False)
-        topics, leads = group.subscribed_topics or (), group.roster.leader_id == member_id
-        member = group.roster.members.get(member_id)
-        if member is None:
-            return Standing(False, leads=leads, topics=topics)
-        stable = group.state is State.STABLE
-        return Standing(True, stable, group.generation, member.assignment, leads, topics)
+        group = self._registry.classic(group_id)
+        return Standing(False) if group is None else group.standing(member_id)
 
     def watch(self, watcher: Callable[[str], None]) -> None:
         """Call `watcher(group_id)` after each step of a group that is not stable after it."""
@@ -220,7 +243,7 @@ class Groups:
 
     def before_sync(self, group_id: str) -> ErrorCode:
         """Return REBALANCE_IN_PROGRESS while the members wait for the leader's assignment, else NONE."""
-        group = self._registry.group(group_id)
+        group = self._registry.classic(group_id)
         if group is not None and group.state is State.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE

@@ -95,7 +95,7 @@ class LineMember:
     def join(self, protocols: Protocols, host: str = "") -> asyncio.Task[BrokerError | None]:
         """Join with these protocols, unless a join is under way."""
         if self._hosted.running(self) is None:
-            group = self._registry.group(self.group_id)
+            group = self._registry.classic(self.group_id)
             self._known = group is not None and self.member_id in group.roster.members
             self.protocols, self._host = protocols, host
         return self._hosted.start(self)
@@ -145,7 +145,7 @@ class LineMember:
 
     def group_moved(self) -> None:
         """See `HostedMember`. Join the round, or leave after a session of silence."""
-        group = self._registry.group(self.group_id)
+        group = self._registry.classic(self.group_id)
         member = None if group is None else group.roster.members.get(self.member_id)
         if member is None or group is None:
             self._left()
@@ -181,7 +181,8 @@ class LineMembers:
     def open(self) -> None:
         """Host the members of the run before; each has a whole session."""
         for group_id, entry in self._registry:
-            for member in entry.group.roster.members.values():
+            group = entry.group
+            for member in group.roster.members.values() if isinstance(group, Group) else ():
                 if _is_line(member):
                     self._host(group_id, member.member_id)
 
@@ -304,7 +305,7 @@ class LineMembers:
             )
         protocols = offers([topic], assignor)
         self._registry.require_name(group_id)
-        present = self._registry.group(group_id)
+        present = self._registry.classic(group_id)
         if present is not None and present.generation >= generation:
             return False
         stored = [
@@ -370,7 +371,7 @@ class LineMembers:
                 error = running.result()
                 if error is not None:
                     raise error
-            group = self._registry.group(group_id)
+            group = self._registry.classic(group_id)
             generation = -1 if group is None else group.generation
             reply = await self._coordinator.sync(group_id, SyncRequest(member_id, generation))
             if not reply.error:
@@ -381,13 +382,13 @@ class LineMembers:
 
     def _present(self, group_id: str, member_id: str) -> Member | None:
         """Return the member as its group has it, or None."""
-        group = self._registry.group(group_id)
+        group = self._registry.classic(group_id)
         return None if group is None else group.roster.members.get(member_id)
 
     def _check(self, group_id: str, topic: str, member_id: str, generation: int) -> Member:
         """Return the member if it reads `topic` in this generation. Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION."""
         self._registry.require_name(group_id)
-        group = self._registry.group(group_id)
+        group = self._registry.classic(group_id)
         member = None if group is None else group.roster.members.get(member_id)
         if group is None or member is None or topic not in _topics(group, [member]):
             raise refusal(ErrorCode.UNKNOWN_MEMBER_ID, group_id, member_id)
@@ -397,7 +398,7 @@ class LineMembers:
 
     def _stale_leader(self, group_id: str) -> Member | None:
         """Return the leader of a stable group if it is hosted here and has not assigned all partitions."""
-        group = self._registry.group(group_id)
+        group = self._registry.classic(group_id)
         if group is None or group.state is not State.STABLE:
             return None
         members = group.roster.members

@@ -22,7 +22,7 @@ from core.groups.offsets import expired
 from core.groups.pending_offsets import PendingChange, Place, StagedOffset
 from core.groups.registry import Entry, GroupRegistry
 from core.types import TopicPartition
-from core.vocabulary.groups import Commit, CommitRequest, CommittedOffset, Cut, State
+from core.vocabulary.groups import Commit, CommitRequest, CommittedOffset, Cut
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE
 
 # Groups per turn of the event loop in `expire`: a few milliseconds when all have a hundred offsets.
@@ -75,12 +75,20 @@ class OffsetStore:
             else:
                 entry, error = self._registry.create(group_id)
         if not error and entry is not None:
-            error = entry.group.check_commit(
-                request.member_id, request.generation, self._monotonic(), request.group_instance_id
-            )
+            checked = entry.group.check_commit(request, self._monotonic())
+            if isinstance(checked, list):
+                taken = [c for c, refused in zip(request.commits, checked, strict=True) if not refused]
+                answers = iter(await self._put(group_id, entry, taken, request.retention_ms))
+                return [refused or next(answers) for refused in checked]
+            error = checked
         if error or entry is None:
             return [error] * len(request.commits)
-        results, change = self._check(group_id, request.commits, request.retention_ms)
+        return await self._put(group_id, entry, request.commits, request.retention_ms)
+
+    async def _put(
+        self, group_id: str, entry: Entry, commits: Sequence[Commit], retention_ms: int
+    ) -> list[ErrorCode]:
+        results, change = self._check(group_id, commits, retention_ms)
         if change.saved:
             self.supersede(change)
             error = await self._write(entry, change)
@@ -146,12 +154,12 @@ class OffsetStore:
     async def _delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         self._registry.require_name(group_id)
         entry = self._registry.get(group_id)
-        if entry is None or entry.group.state is State.DEAD:
+        if entry is None or entry.group.is_dead:
             raise BrokerError(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id!r}.", group=group_id
             )
         group = entry.group
-        if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise BrokerError(
                 ErrorCode.NON_EMPTY_GROUP,
                 f"Group {group_id!r} has members of type {group.protocol_type!r}; stop them first.",

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, KeysView
 
 from core.groups.effects import OffsetsChange
-from core.groups.group import Group
-from core.vocabulary.groups import CommittedOffset, State
+from core.groups.machines import Machine
+from core.vocabulary.groups import CommittedOffset
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE
 
 
@@ -69,14 +69,14 @@ class GroupOffsets:
                     del self._topics[topic]
 
 
-def expired(offsets: GroupOffsets, group: Group, now_ms: int, retention_ms: int) -> list[tuple[str, int]]:
+def expired(offsets: GroupOffsets, group: Machine, now_ms: int, retention_ms: int) -> list[tuple[str, int]]:
     """Return the partitions whose committed offset expires now. `retention_ms` is the broker's."""
     needed: frozenset[str] = frozenset()
     since = -1
     if group.protocol_type is not None:
-        if group.state is State.EMPTY:
+        if group.is_empty:
             since = group.empty_since_ms
-        elif group.state is State.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        elif group.is_stable and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
             if group.subscribed_topics is None:
                 return []
             needed = group.subscribed_topics

@@ -24,18 +24,19 @@ from core.errors import BrokerError, ErrorCode
 from core.groups.effects import (
     Answer,
     Change,
-    Effects,
     GroupChange,
     Moment,
     OffsetsChange,
     StoredGroup,
     StoredMember,
+    StoredModern,
+    StoredModernMember,
 )
 from core.groups.group import Group, GroupSettings
 from core.groups.interfaces import GroupStore, Scheduler, Timer
+from core.groups.machines import CLASSIC, Catalog, Effects, Machine
 from core.groups.offsets import GroupOffsets
 from core.groups.pending_offsets import PendingOffsets
-from core.vocabulary.groups import JoinReply, State, SyncReply
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,10 @@ STALL = 1.0
 TIMER_SLACK = 0.001
 
 
+# Makes the machine of a group of its rows: (group, members, monotonic seconds). No client has to rejoin.
+Restorer = Callable[[StoredModern, Sequence[StoredModernMember], float], Machine]
+
+
 class Entry:
     """A group, its committed and pending offsets, and the state of its writes and its timer."""
 
@@ -52,7 +57,7 @@ class Entry:
         "group", "offsets", "pending", "saving", "settling", "staging", "stored", "timer", "wake_at", "writing",
     )  # fmt: skip
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Machine) -> None:
         self.group = group
         self.offsets = GroupOffsets()
         self.pending = PendingOffsets()
@@ -92,6 +97,7 @@ class GroupRegistry:
         self._producers: dict[int, set[str]] = {}
         self._commit_seq = 0
         self._watchers: list[Callable[[str], None]] = []
+        self._restorers: dict[str, Restorer] = {}
         # The error of all requests: while the groups are loaded, NONE while they are served, after the stop.
         self.closed: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -106,10 +112,19 @@ class GroupRegistry:
         """Return the group, or None if there is none."""
         return self._entries.get(group_id)
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> Machine | None:
         """Return the machine of a group, to read and never to change, or None if there is none."""
         entry = self._entries.get(group_id)
         return None if entry is None else entry.group
+
+    def classic(self, group_id: str) -> Group | None:
+        """Return the machine of a classic group, to read and never to change, or None if there is none."""
+        group = self.group(group_id)
+        return group if isinstance(group, Group) else None
+
+    def register(self, group_type: str, restore: Restorer) -> None:
+        """Have groups of this type loaded by `restore`. Before `load`."""
+        self._restorers[group_type] = restore
 
     def watch(self, watcher: Callable[[str], None]) -> None:
         """Call `watcher(group_id)` after each step of a group that is not stable after it."""
@@ -125,6 +140,14 @@ class GroupRegistry:
         for row in stored.groups:
             restored = Group.restored(row, members.get(row.group_id, ()), self._settings, now)
             entry = self._entries[row.group_id] = Entry(restored)
+            entry.stored = True
+            self._arm(entry)
+        modern: dict[str, list[StoredModernMember]] = {}
+        for one in stored.modern_members:
+            modern.setdefault(one.group_id, []).append(one)
+        for group in stored.modern:
+            machine = self._restorers[group.group_type](group, modern.get(group.group_id, ()), now)
+            entry = self._entries[group.group_id] = Entry(machine)
             entry.stored = True
             self._arm(entry)
         names: dict[str, str] = {}
@@ -188,15 +211,32 @@ class GroupRegistry:
 
     # --- creating and deleting ---------------------------------------------------------------------------------
 
-    def create(self, group_id: str) -> tuple[Entry | None, ErrorCode]:
-        """Make an empty group in memory; POLICY_VIOLATION when there are `max_groups` already."""
+    def create(self, group_id: str, machine: Machine | None = None) -> tuple[Entry | None, ErrorCode]:
+        """Make an empty group in memory, a classic one by default.
+
+        POLICY_VIOLATION when there are `max_groups` already.
+        """
         if len(self._entries) >= self.config.max_groups:
             self._drop_unused()
         if len(self._entries) >= self.config.max_groups:
             log.warning("group %r refused: there are %d groups already", group_id, len(self._entries))
             return None, ErrorCode.POLICY_VIOLATION
-        entry = self._entries[group_id] = Entry(Group(group_id, self._settings))
+        entry = self._entries[group_id] = Entry(machine or Group(group_id, self._settings))
         return entry, ErrorCode.NONE
+
+    def convert(self, entry: Entry, machine: Machine) -> None:
+        """Give a group a machine of another type; the committed offsets stay.
+
+        The next change of the new machine must say `converted`, which deletes the rows of the other type.
+        """
+        entry.group = machine
+        self._arm(entry)
+
+    def become_classic(self, entry: Entry) -> Group:
+        """Make an empty group of another type a classic group, and return its machine."""
+        machine = Group(entry.group.group_id, self._settings, converted=True)
+        self.convert(entry, machine)
+        return machine
 
     def _drop_unused(self) -> None:
         """Forget groups that exist in memory only and hold nothing, such as those of refused joins."""
@@ -206,14 +246,7 @@ class GroupRegistry:
 
     def is_unused(self, entry: Entry) -> bool:
         """Return whether a group has no members, pending members, offsets and writes."""
-        group = entry.group
-        return (
-            group.state is State.EMPTY
-            and not group.roster.pending
-            and not entry.offsets
-            and not entry.pending
-            and not entry.writing
-        )
+        return entry.group.is_unused and not entry.offsets and not entry.pending and not entry.writing
 
     def forget(self, group_id: str) -> None:
         """Remove a group from memory."""
@@ -233,6 +266,8 @@ class GroupRegistry:
 
     def settle(self, entry: Entry, effects: Effects) -> None:
         """Store the change of a step, give its answers after that, and set the timer."""
+        if effects.becomes is not None:
+            self.convert(entry, effects.becomes)
         if effects.change is not None:
             entry.stored = True
             entry.saving = self.persist([effects.change])
@@ -246,7 +281,7 @@ class GroupRegistry:
                 entry.saving.add_done_callback(partial(_give_after, effects.answers))
         if entry.group.wake_at < entry.wake_at:
             self._arm(entry)
-        if entry.group.state is not State.STABLE:
+        if not entry.group.is_stable:
             for watcher in self._watchers:
                 watcher(entry.group.group_id)
 
@@ -278,6 +313,12 @@ class GroupRegistry:
         if entry.saving is saving:
             entry.saving = None
         _give_after(answers, saving)
+
+    def topics_changed(self, catalog: Catalog) -> None:
+        """Give a new catalog of topics to all groups to whose members the broker assigns."""
+        for _, entry in self:
+            if entry.group.group_type != CLASSIC:
+                self.settle(entry, entry.group.topics_changed(catalog, self.moment()))
 
     # --- offsets -----------------------------------------------------------------------------------------------
 
@@ -375,9 +416,6 @@ def _give_after(answers: list[Answer], saving: asyncio.Future[None]) -> None:
 
 def _unavailable(answer: Answer) -> Answer:
     """Return the answer to send if its change could not be stored. An error stays unchanged."""
-    reply = answer.reply
-    if reply.error is not ErrorCode.NONE:
+    if answer.reply.error is not ErrorCode.NONE:
         return answer
-    if isinstance(reply, SyncReply):
-        return Answer(answer.waiter, SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    return Answer(answer.waiter, JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, reply.member_id))
+    return Answer(answer.waiter, answer.reply.unavailable())

@@ -25,7 +25,7 @@ from core.groups.refusals import refusal
 from core.groups.registry import Entry, GroupRegistry
 from core.groups.store import offsets_effects
 from core.metadata.store import Effect
-from core.vocabulary.groups import NO_MEMBER, NO_OFFSET, Commit, State
+from core.vocabulary.groups import NO_MEMBER, NO_OFFSET, Commit, CommitRequest
 from core.vocabulary.settlements import ANY_OFFSET, Fault, OffsetToSettle, RefusedError, unexpected
 
 
@@ -119,10 +119,16 @@ class SettledOffsets:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         if not error and entry is not None:
             named = one.generation >= 0 or one.member_id != NO_MEMBER or one.group_instance_id is not None
-            if named or entry.group.state is State.DEAD:
-                now = registry.clock.monotonic()
-                error = entry.group.check_commit(one.member_id, one.generation, now, one.group_instance_id)
-            elif entry.group.state is not State.EMPTY:
+            if named or entry.group.is_dead:
+                request = CommitRequest(
+                    [Commit(one.topic, one.partition, one.offset)],
+                    one.member_id,
+                    one.generation,
+                    one.group_instance_id,
+                )
+                checked = entry.group.check_commit(request, registry.clock.monotonic())
+                error = checked[0] if isinstance(checked, list) else checked
+            elif not entry.group.is_empty:
                 error = ErrorCode.NON_EMPTY_GROUP
         if error:
             return refusal(error, group_id, one.member_id)

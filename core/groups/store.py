@@ -13,9 +13,12 @@ from core.groups.effects import (
     Change,
     GroupChange,
     GroupDeleted,
+    ModernChange,
     OffsetsChange,
     StoredGroup,
     StoredMember,
+    StoredModern,
+    StoredModernMember,
     StoredOffset,
     StoredState,
 )
@@ -38,11 +41,14 @@ class MetadataGroupStore:
         """See `GroupStore.load`."""
         groups, members, offsets = await self._store.read(tables.load_groups)
         pending = await self._store.read(tables.load_pending)
+        modern, modern_members = await self._store.read(tables.load_modern)
         return StoredState(
             (StoredGroup(*row) for row in groups),
             (_stored_member(*row) for row in members),
             (StoredOffset(row[0], row[1], row[2], CommittedOffset(*row[3:])) for row in offsets),
             (_stored_pending(*row) for row in pending),
+            (StoredModern(*row) for row in modern),
+            (StoredModernMember(*row) for row in modern_members),
         )
 
     def persist(self, changes: Sequence[Change]) -> asyncio.Future[None]:
@@ -53,6 +59,8 @@ class MetadataGroupStore:
                 effects.extend(offsets_effects(change))
             elif isinstance(change, GroupChange):
                 effects.extend(_group(change))
+            elif isinstance(change, ModernChange):
+                effects.extend(_modern(change))
             else:
                 assert isinstance(change, GroupDeleted)
                 effects.append(tables.remove_group(change.group_id))
@@ -118,7 +126,8 @@ def _pending(group_id: str, change: PendingChange) -> list[Effect]:
 
 def _group(change: GroupChange) -> list[Effect]:
     group = change.group
-    effects: list[Effect] = [
+    effects: list[Effect] = [tables.remove_modern(group.group_id)] if change.converted else []
+    effects.append(
         tables.put_group(
             (
                 group.group_id,
@@ -130,13 +139,31 @@ def _group(change: GroupChange) -> list[Effect]:
                 group.empty_since_ms,
             )
         )
-    ]
+    )
     if change.replace_members:
         effects.append(tables.remove_all_members(group.group_id))
     elif change.removed:
         effects.append(tables.remove_members(group.group_id, change.removed))
     if change.members:
         effects.append(tables.put_members([_member(member) for member in change.members]))
+    return effects
+
+
+def _modern(change: ModernChange) -> list[Effect]:
+    group = change.group
+    effects: list[Effect] = [tables.remove_classic(group.group_id)] if change.converted else []
+    effects.append(
+        tables.put_modern(
+            (group.group_id, group.group_type, group.epoch, group.empty_since_ms, group.details)
+        )
+    )
+    if change.replace_members:
+        effects.append(tables.remove_all_modern_members(group.group_id))
+    elif change.removed:
+        effects.append(tables.remove_modern_members(group.group_id, change.removed))
+    if change.members:
+        rows = [(member.group_id, member.member_id, member.details) for member in change.members]
+        effects.append(tables.put_modern_members(rows))
     return effects
 
 

@@ -17,13 +17,12 @@ from uuid import UUID
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.effects import OffsetsChange
-from core.groups.group import Group
 from core.groups.offset_store import OffsetStore
 from core.groups.pending_offsets import PendingChange, PendingOffset, Place, StagedOffset
 from core.groups.registry import Entry, GroupRegistry
 from core.metadata import groups as tables
 from core.metadata.store import Effect
-from core.vocabulary.groups import NO_MEMBER, CommitRequest, CommittedOffset, State, TransactionalCommit
+from core.vocabulary.groups import Commit, CommittedOffset, TransactionalCommit
 from core.vocabulary.transactions import ProducerIdAndEpoch
 
 
@@ -79,10 +78,20 @@ class TransactionalOffsets:
             else:
                 entry, error = self._registry.create(group_id)
         if not error and entry is not None:
-            error = _refusal(entry.group, commit)
+            refused = entry.group.check_staged(commit)
+            if isinstance(refused, list):
+                taken = [c for c, one in zip(commit.commits, refused, strict=True) if not one]
+                answers = iter(await self._stage(group_id, entry, request, taken))
+                return [one or next(answers) for one in refused]
+            error = refused
         if error or entry is None:
             return [error] * len(commit.commits)
-        results, checked = self._offsets.check(group_id, commit.commits)
+        return await self._stage(group_id, entry, request, commit.commits)
+
+    async def _stage(
+        self, group_id: str, entry: Entry, request: TransactionalCommit, commits: Sequence[Commit]
+    ) -> list[ErrorCode]:
+        results, checked = self._offsets.check(group_id, commits)
         if not checked.saved:
             return results
         commit_seq = self._registry.next_commit_seq()
@@ -184,17 +193,3 @@ class TransactionalOffsets:
             return self._broker.topics.name_of(topic_id)
         except BrokerError:
             return None
-
-
-def _refusal(group: Group, commit: CommitRequest) -> ErrorCode:
-    """Return why a group does not take a commit. Other than OffsetCommit, it does so during a rebalance (KIP-447)."""
-    if group.state is State.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if commit.generation < 0 and commit.member_id == NO_MEMBER and commit.group_instance_id is None:
-        return ErrorCode.NONE
-    if commit.generation < 0 and group.state is State.EMPTY:
-        return ErrorCode.NONE
-    error = group.roster.validate(commit.member_id, commit.group_instance_id)
-    if not error and commit.generation != group.generation:
-        error = ErrorCode.ILLEGAL_GENERATION
-    return error

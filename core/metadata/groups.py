@@ -13,7 +13,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
-from core.metadata.models import committed_offsets, group_members, groups, pending_offsets
+from core.metadata.models import (
+    committed_offsets,
+    group_members,
+    groups,
+    modern_groups,
+    modern_members,
+    pending_offsets,
+)
 from core.metadata.statements import OFFSETS_AT_ONCE, put_offsets_text, sql
 
 Row = tuple[Any, ...]
@@ -23,9 +30,13 @@ Effect = Callable[[Connection], None]
 _put_offsets = lru_cache(maxsize=2 * OFFSETS_AT_ONCE)(put_offsets_text)
 _PUT_GROUP, _PUT_MEMBER = sql("groups.put/1"), sql("group_members.put/1")
 _REMOVE_MEMBER, _REMOVE_MEMBERS = sql("group_members.delete/1"), sql("group_members.delete_of_group/1")
+_PUT_MODERN, _PUT_MODERN_MEMBER = sql("modern_groups.put/1"), sql("modern_members.put/1")
+_REMOVE_MODERN_MEMBERS = sql("modern_members.delete_of_group/1")
+_REMOVE_CLASSIC = (sql("groups.delete/1"), _REMOVE_MEMBERS)
+_REMOVE_MODERN = (sql("modern_groups.delete/1"), _REMOVE_MODERN_MEMBERS)
 _REMOVE_GROUP = (
-    sql("groups.delete/1"),
-    _REMOVE_MEMBERS,
+    *_REMOVE_CLASSIC,
+    *_REMOVE_MODERN,
     sql("committed_offsets.delete_of_group/1"),
     sql("pending_offsets.delete_of_group/1"),
 )
@@ -85,12 +96,45 @@ def remove_offsets(group_id: str, partitions: Iterable[tuple[str, int]]) -> Effe
 
 def remove_group(group_id: str) -> Effect:
     """The effect that forgets a group with its members and offsets, also those of open transactions."""
+    return _of_group(_REMOVE_GROUP, group_id)
 
+
+def _of_group(statements: Sequence[str], group_id: str) -> Effect:
     def effect(connection: Connection) -> None:
-        for statement in _REMOVE_GROUP:
+        for statement in statements:
             connection.exec_driver_sql(statement, (group_id,))
 
     return effect
+
+
+def put_modern(row: Row) -> Effect:
+    """The effect that stores a group to whose members the broker assigns."""
+    return many(_PUT_MODERN, [row])
+
+
+def put_modern_members(rows: Sequence[Row]) -> Effect:
+    """The effect that stores members of such a group."""
+    return many(_PUT_MODERN_MEMBER, rows)
+
+
+def remove_modern_members(group_id: str, member_ids: Iterable[str]) -> Effect:
+    """The effect that forgets some members of such a group."""
+    return many(sql("modern_members.delete/1"), [(group_id, member_id) for member_id in member_ids])
+
+
+def remove_all_modern_members(group_id: str) -> Effect:
+    """The effect that forgets all members of such a group."""
+    return many(_REMOVE_MODERN_MEMBERS, [(group_id,)])
+
+
+def remove_classic(group_id: str) -> Effect:
+    """The effect that forgets the rows of a classic group, and none of its offsets."""
+    return _of_group(_REMOVE_CLASSIC, group_id)
+
+
+def remove_modern(group_id: str) -> Effect:
+    """The effect that forgets the rows of a group to whose members the broker assigns, and none of its offsets."""
+    return _of_group(_REMOVE_MODERN, group_id)
 
 
 def put_pending(rows: Sequence[Row]) -> Effect:
@@ -125,6 +169,11 @@ def load_groups(connection: Connection) -> tuple[list[Row], list[Row], list[Row]
         all_rows(connection, group_members, " ORDER BY rowid"),
         all_rows(connection, committed_offsets, ""),
     )
+
+
+def load_modern(connection: Connection) -> tuple[list[Row], list[Row]]:
+    """All groups to whose members the broker assigns, and their members in the order in which they were stored."""
+    return all_rows(connection, modern_groups, ""), all_rows(connection, modern_members, " ORDER BY rowid")
 
 
 def load_pending(connection: Connection) -> list[Row]:

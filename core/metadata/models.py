@@ -142,6 +142,27 @@ group_members = Table(
     Column("assignment", LargeBinary, nullable=False),
 )
 
+# One row a group to whose members the broker assigns (KIP-848, KIP-932); a group has a row here or in `groups`.
+# `details` are MessagePack of the machine of that type.
+modern_groups = Table(
+    "modern_groups",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("group_type", String, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("empty_since_ms", BigInteger, nullable=False),
+    Column("details", LargeBinary, nullable=False),
+)
+
+# One row a member of these.
+modern_members = Table(
+    "modern_members",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("member_id", String, primary_key=True),
+    Column("details", LargeBinary, nullable=False),
+)
+
 # One row a setting that a group sets itself, under Kafka's name. A group need not exist to have some.
 group_configs = Table(
     "group_configs",

@@ -116,8 +116,11 @@ _TABLE = (
     Api(75, "DescribeTopicPartitions", 0, flexible_from=0),
     Api(76, "ShareGroupHeartbeat", 1, flexible_from=0, min_version=1),
     Api(77, "ShareGroupDescribe", 1, flexible_from=0, min_version=1),
-    Api(78, "ShareFetch", 1, flexible_from=0, min_version=1),
-    Api(79, "ShareAcknowledge", 1, flexible_from=0, min_version=1),
+    Api(78, "ShareFetch", 2, flexible_from=0, min_version=1),
+    Api(79, "ShareAcknowledge", 2, flexible_from=0, min_version=1),
+    Api(90, "DescribeShareGroupOffsets", 1, flexible_from=0),
+    Api(91, "AlterShareGroupOffsets", 0, flexible_from=0),
+    Api(92, "DeleteShareGroupOffsets", 0, flexible_from=0),
 )
 
 APIS: dict[int, Api] = {api.key: api for api in _TABLE}

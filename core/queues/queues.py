@@ -11,7 +11,7 @@ from core.types import TopicPartition
 from core.vocabulary.groups import Cut
 from core.vocabulary.queues import (
     AcknowledgeBatch,
-    AcquiredRange,
+    Acquired,
     InFlight,
     Leased,
     QueueSettings,
@@ -141,7 +141,7 @@ class Queues:
         max_bytes: int,
         batch_size: int,
         strict: bool,
-    ) -> Sequence[AcquiredRange]:
+    ) -> Acquired:
         """See `core.vocabulary.queues.Queues`."""
         raise _not_yet()
 

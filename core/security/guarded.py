@@ -44,6 +44,7 @@ from core.security.scopes import Scope
 from core.types import AppendResult, LogOffsets, ProducerState, TimestampOffset, TopicPartition
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.freeze import Freezing
+from core.vocabulary.group_calls import Groups
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.idempotency import Idempotency, KeyedAnswer, KeyedRequest
 from core.vocabulary.one_shot import Draft, Keep
@@ -220,7 +221,7 @@ class Guarded:
         return self._roles
 
     @property
-    def groups(self) -> facade.Groups:
+    def groups(self) -> Groups:
         """See `Facade.groups`."""
         return GuardedGroups(self._broker.groups, self.rights)
 

@@ -29,6 +29,7 @@ from core.vocabulary.consumers import (
     Subscription,
 )
 from core.vocabulary.foreign_groups import ForeignGroups
+from core.vocabulary.group_calls import GroupPositions, Groups, HttpMembers
 from core.vocabulary.groups import (
     NO_MEMBER,
     CommitRequest,
@@ -70,17 +71,17 @@ def visible_foreign_groups(groups: ForeignGroups, rights: Rights) -> ForeignGrou
 class GuardedGroups:
     """`Facade.groups` for one caller. An error of a member is in the reply, as the broker's own."""
 
-    def __init__(self, groups: facade.Groups, rights: Rights) -> None:
+    def __init__(self, groups: Groups, rights: Rights) -> None:
         self._groups = groups
         self._rights = rights
 
     @property
-    def positions(self) -> facade.GroupPositions:
+    def positions(self) -> GroupPositions:
         """See `Groups.positions`."""
         return GuardedPositions(self._groups, self._rights)
 
     @property
-    def members(self) -> facade.HttpMembers:
+    def members(self) -> HttpMembers:
         """See `Groups.members`."""
         return GuardedHttpMembers(self._groups.members, self._rights)
 
@@ -116,63 +117,54 @@ class GuardedGroups:
             return _GROUP_DENIED
         return self._groups.heartbeat(group_id, member_id, generation, group_instance_id)
 
-    async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
-        """See `Groups.leave`: needs READ on the group."""
-        self._rights.require(_READ, _GROUP, group_id)
-        return await self._groups.leave(group_id, leavers)
-
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
-        """See `Groups.consumer_heartbeat`: needs READ on the group, and DESCRIBE on the topics that it names.
+        """See `Groups.consumer_heartbeat`: needs READ on the group, also when the answer is durable.
 
-        A pattern matches topics that the caller may describe alone.
+        Topics that the request names need DESCRIBE; a pattern never names a topic that may not be described.
         """
         if self._denied(group_id):
             return ConsumerHeartbeatReply(_GROUP_DENIED)
-        rights = self._rights
-        if rights.unlimited:
-            return await self._groups.consumer_heartbeat(group_id, request)
-        denied = [topic for topic in set(request.topics or ()) if not rights.may(_DESCRIBE, _TOPIC, topic)]
-        if denied:
+        if not self._rights.unlimited:
+            request = replace(request, may_describe=self._may_describe)
+            denied = [topic for topic in request.topics or () if not self._may_describe(topic)]
             for topic in denied:
-                rights.refusal(_DESCRIBE, _TOPIC, topic)
-            return ConsumerHeartbeatReply(_TOPIC_DENIED)
-        request = replace(request, may_describe=lambda topic: rights.may(_DESCRIBE, _TOPIC, topic))
+                self._rights.refusal(_DESCRIBE, _TOPIC, topic)
+            if denied:
+                return ConsumerHeartbeatReply(_TOPIC_DENIED)
         reply = await self._groups.consumer_heartbeat(group_id, request)
         return ConsumerHeartbeatReply(_GROUP_DENIED) if self._denied(group_id) else reply
 
-    def describe(self, group_id: str) -> GroupView | None:
-        """See `Groups.describe`: needs DESCRIBE on the group."""
-        self._rights.require(_DESCRIBE, _GROUP, group_id)
-        return self._groups.describe(group_id)
+    def _may_describe(self, topic: str) -> bool:
+        return self._rights.may(_DESCRIBE, _TOPIC, topic)
 
     def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
-        """See `Groups.describe_consumer`: needs DESCRIBE on the group, and on each topic that is named in it."""
+        """See `Groups.describe_consumer`: needs DESCRIBE on the group, and on all topics that it shows."""
         self._rights.require(_DESCRIBE, _GROUP, group_id)
         view = self._groups.describe_consumer(group_id)
-        if view is None or self._rights.unlimited:
-            return view
-        named = {topic for member in view.members for topic in member.topics}
-        named |= {one.topic for m in view.members for one in (*m.assignment, *m.target)}
-        denied = [topic for topic in sorted(named) if not self._rights.may(_DESCRIBE, _TOPIC, topic)]
-        for topic in denied:
-            self._rights.refusal(_DESCRIBE, _TOPIC, topic)
-        if denied:
-            # Without their names: they may be a secret (CVE-2026-41115).
-            raise BrokerError(
-                _TOPIC_DENIED, "Members of the group read topics that this client is not authorized to describe."
-            )
+        if view is not None:
+            for topic in {name for member in view.members for name in member.all_topics()}:
+                self._rights.require(_DESCRIBE, _TOPIC, topic)
         return view
 
     def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
-        """See `Groups.member_kind`: None unless the caller may READ the group."""
-        if not self._rights.may(_READ, _GROUP, group_id):
-            return None
+        """See `Groups.member_kind`: needs READ on the group."""
+        self._rights.require(_READ, _GROUP, group_id)
         return self._groups.member_kind(group_id, member_id)
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """See `Groups.check_fetch`: needs DESCRIBE on the group."""
         self._rights.require(_DESCRIBE, _GROUP, group_id)
         return self._groups.check_fetch(group_id, member_id, member_epoch)
+
+    async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
+        """See `Groups.leave`: needs READ on the group."""
+        self._rights.require(_READ, _GROUP, group_id)
+        return await self._groups.leave(group_id, leavers)
+
+    def describe(self, group_id: str) -> GroupView | None:
+        """See `Groups.describe`: needs DESCRIBE on the group."""
+        self._rights.require(_DESCRIBE, _GROUP, group_id)
+        return self._groups.describe(group_id)
 
     async def delete(self, group_id: str) -> None:
         """See `Groups.delete`: needs DELETE on the group."""
@@ -279,7 +271,7 @@ class GuardedGroups:
 class GuardedPositions:
     """`Facade.groups.positions` for one caller."""
 
-    def __init__(self, groups: facade.Groups, rights: Rights) -> None:
+    def __init__(self, groups: Groups, rights: Rights) -> None:
         self._groups = groups
         self._rights = rights
 
@@ -313,7 +305,7 @@ class GuardedPositions:
 class GuardedHttpMembers:
     """`Facade.groups.members` for one caller: READ on the group; on the topics where the broker assigns them."""
 
-    def __init__(self, members: facade.HttpMembers, rights: Rights) -> None:
+    def __init__(self, members: HttpMembers, rights: Rights) -> None:
         self._members = members
         self._rights = rights
 

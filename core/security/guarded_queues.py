@@ -12,7 +12,7 @@ from core.security.meter import Meter
 from core.types import TopicPartition
 from core.vocabulary.queues import (
     AcknowledgeBatch,
-    AcquiredRange,
+    Acquired,
     InFlight,
     Leased,
     Queues,
@@ -180,7 +180,7 @@ class GuardedQueues:
         max_bytes: int,
         batch_size: int,
         strict: bool,
-    ) -> Sequence[AcquiredRange]:
+    ) -> Acquired:
         """See `Queues.acquire`: needs READ on the group and on the topic."""
         self._require_topics(name, (tp.topic,))
         return await self._queues.acquire(

@@ -80,7 +80,7 @@ class RemoteGroups:
 
     @property
     def closed(self) -> ErrorCode:
-        """See `facade.Groups.closed`."""
+        """See `Groups.closed`."""
         return self._coordinator.closed
 
     # --- at hand -------------------------------------------------------------------------------------------
@@ -126,11 +126,11 @@ class RemoteGroups:
     # --- members -------------------------------------------------------------------------------------------
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinReply:
-        """See `facade.Groups.join`."""
+        """See `Groups.join`."""
         return await self._coordinator.join(group_id, request)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
-        """See `facade.Groups.sync`."""
+        """See `Groups.sync`."""
         return await self._coordinator.sync(group_id, request)
 
     def heartbeat(
@@ -140,8 +140,25 @@ class RemoteGroups:
         return self._coordinator.heartbeat(group_id, member_id, generation, group_instance_id)
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
-        """See `facade.Groups.leave`."""
+        """See `Groups.leave`."""
         return await self._coordinator.leave(group_id, leavers)
+
+    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
+        """Refuse: members of the cluster's groups speak to the cluster."""
+        message = "Members of the consumer protocol are not served over an existing cluster."
+        return ConsumerHeartbeatReply(ErrorCode.UNSUPPORTED_VERSION, message=message)
+
+    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
+        """See `facade.Groups.describe_consumer`; call `look_at_group` before."""
+        return self._views.describe_consumer(group_id)
+
+    def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
+        """Return None: the cluster knows its members."""
+        return None
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return NONE: the cluster checks."""
+        return ErrorCode.NONE
 
     def before_sync(self, group_id: str) -> ErrorCode:
         """Return NONE: the coordinator itself refuses a member that has to wait."""
@@ -150,7 +167,7 @@ class RemoteGroups:
     # --- offsets -------------------------------------------------------------------------------------------
 
     async def commit(self, group_id: str, request: CommitRequest) -> list[ErrorCode]:
-        """See `facade.Groups.commit`."""
+        """See `Groups.commit`."""
         return await self._offsets.commit(group_id, request)
 
     def committed(
@@ -160,11 +177,11 @@ class RemoteGroups:
         return self._offsets.get(group_id, TopicPartition(topic, partition))
 
     def all_committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """See `facade.Groups.all_committed`; call `look_at_group` before."""
+        """See `Groups.all_committed`; call `look_at_group` before."""
         return self._offsets.of_group(group_id)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
-        """See `facade.Groups.delete_offsets`."""
+        """See `Groups.delete_offsets`."""
         return await self._offsets.delete(group_id, partitions)
 
     # --- transactions: not over a cluster ------------------------------------------------------------------
@@ -184,28 +201,11 @@ class RemoteGroups:
     # --- groups --------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupView | None:
-        """See `facade.Groups.describe`; call `look_at_group` before."""
+        """See `Groups.describe`; call `look_at_group` before."""
         return self._views.describe(group_id)
 
-    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
-        """See `facade.Groups.describe_consumer`; call `look_at_group` before."""
-        return self._views.describe_consumer(group_id)
-
-    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
-        """Answer UNSUPPORTED_VERSION: members of this protocol talk to the cluster themselves."""
-        return ConsumerHeartbeatReply(
-            ErrorCode.UNSUPPORTED_VERSION, message="Members of groups of KIP-848 connect to the cluster."
-        )
-
-    def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
-        """Return None: members of this protocol talk to the cluster themselves."""
-
-    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Return NONE: the cluster checks."""
-        return ErrorCode.NONE
-
     async def delete(self, group_id: str) -> None:
-        """See `facade.Groups.delete`."""
+        """See `Groups.delete`."""
         await self._views.delete(group_id)
         self._offsets.forget(group_id)
 
@@ -216,11 +216,11 @@ class RemoteGroups:
             raise refusal(error, group_id)
 
     def refusal(self, error: ErrorCode, group_id: str, member_id: str = NO_MEMBER) -> BrokerError:
-        """See `facade.Groups.refusal`."""
+        """See `Groups.refusal`."""
         return refusal(error, group_id, member_id)
 
     def list(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """See `facade.Groups.list`; call `look_at_groups` before."""
+        """See `Groups.list`; call `look_at_groups` before."""
         return self._views.list(states, types)
 
 
@@ -233,11 +233,11 @@ class RemotePositions:
         self._broker = broker
 
     def lag(self, group_id: str) -> list[PartitionLag]:
-        """See `facade.GroupPositions.lag`; call `look_at_group` before."""
+        """See `GroupPositions.lag`; call `look_at_group` before."""
         return self._positions.lag(group_id)
 
     async def set(self, group_id: str, request: CommitRequest) -> None:
-        """See `facade.GroupPositions.set`. The cluster may accept some of the commits and refuse others."""
+        """See `GroupPositions.set`. The cluster may accept some of the commits and refuse others."""
         await self._groups.look(group_id)
         await self._broker.look(
             partitions=[TopicPartition(one.topic, one.partition) for one in request.commits]
@@ -247,7 +247,7 @@ class RemotePositions:
     async def reset(
         self, group_id: str, target: Target, topics: Iterable[str] = (), *, dry_run: bool = False
     ) -> list[Reset]:
-        """See `facade.GroupPositions.reset`."""
+        """See `GroupPositions.reset`."""
         names = list(dict.fromkeys(topics))
         await self._groups.look_at_group(group_id)
         if names:
@@ -266,7 +266,7 @@ class RemotePositions:
         return await self._positions.reset(group_id, target, names, dry_run=dry_run)
 
     async def forget(self, group_id: str, topic: str, partition: int | None = None) -> None:
-        """See `facade.GroupPositions.forget`."""
+        """See `GroupPositions.forget`."""
         await self._groups.look_at_group(group_id)
         await self._positions.forget(group_id, topic, partition)
 

@@ -13,7 +13,7 @@ from core.types import TopicPartition
 from core.vocabulary.capabilities import unsupported
 from core.vocabulary.queues import (
     AcknowledgeBatch,
-    AcquiredRange,
+    Acquired,
     InFlight,
     Leased,
     QueueSettings,
@@ -120,7 +120,7 @@ class NoQueues:
         max_bytes: int,
         batch_size: int,
         strict: bool,
-    ) -> Sequence[AcquiredRange]:
+    ) -> Acquired:
         """Refuse."""
         refuse_queues()
 

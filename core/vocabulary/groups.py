@@ -109,6 +109,10 @@ class JoinReply:
     members: tuple[JoinedMember, ...] = ()
     skip_assignment: bool = False
 
+    def unavailable(self) -> JoinReply:
+        """Return the answer if the change cannot be stored."""
+        return JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.member_id)
+
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
@@ -118,6 +122,10 @@ class SyncReply:
     assignment: bytes = b""
     protocol_type: str | None = None
     protocol: str | None = None
+
+    def unavailable(self) -> SyncReply:
+        """Return the answer if the change cannot be stored."""
+        return SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class LeaveReply(NamedTuple):

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from core.errors import ErrorCode
 from core.records.record import Record
-from core.types import TopicPartition
+from core.types import FileSlice, TopicPartition
 
 # Limits of settings and requests.
 MAX_RECEIVE = 1_000
@@ -254,6 +254,17 @@ class AcquiredRange(NamedTuple):
     delivery_count: int
 
 
+class Acquired(NamedTuple):
+    """What a share consumer has acquired, in ascending order, and the batches of the log that hold it.
+
+    `records` are whole batches as they are in the log, in ascending order and as slices of files: they may hold
+    offsets that are in no range, and a batch between two that holds none may be left out.
+    """
+
+    ranges: Sequence[AcquiredRange] = ()
+    records: Sequence[FileSlice] = ()
+
+
 def work_key(name: str, tp: TopicPartition) -> Hashable:
     """Return the key of the purgatory for records of a partition that a queue has got back.
 
@@ -363,13 +374,12 @@ class Queues(Protocol):
         max_bytes: int,
         batch_size: int,
         strict: bool,
-    ) -> Sequence[AcquiredRange]:
+    ) -> Acquired:
         """Acquire available records for a member, without waiting. Nothing of it need be durable.
 
-        `strict`: at most `max_records`; else whole batches of the log, of which the last may exceed it. The batches
-        from the first acquired offset to the last have `max_bytes` at most, unless the first is larger. A range has
-        one count and at most about `batch_size` records. To wait, see `work_key`. Raises NOT_LEADER_OR_FOLLOWER,
-        UNKNOWN_TOPIC_OR_PARTITION.
+        `strict`: at most `max_records`; else whole batches of the log, of which the last may exceed it. `records`
+        have `max_bytes` at most, unless the first batch is larger. A range has one count and at most about
+        `batch_size` records. To wait, see `work_key`. Raises NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
         """
         ...
 

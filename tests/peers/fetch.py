@@ -51,6 +51,11 @@ SETS: dict[str, tuple[str, ...]] = {
         "org.apache.kafka:kafka-clients:3.9.1",
         "org.slf4j:slf4j-reload4j:1.7.36",
     ),
+    # The share consumer as it is since 4.2: it renews locks, and knows a strict limit of records.
+    "clients-4.4": (
+        "org.apache.kafka:kafka-clients:4.4.0",
+        "org.slf4j:slf4j-nop:1.7.36",
+    ),
     "clients-2.8": (
         "org.apache.kafka:kafka-clients:2.8.2",
         "org.slf4j:slf4j-nop:1.7.36",

@@ -39,7 +39,6 @@ from core.vocabulary.consumer_groups import (
 )
 
 _NOT_ASKED = -0x8000_0000
-_GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 async def consumer_group_heartbeat(
@@ -103,8 +102,7 @@ def consumer_group_describe(
             if view is None:
                 raise _missing(session, group_id)
         except BrokerError as error:
-            # Kafka says nothing about a group that may not be described.
-            message = None if is_denial(error) and error.code is _GROUP_DENIED else error.message
+            message = None if is_denial(error) else error.message
             groups.append(DescribedGroup(error.code, message, group_id))
             continue
         operations = _NOT_ASKED
@@ -162,9 +160,6 @@ HANDLERS = table(
         consumer_group_heartbeat,
         needs=((Operation.READ, ResourceType.GROUP), (Operation.DESCRIBE, ResourceType.TOPIC)),
     ),
-    Handler(
-        69,
-        consumer_group_describe,
-        needs=((Operation.DESCRIBE, ResourceType.GROUP), (Operation.DESCRIBE, ResourceType.TOPIC)),
-    ),
+    # And DESCRIBE on the topics that members of the group read (CVE-2026-41115); the request names none.
+    Handler(69, consumer_group_describe, needs=((Operation.DESCRIBE, ResourceType.GROUP),)),
 )

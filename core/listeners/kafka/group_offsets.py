@@ -91,6 +91,7 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
             register=traits.offsets_of_zookeeper(session.version),
             any_partition=traits.commit_takes_any_partition(session.version),
         ),
+        may_read=may_read,
     )
     if ErrorCode.GROUP_ID_NOT_FOUND in results and not traits.commit_knows_missing_groups(session.version):
         old = {ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION}
@@ -111,12 +112,15 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
     return OffsetCommitResponse(topics=topics)
 
 
-async def _commit(session: KafkaSession, group_id: str, request: CommitRequest) -> Sequence[ErrorCode]:
+async def _commit(
+    session: KafkaSession, group_id: str, request: CommitRequest, *, may_read: bool
+) -> Sequence[ErrorCode]:
     """Commit; UNSUPPORTED_VERSION if the client cannot know what a member epoch is, and its member has one."""
     groups = session.broker.groups
     if (
-        not traits.commit_has_member_epochs(session.version)
+        may_read
         and request.member_id
+        and not traits.commit_has_member_epochs(session.version)
         and groups.member_kind(group_id, request.member_id) is MemberKind.CONSUMER
     ):
         return [ErrorCode.UNSUPPORTED_VERSION] * len(request.commits)

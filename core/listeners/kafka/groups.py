@@ -189,8 +189,10 @@ def describe_groups(session: KafkaSession, request: DescribeGroupsRequest) -> De
         operations = _NOT_ASKED
         if request.include_authorized_operations:
             operations = session.rights.operations(ResourceType.GROUP, group_id, GROUP_OPERATIONS)
-        found = view is not None and view.group_type == _CLASSIC
-        groups.append(_described(view, operations) if found else _missing(session, group_id, view))
+        if view is None or view.group_type != _CLASSIC:
+            groups.append(_missing(session, group_id, view))
+        else:
+            groups.append(_described(view, operations))
     return DescribeGroupsResponse(groups=groups)
 
 

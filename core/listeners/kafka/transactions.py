@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from core.consumers.topic_pattern import compile_pattern
 from core.errors import BrokerError, ErrorCode
+from core.groups.topic_pattern import compile_pattern
 from core.listeners.connection import RefusedError
 from core.listeners.kafka.handler import Handler, table
 from core.listeners.kafka.listener import KafkaSession

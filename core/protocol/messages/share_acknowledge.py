@@ -1,9 +1,9 @@
 """ShareAcknowledge (key 79): acknowledgements of acquired records (KIP-932).
 
-Version 1, flexible from 0.
+Versions 1–2, flexible from 0.
 
-Types are 0 gap, 1 accept, 2 release, 3 reject. ShareFetch has the same acknowledgements, leaders and endpoints, and
-imports their classes from here.
+Types are 0 gap, 1 accept, 2 release, 3 reject; since version 2 also 4 renew (KIP-1222). ShareFetch has the same
+acknowledgements, leaders and endpoints, and imports their classes from here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class AcknowledgementBatch(Message):
     first_offset: Annotated[Int64, F("1+")] = 0
     # Inclusive.
     last_offset: Annotated[Int64, F("1+")] = 0
-    # One for each offset, or one for all: 0 gap, 1 accept, 2 release, 3 reject.
+    # One for each offset, or one for all: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
     acknowledge_types: Annotated[list[Int8], F("1+")] = []
 
 
@@ -45,6 +45,8 @@ class ShareAcknowledgeRequest(Message):
     group_id: Annotated[str | None, F("1+", nullable="1+")] = None
     member_id: Annotated[str | None, F("1+", nullable="1+")] = ""
     share_session_epoch: Annotated[Int32, F("1+")] = 0
+    # Whether any of the types is 4.
+    is_renew_ack: Annotated[bool, F("2+")] = False
     topics: Annotated[list[AcknowledgeTopic], F("1+")] = []
 
 
@@ -86,5 +88,7 @@ class ShareAcknowledgeResponse(Message):
     throttle_time_ms: Annotated[Int32, F("1+")] = 0
     error_code: Annotated[Int16, F("1+")] = 0
     error_message: Annotated[str | None, F("1+", nullable="1+")] = None
+    # How long renewed records are locked.
+    acquisition_lock_timeout_ms: Annotated[Int32, F("2+")] = 0
     responses: Annotated[list[ShareAcknowledgeTopicResponse], F("1+")] = []
     node_endpoints: Annotated[list[NodeEndpoint], F("1+")] = []

@@ -1,8 +1,9 @@
 """ShareFetch (key 78): records that a member of a share group acquires, and acknowledgements on the way (KIP-932).
 
-Version 1, flexible from 0.
+Versions 1–2, flexible from 0.
 
-Share session epoch 0 opens a session, −1 closes it. Kafka 4.1 does not serve version 0.
+Share session epoch 0 opens a session, −1 closes it. Kafka 4.1 does not serve version 0. Version 2 has a mode of
+acquisition (KIP-1206) and renewals (KIP-1222).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from uuid import UUID
 
 from core.protocol.messages.share_acknowledge import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint
 from core.protocol.primitives import NIL
-from core.protocol.schema import F, Int16, Int32, Int64, Message, SentRecords
+from core.protocol.schema import F, Int8, Int16, Int32, Int64, Message, SentRecords
 
 
 class FetchPartition(Message):
@@ -49,6 +50,10 @@ class ShareFetchRequest(Message):
     max_records: Annotated[Int32, F("1+")] = 0
     # How many records an acquired batch should have.
     batch_size: Annotated[Int32, F("1+")] = 0
+    # 0 whole batches, 1 never more than `max_records`.
+    share_acquire_mode: Annotated[Int8, F("2+")] = 0
+    # Whether any of the types of the acknowledgements is 4. Nothing is fetched then.
+    is_renew_ack: Annotated[bool, F("2+")] = False
     topics: Annotated[list[FetchTopic], F("1+")] = []
     forgotten_topics_data: Annotated[list[ForgottenTopic], F("1+")] = []
 

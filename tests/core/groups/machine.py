@@ -5,9 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.errors import ErrorCode
-from core.groups.effects import Effects, Moment, StoredGroup, StoredMember
+from core.groups.effects import GroupChange, Moment, StoredGroup, StoredMember
 from core.groups.group import Group, GroupSettings
-from core.vocabulary.groups import JoinReply, JoinRequest, Leaver, LeaveReply, State, SyncReply, SyncRequest
+from core.groups.machines import Effects
+from core.vocabulary.groups import (
+    CommitRequest,
+    JoinReply,
+    JoinRequest,
+    Leaver,
+    LeaveReply,
+    State,
+    SyncReply,
+    SyncRequest,
+)
 
 DELAY = 3.0
 SESSION_MS = 10_000
@@ -30,7 +40,7 @@ class Disk:
 
     def apply(self, effects: Effects) -> None:
         change = effects.change
-        if change is None:
+        if not isinstance(change, GroupChange):
             return
         self.writes += 1
         self.group = change.group
@@ -129,7 +139,8 @@ class Machine:
 
     def commit(self, member_id: str, generation: int | None = None, instance: str | None = None) -> ErrorCode:
         generation = self.group.generation if generation is None else generation
-        return self.group.check_commit(member_id, generation, self.now, instance)
+        request = CommitRequest((), member_id, generation, instance)
+        return self.group.check_commit(request, self.now)
 
     def leave(self, *leavers: str | Leaver) -> list[LeaveReply]:
         wanted = [leaver if isinstance(leaver, Leaver) else Leaver(leaver) for leaver in leavers]

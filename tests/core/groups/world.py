@@ -16,9 +16,12 @@ from core.groups.effects import (
     Change,
     GroupChange,
     GroupDeleted,
+    ModernChange,
     OffsetsChange,
     StoredGroup,
     StoredMember,
+    StoredModern,
+    StoredModernMember,
     StoredOffset,
     StoredState,
 )
@@ -64,6 +67,8 @@ class MemoryStore:
         self.groups: dict[str, StoredGroup] = {}
         self.members: dict[str, dict[str, StoredMember]] = {}
         self.offsets: dict[tuple[str, str, int], CommittedOffset] = {}
+        self.modern: dict[str, StoredModern] = {}
+        self.modern_members: dict[str, dict[str, StoredModernMember]] = {}
         self.writes = 0
         self.hold = False
         self.broken = False
@@ -75,6 +80,8 @@ class MemoryStore:
             list(self.groups.values()),
             [member for members in self.members.values() for member in members.values()],
             [StoredOffset(*key, committed) for key, committed in self.offsets.items()],
+            modern=list(self.modern.values()),
+            modern_members=[one for members in self.modern_members.values() for one in members.values()],
         )
 
     def persist(self, changes: Sequence[Change]) -> asyncio.Future[None]:
@@ -99,8 +106,13 @@ class MemoryStore:
             future.set_result(None)
 
     def _apply(self, change: Change) -> None:
-        if isinstance(change, GroupChange):
+        if isinstance(change, ModernChange):
+            self._apply_modern(change)
+        elif isinstance(change, GroupChange):
             group_id = change.group.group_id
+            if change.converted:
+                self.modern.pop(group_id, None)
+                self.modern_members.pop(group_id, None)
             self.groups[group_id] = change.group
             members = self.members.setdefault(group_id, {})
             if change.replace_members:
@@ -112,6 +124,8 @@ class MemoryStore:
         elif isinstance(change, GroupDeleted):
             self.groups.pop(change.group_id, None)
             self.members.pop(change.group_id, None)
+            self.modern.pop(change.group_id, None)
+            self.modern_members.pop(change.group_id, None)
             for key in [k for k in self.offsets if k[0] == change.group_id]:
                 del self.offsets[key]
         else:
@@ -120,6 +134,20 @@ class MemoryStore:
                 self.offsets[change.group_id, topic, partition] = committed
             for topic, partition in change.removed:
                 self.offsets.pop((change.group_id, topic, partition), None)
+
+    def _apply_modern(self, change: ModernChange) -> None:
+        group_id = change.group.group_id
+        if change.converted:
+            self.groups.pop(group_id, None)
+            self.members.pop(group_id, None)
+        self.modern[group_id] = change.group
+        members = self.modern_members.setdefault(group_id, {})
+        if change.replace_members:
+            members.clear()
+        for member_id in change.removed:
+            members.pop(member_id, None)
+        for member in change.members:
+            members[member.member_id] = member
 
 
 class TenPartitions:

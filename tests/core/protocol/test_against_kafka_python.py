@@ -17,7 +17,7 @@ from core.protocol.schema import Field, fields_of
 from tests.core.protocol.samples import SAMPLES, Maker, sides
 
 # APIs that kafka-python does not have.
-MISSING = {68, 69, 71, 72, 76, 77, 78, 79}
+MISSING = {68, 69, 71, 72, 76, 77, 78, 79, 90, 91, 92}
 
 
 def _classes() -> dict[str, type]:

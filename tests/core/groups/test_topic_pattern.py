@@ -1,4 +1,4 @@
-"""core.consumers.topic_pattern: patterns of clients, without the means to keep the broker busy."""
+"""core.groups.topic_pattern: patterns of clients, without the means to keep the broker busy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from core.consumers.topic_pattern import compile_pattern, matches
 from core.errors import BrokerError, ErrorCode
+from core.groups.topic_pattern import compile_pattern, matches
 
 LIMIT = 1 << 20
 

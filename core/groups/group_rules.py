@@ -1,0 +1,50 @@
+"""The rules of a classic group that depend on its state alone: legal moves, and errors of known members."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from core.errors import ErrorCode
+from core.vocabulary.groups import State
+
+LEGAL_MOVES: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
+    State.PREPARING_REBALANCE: frozenset({State.COMPLETING_REBALANCE, State.EMPTY}),
+    State.COMPLETING_REBALANCE: frozenset({State.STABLE, State.PREPARING_REBALANCE}),
+    State.STABLE: frozenset({State.PREPARING_REBALANCE}),
+    State.DEAD: frozenset(),
+}
+
+
+class Refusals(NamedTuple):
+    """The errors that a known member gets in one state, by request; NONE where the request is served."""
+
+    sync: ErrorCode
+    heartbeat: ErrorCode
+    commit: ErrorCode
+
+
+REFUSALS: dict[State, Refusals] = {
+    # There is no known member: the check of the member id refuses the request first.
+    State.EMPTY: Refusals(
+        sync=ErrorCode.UNKNOWN_MEMBER_ID,
+        heartbeat=ErrorCode.UNKNOWN_MEMBER_ID,
+        commit=ErrorCode.UNKNOWN_MEMBER_ID,
+    ),
+    # Members may still commit what they have read in the generation that ends.
+    State.PREPARING_REBALANCE: Refusals(
+        sync=ErrorCode.REBALANCE_IN_PROGRESS,
+        heartbeat=ErrorCode.REBALANCE_IN_PROGRESS,
+        commit=ErrorCode.NONE,
+    ),
+    # The member knows the new generation; the records that it has read belong to the previous one.
+    State.COMPLETING_REBALANCE: Refusals(
+        sync=ErrorCode.NONE, heartbeat=ErrorCode.NONE, commit=ErrorCode.REBALANCE_IN_PROGRESS
+    ),
+    State.STABLE: Refusals(sync=ErrorCode.NONE, heartbeat=ErrorCode.NONE, commit=ErrorCode.NONE),
+    State.DEAD: Refusals(
+        sync=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        heartbeat=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        commit=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ),
+}
