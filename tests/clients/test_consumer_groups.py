@@ -119,7 +119,8 @@ def test_members_share_and_the_rest_gets_all_when_one_leaves_or_dies(world: Worl
     world.wait_until_all_is_read()
 
 
-@pytest.mark.parametrize("kind", EVERY_KIND)
+# franz-go 1.22 gets other partitions after a restart, from Kafka 4.1 as well.
+@pytest.mark.parametrize("kind", [_kind(kind) for kind in CONSUMER_KINDS if kind != "franz-go"])
 def test_a_static_member_has_its_partitions_again_after_a_restart(world: World, kind: str) -> None:
     one = world.join("confluent-kafka", protocol=NEW, instance="one")
     two = world.join(kind, protocol=NEW, instance="two")
