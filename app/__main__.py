@@ -92,6 +92,13 @@ def main(context: click.Context) -> None:
 @click.option(
     "--upstream-identity", metavar="NAME", help="As which principal to call that cluster [gateway]."
 )
+@click.option(
+    "--webhooks", is_flag=True, help="Let queues have webhooks although other machines can reach the broker."
+)
+@click.option(
+    "--webhook-allow", metavar="HOST", multiple=True,
+    help="A network, address or host that webhooks may reach although it is not public; repeat it for more.",
+)  # fmt: skip
 @click.option("--v2-dialect", metavar="NAME", help="Whose REST Proxy v2 clients are used to [confluent].")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Where clients of Kafka 0.7 look for brokers.")
 @click.option("--log-format", metavar="NAME", help="How logs are written: console or json [console].")

@@ -66,6 +66,11 @@ KINDS: dict[str, Kind] = {
         "A request with that idempotency key is under way",
         "Its answer is not known yet. Send the same request again after the time that Retry-After names.",
     ),
+    "group-type": Kind(
+        409,
+        "The group is of another type",
+        "A queue is a share group. The name belongs to a consumer group: choose another name, or delete that group.",
+    ),
     "precondition-failed": Kind(
         412,
         "The resource has changed meanwhile",
@@ -169,6 +174,7 @@ STATUS_OF: dict[ErrorCode, int] = {
             _C.INVALID_FETCH_SESSION_EPOCH, _C.INVALID_SHARE_SESSION_EPOCH, _C.FENCED_STATE_EPOCH,
             _C.INCONSISTENT_TOPIC_ID, _C.INCONSISTENT_CLUSTER_ID, _C.INCONSISTENT_VOTER_SET,
             _C.FETCH_SESSION_TOPIC_ID_ERROR, _C.DUPLICATE_BROKER_REGISTRATION, _C.DUPLICATE_VOTER,
+            _C.STREAMS_INVALID_TOPOLOGY_EPOCH, _C.STREAMS_TOPOLOGY_FENCED,
             _C.INVALID_RECORD_STATE, _C.INVALID_UPDATE_VERSION, _C.FEATURE_UPDATE_FAILED,
         ),
         # 416 above the end; `from_broker` makes it 410 below the start.
@@ -181,8 +187,9 @@ STATUS_OF: dict[ErrorCode, int] = {
             _C.OFFSET_METADATA_TOO_LARGE, _C.INVALID_TRANSACTION_TIMEOUT, _C.UNSUPPORTED_ASSIGNOR,
             _C.UNACCEPTABLE_CREDENTIAL, _C.PRINCIPAL_DESERIALIZATION_FAILURE, _C.INVALID_REGISTRATION,
             _C.INVALID_REGULAR_EXPRESSION, _C.INVALID_VOTER_KEY, _C.INELIGIBLE_REPLICA,
+            _C.STREAMS_INVALID_TOPOLOGY,
         ),
-        429: (_C.THROTTLING_QUOTA_EXCEEDED,),
+        429: (_C.THROTTLING_QUOTA_EXCEEDED, _C.SHARE_SESSION_LIMIT_REACHED),
         500: (_C.UNKNOWN_SERVER_ERROR, _C.NONE),
         # What a cluster, or a gateway over it, does not have.
         501: (_C.UNSUPPORTED_VERSION,),
@@ -278,6 +285,8 @@ def from_broker(error: BrokerError, *, offset: int | None = None) -> Problem:
 
     An offset below the log start offset is deleted for good (410); one above the log end may still come (416).
     """
+    if error.details.get("reason") == "group-type":
+        return Problem("group-type", error.message)
     status = STATUS_OF[error.code]
     details = {key: value for key, value in error.details.items() if key != "record_errors"}
     wait = details.pop("retry_after", None)

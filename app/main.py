@@ -22,7 +22,7 @@ from app.http.route import RouteTable
 from app.http.router import Router
 from app.metrics import Metrics
 from app.native.operations import Operations
-from app.native.routes import PREFIX, lean_routes, operation_routes
+from app.native.routes import ALIASES, PREFIX, lean_routes, operation_routes
 from app.native.transaction_header import HEADER as TRANSACTION
 from app.native.transaction_header import transaction_check
 from app.rest_v2.surface import RENDERERS as V2_RENDERERS
@@ -86,7 +86,7 @@ class Application:
             capabilities=shared.capabilities,
         )
         checks = {TRANSACTION: transaction_check(shared.capabilities)}
-        router = Router(lean, [ProxySurface(shared)], self.fastapi, checks)
+        router = Router(lean, [ProxySurface(shared)], self.fastapi, checks, ALIASES)
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
             resolver = self._authenticator(config, http_endpoints)
         self.http = HttpApplication(

@@ -29,6 +29,7 @@ from app.rest_v2.dialect import DIALECTS
 from app.setting_tables import did_you_mean
 from app.tls_settings import authenticates, listeners_with_tls, parse_tls
 from app.upstream_settings import check_upstream, listeners_of_a_gateway, upstream_of
+from app.webhook_settings import of_webhooks
 from core.config import (
     ADVERTISED,
     AUTH,
@@ -118,6 +119,13 @@ SETTINGS: tuple[Setting, ...] = (
         "--insecure-passwords",
         "off",
         "Allow users to log in without TLS over listeners that are not loopback: others on the way can read along.",
+    ),
+    Setting(
+        "SLUICE_WEBHOOK_ALLOW",
+        "--webhook-allow",
+        "none",
+        "Networks, addresses, host names and `*.domain` that webhooks of queues may reach although they are not "
+        "public, and without TLS; with commas.",
     ),
     Setting(
         "SLUICE_AUDIT_LOG",
@@ -269,6 +277,8 @@ def load(
     log_format: str | None = None,
     log_level: str | None = None,
     access_log: bool = False,
+    webhooks: bool = False,
+    webhook_allow: Sequence[str] = (),
 ) -> Config:
     """Return the settings of this process from the environment and the flags.
 
@@ -299,6 +309,10 @@ def load(
     values |= {"access_log": True} if access_log else {}
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     values |= _files(environ)
+    values |= of_webhooks(
+        environ, webhook_allow, without_login=bool(open_listeners(served, certificates)),
+        on=webhooks or ("SLUICE_WEBHOOKS" not in environ and all(is_loopback(one.host) for one in served)),
+    )  # fmt: skip
     config = Config(**values)  # type: ignore[arg-type]
     _refuse_unsafe(config, environ, insecure=insecure, insecure_passwords=insecure_passwords)
     return config

@@ -504,6 +504,9 @@ class Config:
     group_share_max_record_lock_duration_ms: int = 60_000
     group_share_delivery_count_limit: int = 5
     group_share_partition_max_record_locks: int = 2_000
+    # Members of one share group, and share consumers that a broker serves at once (KIP-932).
+    group_share_max_size: int = 200
+    group_share_max_share_sessions: int = 2_000
     offset_metadata_max_bytes: int = 4_096
     # Bytes of group id, topics and metadata of one commit, which is one transaction of the store. 100,000
     # partitions with short names fit.
@@ -574,6 +577,19 @@ class Config:
     max_acls: int = 10_000
     # Client quotas at most, one for each key of an entity.
     max_quotas: int = 10_000
+
+    # --- webhooks ----------------------------------------------------------------------------------------------
+    # Whether queues may send their records to HTTP endpoints. `app.settings` switches it on where all listeners are
+    # loopback: to other clients a webhook is a way into the network of this machine.
+    webhooks: bool = False
+    # Networks, addresses and hosts that webhooks may reach although they are not public, also without TLS.
+    webhook_allow: tuple[str, ...] = ()
+    # Whether webhooks reach nothing else. `app.settings` switches it on if a client needs no login.
+    webhook_allow_only: bool = False
+    # Each has a task that waits for records.
+    max_webhooks: int = 1_000
+    # Requests of all webhooks at the same time: each holds a descriptor and a record.
+    max_webhook_requests: int = 1_000
 
     # --- operations ----------------------------------------------------------------------------------------
     # `console` or `json`; `debug`, `info`, `warning` or `error`.

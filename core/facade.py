@@ -54,6 +54,7 @@ from core.vocabulary.settlements import StagedAck
 from core.vocabulary.topic import ConfigEntry, TopicInfo
 from core.vocabulary.transactions import ProducerIdAndEpoch, TransactionalWrite, Transactions
 from core.vocabulary.users import Tokens, Users
+from core.vocabulary.webhooks import Webhooks
 
 
 class Topics(Protocol):
@@ -608,6 +609,10 @@ class Facade(Logs, Protocol):
     @property
     def queues(self) -> Queues:
         """Queues. The object may be replaced, like `groups`."""
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Webhooks of queues. The object may be replaced, like `groups`."""
 
     @property
     def users(self) -> Users:

@@ -358,3 +358,8 @@ def _stranger(url: str, status: int, headers: Mapping[str, str]) -> UnreachableE
         "Is the URL right? --url or SLUICE_URL names another.",
         sent=True,
     )
+
+
+def queue_path(queue: str) -> str:
+    """The path of a queue below `/api/v1`."""
+    return f"/queues/{segment(queue)}"

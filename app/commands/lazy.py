@@ -24,6 +24,7 @@ COMMANDS: dict[str, Lazy] = {
     "produce": Lazy("app.commands.produce", "Write records: arguments, lines, NDJSON, files."),
     "consume": Lazy("app.commands.consume", "Read records, or follow them as they come."),
     "groups": Lazy("app.commands.groups", "Consumer groups: members, lag, reset, delete."),
+    "queues": Lazy("app.commands.queues", "Queues: receive, settle, pause, seek, dead letters."),
     "offsets": Lazy("app.commands.offsets", "Committed offsets of groups; a topic's offsets by time."),
     "transactions": Lazy(
         "app.commands.transactions", "Transactions: list, describe, abort, find hanging ones."

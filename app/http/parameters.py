@@ -33,6 +33,7 @@ PATH_PARAMETERS: Mapping[str, object] = {
     ],
     "offset": Annotated[int, Meta(ge=0, description="The record's offset.", examples=[41])],
     "group": Annotated[str, _text("The consumer group.", "billing", **PATH_NAME)],
+    "queue": Annotated[str, _text("The queue's name, which is that of a share group.", "mail", **PATH_NAME)],
     "instance": Annotated[str, _text("The consumer instance.", "reader-1", **PATH_NAME)],
 }
 RequestId = Annotated[

@@ -83,7 +83,10 @@ class Found(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A row as the router compares it. None in the pattern is a parameter."""
+    """A row as the router compares it.
+
+    In the pattern None is a parameter, and what begins with a colon is a parameter with that verb at its end.
+    """
 
     pattern: tuple[str | None, ...]
     prefix_segments: int
@@ -93,9 +96,16 @@ class _Entry(NamedTuple):
     def fits(self, segments: list[str]) -> bool:
         """Return whether a path with as many segments is a path of this row."""
         for wanted, segment in zip(self.pattern, segments, strict=True):
-            if wanted is not None and wanted != segment:
+            if wanted is None or wanted == segment:
+                continue
+            if wanted[:1] != ":" or not segment.endswith(wanted) or len(segment) == len(wanted):
                 return False
         return True
+
+
+def _wanted(segment: str) -> str | None:
+    """Return what a segment of a path must be: a text, `:verb` after a parameter, or None for any."""
+    return segment if segment[:1] != "{" else segment.partition("}")[2] or None
 
 
 class RouteTable:
@@ -113,7 +123,7 @@ class RouteTable:
             skipped = prefix.count("/") + 1
             for route in routes:
                 template = prefix + route.path
-                pattern = tuple(None if s[:1] == "{" else s for s in template.split("/"))
+                pattern = tuple(_wanted(segment) for segment in template.split("/"))
                 entry = _Entry(pattern, skipped, template, route)
                 self._by_length.setdefault(len(pattern), []).append(entry)
 

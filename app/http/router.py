@@ -39,6 +39,7 @@ class Router:
     """The routes of one application. `lean` are those without FastAPI; FastAPI gets what no surface owns.
 
     `checks` has a function for each header line that only some routes take: it is called with the path, and raises.
+    `aliases` are beginnings of paths by other beginnings that mean the same; they end at a segment.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class Router:
         surfaces: Sequence[Surface],
         fastapi: ASGIApp,
         checks: Mapping[bytes, Callable[[Request, str], None]],
+        aliases: Mapping[str, str] = {},
     ) -> None:
+        self._aliases = aliases
         self._checks = checks
         self._lean = lean
         self._surfaces = surfaces
@@ -60,7 +63,7 @@ class Router:
         method = scope["method"]
         known = self._taken.get((method, raw := scope.get("raw_path")))
         if known is None:
-            path = decode_path(scope)
+            path = self._real(decode_path(scope))
             known = self._lean.find(method, path)
             if known is not None and raw is not None and len(raw) <= _REMEMBERED_PATH:
                 if len(self._taken) >= _REMEMBERED_PATHS:
@@ -69,11 +72,18 @@ class Router:
         # After a method that the path does not take.
         for name, check in self._checks.items():
             if name in request.headers:
-                check(request, decode_path(scope))
+                check(request, self._real(decode_path(scope)))
         if known is not None:
             handle, segments, request.route = known
             return handle(request, segments)
         return self._answer_elsewhere(request, path, sender)
+
+    def _real(self, path: str) -> str:
+        """Return the path whose route answers: that of an alias is another one."""
+        for alias, meant in self._aliases.items():
+            if path.startswith(alias) and path[len(alias) : len(alias) + 1] in ("", "/"):
+                return meant + path[len(alias) :]
+        return path
 
     async def _answer_elsewhere(
         self, request: Request, path: str, sender: Sender

@@ -27,7 +27,7 @@ class Asked(NamedTuple):
         page = nsmallest(self.size + 1, left, key=name)
         more = len(page) > self.size
         del page[self.size :]
-        return page, _token(name(page[-1])) if more else None
+        return page, token(name(page[-1])) if more else None
 
 
 def asked(config: Config, page_size: int | None, page_token: str | None) -> Asked:
@@ -40,16 +40,17 @@ def asked(config: Config, page_size: int | None, page_token: str | None) -> Aske
     return Asked(size, None if page_token is None else _name(page_token))
 
 
-def _token(name: str) -> str:
+def token(name: str) -> str:
+    """Return the token of the page after an item of that name."""
     return urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
-def _name(token: str) -> str:
+def _name(text: str) -> str:
     try:
-        name = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4)).decode()
+        name = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)).decode()
     except (binascii.Error, UnicodeError):
         name = ""
     # b64decode passes over what is not in its alphabet; such a token was not made here either.
-    if _token(name) != token:
+    if token(name) != text:
         raise invalid_parameter("page_token", "page_token is not one that was handed out here.")
     return name

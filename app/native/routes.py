@@ -16,6 +16,8 @@ from app.native.one_record import OneRecord
 from app.native.one_shot import OneShotRoutes
 from app.native.one_shot_schemas import TransactionCommitted, TransactionToCommit
 from app.native.operations import Health, MetricsText, Operations
+from app.native.queue_receiving import QueueRoutes
+from app.native.queue_routes import queue_routes, receiving_routes
 from app.native.record_schemas import (
     CachedHeaders,
     Events,
@@ -42,6 +44,7 @@ from app.native.record_schemas import (
     WrittenHeaders,
 )
 from app.native.records import RecordRoutes
+from app.native.refusals_on_writes import ON_WRITES
 from app.native.streams.merged import MergedRoutes
 from core.config import Config
 from core.facade import Facade
@@ -58,9 +61,10 @@ from core.vocabulary.capabilities import (
 )
 
 PREFIX = "/api/v1"
-# Statuses of refusals that any route below the prefix may have, and any route that writes; and any other route.
+# A queue is a share group: Kafka's name for the same.
+ALIASES = {f"{PREFIX}/share-groups": f"{PREFIX}/queues"}
+# Statuses of refusals that any route below the prefix may have, and any other route.
 ANYWHERE = (400, 401, 421, 422, 431, 500)
-ON_WRITES = (403, 408, 413, 415, 503, 507)
 ANYWHERE_ELSE = (400, 421, 431, 500)
 
 LeanRoute = Route[Handle]
@@ -79,7 +83,8 @@ def lean_routes(
     records = RecordRoutes(config, acting, transactions)
     one = OneRecord(config, acting)
     return (
-        *_writes(records), _one_shot(config, acting), *_reads(records, MergedRoutes(config, broker, acting), one)
+        *_writes(records), _one_shot(config, acting), *_reads(records, MergedRoutes(config, broker, acting), one),
+        *receiving_routes(QueueRoutes(config, acting)),
     )  # fmt: skip
 
 
@@ -204,7 +209,7 @@ def control_routes() -> tuple[ControlRoute, ...]:
     """Return the routes of topics, groups, transactions, users, quotas and so on. Load FastAPI."""
     return (
         *_topics(), *_cluster(), *_groups(), *_members(), *_consumers(), *_transactions(), *_participants(),
-        *_long_transactions(), *_users(), *_acls(), *_quotas(),
+        *_long_transactions(), *queue_routes(), *_users(), *_acls(), *_quotas(),
     )  # fmt: skip
 
 

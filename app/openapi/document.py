@@ -55,7 +55,8 @@ _MEANINGS = {
 } | {
     kind.status: kind.title + "."
     for name, kind in KINDS.items()
-    if name not in ("topic-differs", "not-found", "idempotency-key-in-use", "idempotency-key-reused")
+    if name
+    not in ("topic-differs", "group-type", "not-found", "idempotency-key-in-use", "idempotency-key-reused")
 }
 
 

@@ -48,7 +48,6 @@ DOCUMENTED: dict[str, str] = {
     "max_frame_bytes": "The largest Kafka request. A larger one closes its connection.",
     "max_wait_ms": "The longest long poll.",
     "max_partitions": "Partitions of all topics together.",
-    "max_partitions_per_topic": "Partitions of one topic.",
     "replica_lag_time_max_ms": "A follower that is not caught up for this long leaves the in-sync set.",
     "replica_fsync": "Whether a follower fsyncs records before it acknowledges them.",
     "metadata_min_insync_replicas": "Brokers that must store a change of topics, groups or offsets before it is "
@@ -62,6 +61,12 @@ DOCUMENTED: dict[str, str] = {
 FLAGS = {"workers": "`--workers`", "broker_id": "`--broker-id`", "access_log": "`--access-log`"}
 
 OTHER: dict[str, str] = {
+    "max_partitions_per_topic": "Partitions of one topic.",
+    "webhooks": "Whether queues may have webhooks (`--webhooks`). On by itself where all listeners are loopback.",
+    "webhook_allow_only": "Whether webhooks reach nothing but the hosts of `SLUICE_WEBHOOK_ALLOW`. On by itself "
+    "where clients of other machines need no login.",
+    "max_webhooks": "Webhooks of all queues.",
+    "max_webhook_requests": "Requests of all webhooks at the same time.",
     "checkpoint_interval_ms": "How often the broker fsyncs logs in the background. This bounds what a power loss can "
     "take from `acks=0` and `acks=1`.",
     "zookeeper_session_timeout_ms": "How long ZooKeeper still lists a broker that was killed.",
@@ -177,6 +182,8 @@ OTHER: dict[str, str] = {
     "group_share_max_record_lock_duration_ms": "The longest that a share group may set.",
     "group_share_delivery_count_limit": "Deliveries of a record to a share group.",
     "group_share_partition_max_record_locks": "Records of one partition that a share group has in flight.",
+    "group_share_max_size": "Members of one share group.",
+    "group_share_max_share_sessions": "Share sessions, that is share consumers with a connection, in all.",
     "group_max_member_bytes": "Metadata and assignment of one member.",
     "max_groups": "Groups.",
     "offset_metadata_max_bytes": "Metadata of one committed offset.",

@@ -52,6 +52,9 @@ from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import deleted_topics, load_settings, load_topics, put_setting
 from core.purgatory import Purgatory
 from core.queues.queues import Queues
+from core.queues.share_sessions import ShareSessions
+from core.queues.webhooks.store import WebhookStore
+from core.queues.webhooks.webhooks import Webhooks
 from core.records.partitioner import StickyPartitions
 from core.replication.controller import Controller
 from core.replication.promises import HIGH_WATERMARKS, ROLES, Promises
@@ -83,13 +86,14 @@ _METADATA_CONFIG = {"retention.ms": "-1", "segment.bytes": "67108864"}
 class Broker:
     """One broker over one data directory. Open it on the event loop that will use it.
 
-    `groups`, `consumers`, `queues` and `idempotency` exist once the broker is open. In a cluster they are
+    `groups`, `consumers`, `queues`, `webhooks` and `idempotency` exist once the broker is open. In a cluster they are
     replaced when this broker begins or ceases to keep the metadata: look them up for each call.
     """
 
     groups: Groups
     consumers: Consumers
     queues: Queues
+    webhooks: Webhooks
     idempotency: IdempotencyKeys
     transactions: Transactions | ClusterTransactions
 
@@ -104,6 +108,7 @@ class Broker:
         self.foreign_groups = ForeignGroups()
         self.store = Store(data_dir / DATABASE, clock)
         self.logs = LogManager(data_dir, config, clock)
+        self.share_sessions = ShareSessions(config.group_share_max_share_sessions)
         self.counters = self.store.counters
         self.purgatory = Purgatory(config.max_waiting)
         self.changes = TopicChanges(self.purgatory)
@@ -313,14 +318,28 @@ class Broker:
         await self.consumers.open()
         if ends:
             await start.attempt(start.cut_back_consumers(self.consumers, ends))
-        self.queues = Queues(self, self.store)
+        self.queues = self._new_queues()
         await self.queues.open()
         if ends:
             await start.attempt(start.cut_back_queues(self.queues, ends))
         self.idempotency = self._idempotency_keys()
         await start.attempt(self.idempotency.open())
         await self._serve_transactions()
+        self.webhooks = self._webhooks()
+        await self.webhooks.open()
         start.settled()
+
+    def _webhooks(self) -> Webhooks:
+        return Webhooks(self.config, self.clock, WebhookStore(self.store), self.queues, self._own_addresses)
+
+    def _own_addresses(self) -> list[tuple[str, int]]:
+        """Return host and port of every listener of this process, as far as they are known."""
+        return [(one.host, one.port) for one in (*self.endpoints, *self.config.listeners) if one.port]
+
+    def _new_queues(self) -> Queues:
+        """Return the queues of the present groups; the members of share groups use them."""
+        self.groups.shares.serve(lambda: self.queues, self.group_configs)
+        return Queues(self, self.store, self.groups.shares)
 
     def _idempotency_keys(self) -> IdempotencyKeys:
         return IdempotencyKeys(self, self.store, self.producer_ids, PlanWriter(self, self.partitions.log))
@@ -350,20 +369,24 @@ class Broker:
         """Forget groups, consumers and keys: another broker keeps them now."""
         assert isinstance(self.transactions, ClusterTransactions)
         self.transactions.leave()
-        consumers, queues = self.consumers, self.queues
+        consumers, queues, webhooks = self.consumers, self.queues, self.webhooks
         consumers.drain()
+        webhooks.drain()
         queues.drain()
         self.groups.drain()
         self._without_metadata()
         await consumers.close()
+        await webhooks.close()
         await queues.close()
 
     def _without_metadata(self) -> None:
         self.groups = Groups(self.config, self.clock, MetadataGroupStore(self.store), self)
         self.groups.elsewhere()
         self.consumers = Consumers(self, self.store, self.groups)
-        self.queues = Queues(self, self.store)
+        self.queues = self._new_queues()
         self.queues.elsewhere()
+        self.webhooks = self._webhooks()
+        self.webhooks.elsewhere()
         self.idempotency = self._idempotency_keys()
 
     async def _topics_changed(self) -> None:
@@ -435,6 +458,7 @@ class Broker:
         """Answer every request that waits; none waits afterwards. The first half of a stop."""
         if self.ready:
             self.consumers.drain()
+            self.webhooks.drain()
             self.queues.drain()
             self.groups.drain()
         self.ready = False
@@ -452,6 +476,7 @@ class Broker:
         settled = not self.unclean_start.unsettled
         if self._background:
             await self.consumers.close()
+            await self.webhooks.close()
             await self.queues.close()
             settled = await self.transactions.close() and settled
         if self.metadata is not None:

@@ -27,6 +27,7 @@ from core.groups.positions import GroupPositions
 from core.groups.refusals import refusal
 from core.groups.registry import GroupRegistry
 from core.groups.settled_offsets import OffsetsSettlement, SettledOffsets
+from core.groups.share_groups import ShareGroups
 from core.groups.transactional_offsets import Settlement, TransactionalOffsets
 from core.types import TopicPartition
 from core.vocabulary.consumer_groups import (
@@ -69,6 +70,7 @@ class Groups:
         self.positions = GroupPositions(config, self._coordinator, self._offsets, broker)
         self.hosted = HostedMembers(self._coordinator, broker)
         self.members = HttpMembers(config, self._coordinator, self.hosted)
+        self.shares = ShareGroups(self._registry, broker)
         self.lines = LineMembers(
             self._registry, self._coordinator, self._offsets, self.positions, self.hosted, broker
         )
@@ -185,7 +187,10 @@ class Groups:
         return self._coordinator.describe(group_id)
 
     async def delete(self, group_id: str) -> None:
-        """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Delete a group with its offsets or its queue. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        if self.shares.describe(group_id) is not None:
+            await self.shares.delete(group_id)
+            return
         await self._coordinator.delete(group_id)
 
     def group(self, group_id: str) -> Group | None:

@@ -333,3 +333,19 @@ share_updates = Table(
     Column("change", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
+
+# One row a webhook of a queue. `settings` and `secrets` are MessagePack, as `core.queues.webhooks.store` writes them.
+# A queue that was deleted and created again has another `queue_created_ms`: its webhooks are deleted.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("queue", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("queue_created_ms", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("settings", LargeBinary, nullable=False),
+    Column("secrets", LargeBinary, nullable=False),
+    Column("off_because", Text, nullable=False),
+    Column("failing_since_ms", BigInteger),
+)

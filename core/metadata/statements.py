@@ -173,6 +173,8 @@ _TEXTS: dict[str, str] = {
     " AND seq <= ?",
     "share_updates.delete_of_group/1": "DELETE FROM share_updates WHERE group_id = ?",
     "share_updates.delete_of_topic/1": "DELETE FROM share_updates WHERE topic_id = ?",
+    "webhooks.put/1": upsert(models.webhooks),
+    "webhooks.delete/1": "DELETE FROM webhooks WHERE queue = ? AND name = ?",
     # What a whole database consists of.
     **{copy_of(table): insert(table) for table in metadata.sorted_tables},
 }

@@ -12,8 +12,10 @@ from core.vocabulary.groups import Cut
 from core.vocabulary.queues import (
     AcknowledgeBatch,
     Acquired,
+    DeadLetters,
     InFlight,
     Leased,
+    QueueIds,
     QueueSettings,
     QueueStats,
     QueueView,
@@ -32,9 +34,10 @@ def _not_yet() -> BrokerError:
 class Queues:
     """Implements `core.vocabulary.queues.Queues`. Open it where groups are served, and close it where they leave."""
 
-    def __init__(self, broker: Logs, store: Store) -> None:
+    def __init__(self, broker: Logs, store: Store, ids: QueueIds) -> None:
         self._broker = broker
         self._store = store
+        self._ids = ids
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -114,6 +117,15 @@ class Queues:
     def in_flight(
         self, name: str, *, after: tuple[TopicPartition, int] | None = None, limit: int = 100
     ) -> Sequence[InFlight]:
+        """See `core.vocabulary.queues.Queues`."""
+        raise _not_yet()
+
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """See `core.vocabulary.queues.Queues`."""
+        raise _not_yet()
+
+    @property
+    def dead_letters(self) -> DeadLetters:
         """See `core.vocabulary.queues.Queues`."""
         raise _not_yet()
 

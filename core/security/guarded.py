@@ -37,6 +37,7 @@ from core.security.guarded_users import (
     GuardedUsers,
     Ruled,
 )
+from core.security.guarded_webhooks import GuardedWebhooks
 from core.security.meter import Meter
 from core.security.principal import Caller
 from core.security.quotas import QuotaTable
@@ -57,6 +58,7 @@ from core.vocabulary.settlements import Fault, RefusedError
 from core.vocabulary.topic import ConfigEntry, TopicInfo
 from core.vocabulary.transactions import ProducerIdAndEpoch, TransactionalWrite, Transactions
 from core.vocabulary.users import Tokens, Users
+from core.vocabulary.webhooks import Webhooks
 
 T = TypeVar("T")
 
@@ -249,6 +251,11 @@ class Guarded:
     def queues(self) -> Queues:
         """See `Facade.queues`."""
         return GuardedQueues(self._broker.queues, self.rights, self.meter)
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """See `Facade.webhooks`."""
+        return GuardedWebhooks(self._broker.webhooks, self._broker.queues, self.rights)
 
     @property
     def users(self) -> Users:

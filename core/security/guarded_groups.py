@@ -51,6 +51,7 @@ from core.vocabulary.groups import (
 )
 from core.vocabulary.line_members import LineMembers
 from core.vocabulary.settlements import Fault, OffsetToSettle, RefusedError, StagedAck
+from core.vocabulary.share_groups import ShareGroups, ShareGroupView, ShareHeartbeat, ShareReply
 from core.vocabulary.transactions import Settlement
 
 _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -116,6 +117,11 @@ class GuardedGroups:
         if self._denied(group_id):
             return _GROUP_DENIED
         return self._groups.heartbeat(group_id, member_id, generation, group_instance_id)
+
+    @property
+    def shares(self) -> ShareGroups:
+        """See `Groups.shares`."""
+        return GuardedShareGroups(self._groups.shares, self._rights)
 
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
         """See `Groups.consumer_heartbeat`: needs READ on the group, also when the answer is durable.
@@ -266,6 +272,35 @@ class GuardedGroups:
         if self._rights.may(_DESCRIBE, _CLUSTER):
             return groups
         return [one for one in groups if self._rights.may(_DESCRIBE, _GROUP, one.group_id)]
+
+
+class GuardedShareGroups:
+    """`Facade.groups.shares` for one caller."""
+
+    def __init__(self, shares: ShareGroups, rights: Rights) -> None:
+        self._shares = shares
+        self._rights = rights
+
+    async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareReply:
+        """See `ShareGroups.heartbeat`: needs READ on the group, also at the end, and DESCRIBE on the topics."""
+        if (denied := self._rights.denial(_READ, _GROUP, group_id)) is not None:
+            return ShareReply(denied.code, message=denied.message)
+        for topic in request.topics or ():
+            if (denied := self._rights.denial(_DESCRIBE, _TOPIC, topic)) is not None:
+                return ShareReply(denied.code, message=denied.message)
+        reply = await self._shares.heartbeat(group_id, request)
+        if (denied := self._rights.denial(_READ, _GROUP, group_id)) is not None:
+            return ShareReply(denied.code, message=denied.message)
+        return reply
+
+    def describe(self, group_id: str) -> ShareGroupView | None:
+        """See `ShareGroups.describe`: needs DESCRIBE on the group, and on all topics that it shows."""
+        self._rights.require(_DESCRIBE, _GROUP, group_id)
+        view = self._shares.describe(group_id)
+        if view is not None and not self._rights.unlimited:
+            for topic in {name for member in view.members for name in member.topics}:
+                self._rights.require(_DESCRIBE, _TOPIC, topic)
+        return view
 
 
 class GuardedPositions:

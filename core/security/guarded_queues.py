@@ -8,6 +8,7 @@ from dataclasses import replace
 from core.errors import BrokerError, ErrorCode
 from core.security.acl import Operation, ResourceType
 from core.security.authorizer import Rights
+from core.security.guarded_dead_letters import GuardedDeadLetters
 from core.security.meter import Meter
 from core.types import TopicPartition
 from core.vocabulary.queues import (
@@ -41,6 +42,12 @@ class GuardedQueues:
         self._queues = queues
         self._rights = rights
         self._meter = meter
+        self._dead_letters = GuardedDeadLetters(queues, rights, meter)
+
+    @property
+    def dead_letters(self) -> GuardedDeadLetters:
+        """See `Queues.dead_letters`."""
+        return self._dead_letters
 
     async def put(self, name: str, settings: QueueSettings, *, if_version: int | None = None) -> QueueView:
         """See `Queues.put`: needs ALTER_CONFIGS and READ on the group, READ on its topics, WRITE on dead letters."""
@@ -151,6 +158,12 @@ class GuardedQueues:
             for topic in self._queues.topics(name):
                 self._rights.require(_DESCRIBE, _TOPIC, topic)
         return self._queues.in_flight(name, after=after, limit=limit)
+
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """See `Queues.record`: needs DESCRIBE on the group and on the topic."""
+        self._rights.require(_DESCRIBE, _GROUP, name)
+        self._rights.require(_DESCRIBE, _TOPIC, tp.topic)
+        return self._queues.record(name, tp, offset)
 
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """See `Queues.subscribe`: needs READ on the group and on the topics."""

@@ -21,6 +21,7 @@ from core.types import TopicPartition
 from core.upstream.coordinator import RemoteCoordinator
 from core.upstream.group_offsets import RemoteOffsets
 from core.upstream.group_views import GroupViews
+from core.upstream.no_share_groups import NoShareGroups
 from core.vocabulary.capabilities import unsupported
 from core.vocabulary.consumer_groups import (
     ConsumerGroupView,
@@ -142,6 +143,11 @@ class RemoteGroups:
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
         """See `Groups.leave`."""
         return await self._coordinator.leave(group_id, leavers)
+
+    @property
+    def shares(self) -> NoShareGroups:
+        """The members of share groups, which speak to the cluster."""
+        return NoShareGroups()
 
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
         """Refuse: members of the cluster's groups speak to the cluster."""

@@ -14,6 +14,7 @@ from core.vocabulary.capabilities import unsupported
 from core.vocabulary.queues import (
     AcknowledgeBatch,
     Acquired,
+    DeadLetters,
     InFlight,
     Leased,
     QueueSettings,
@@ -25,6 +26,7 @@ from core.vocabulary.queues import (
     Settled,
     Start,
 )
+from core.vocabulary.webhooks import Attempt, Signing, WebhookMade, WebhookSettings, WebhookView
 
 
 def refuse_queues() -> NoReturn:
@@ -37,6 +39,11 @@ def refuse_queues() -> NoReturn:
 
 class NoQueues:
     """Refuses every call of `core.vocabulary.queues.Queues` with UNSUPPORTED_VERSION; lists none."""
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Refuse."""
+        refuse_queues()
 
     async def put(self, name: str, settings: QueueSettings, *, if_version: int | None = None) -> QueueView:
         """Refuse."""
@@ -96,6 +103,10 @@ class NoQueues:
         """Refuse."""
         refuse_queues()
 
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """Refuse."""
+        refuse_queues()
+
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """Refuse."""
         refuse_queues()
@@ -132,3 +143,50 @@ class NoQueues:
 
     async def release_member(self, name: str, member_id: str) -> None:
         """Do nothing: no member holds anything."""
+
+
+class NoWebhooks:
+    """Refuses every call of `core.vocabulary.webhooks.Webhooks` with UNSUPPORTED_VERSION."""
+
+    async def put(
+        self,
+        queue: str,
+        name: str,
+        settings: WebhookSettings,
+        *,
+        secret: str | None = None,
+        signing: Signing = Signing.HMAC,
+        if_version: int | None = None,
+    ) -> WebhookMade:
+        """Refuse."""
+        refuse_queues()
+
+    def get(self, queue: str, name: str) -> WebhookView:
+        """Refuse."""
+        refuse_queues()
+
+    def of_queue(self, queue: str) -> Sequence[WebhookView]:
+        """Refuse."""
+        refuse_queues()
+
+    async def delete(self, queue: str, name: str) -> None:
+        """Refuse."""
+        refuse_queues()
+
+    async def rotate_secret(
+        self, queue: str, name: str, *, secret: str | None = None, signing: Signing | None = None
+    ) -> WebhookMade:
+        """Refuse."""
+        refuse_queues()
+
+    async def enable(self, queue: str, name: str) -> WebhookView:
+        """Refuse."""
+        refuse_queues()
+
+    async def test(self, queue: str, name: str) -> Attempt:
+        """Refuse."""
+        refuse_queues()
+
+    def attempts(self, queue: str, name: str) -> Sequence[Attempt]:
+        """Refuse."""
+        refuse_queues()

@@ -39,7 +39,7 @@ from core.upstream.freezing import NoFreezing
 from core.upstream.groups import RemoteGroups
 from core.upstream.holdings import holdings
 from core.upstream.keyed_writes import RemotePlanWriter, RemoteProducerIds
-from core.upstream.no_queues import NoQueues
+from core.upstream.no_queues import NoQueues, NoWebhooks
 from core.upstream.no_transactions import NoTransactions, refuse_transactions
 from core.upstream.partitions import Partitions
 from core.upstream.records import Records
@@ -79,6 +79,7 @@ class RemoteBroker:
         self.foreign_groups = ForeignGroups()
         self.transactions = NoTransactions()
         self.queues = NoQueues()
+        self.webhooks = NoWebhooks()
         self.freezing = NoFreezing()
         self.store = Store(Path(config.data_dir) / GATEWAY_DATABASE, clock)
         self.counters = self.store.counters

@@ -32,6 +32,7 @@ from core.vocabulary.groups import (
 )
 from core.vocabulary.line_members import LineMembers
 from core.vocabulary.settlements import OffsetToSettle
+from core.vocabulary.share_groups import ShareGroups
 from core.vocabulary.transactions import Settlement
 
 
@@ -112,6 +113,11 @@ class Groups(Protocol):
     @property
     def lines(self) -> LineMembers:
         """Members of the line protocol."""
+
+    @property
+    def shares(self) -> ShareGroups:
+        """The members of share groups (KIP-932)."""
+        ...
 
     @property
     def closed(self) -> ErrorCode:

@@ -224,7 +224,10 @@ class QueueStats:
 
 
 class InFlight(NamedTuple):
-    """A record that is leased, delayed or on its way to the dead letters. `state` is leased, delayed or archiving."""
+    """A record that is leased, delayed or on its way to the dead letters. `state` is leased, delayed or archiving.
+
+    `Queues.record` has two more states: available and settled.
+    """
 
     tp: TopicPartition
     offset: int
@@ -265,12 +268,122 @@ class Acquired(NamedTuple):
     records: Sequence[FileSlice] = ()
 
 
+class DeadRecord(NamedTuple):
+    """A record in the dead-letter topic of a queue: `tp` and `offset` are where it came from, `dead` where it is.
+
+    Key, value and headers of `record` are those of the source, without the headers of KIP-1191; `pointer`: the source
+    was not copied, or its log had lost it.
+    """
+
+    dead: TopicPartition
+    dead_offset: int
+    tp: TopicPartition
+    offset: int
+    delivery_count: int
+    cause: Cause
+    reason: str
+    record: Record
+    pointer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPage:
+    """Some dead letters. `after` continues: the next offset of each partition of the topic; None: there are no more."""
+
+    records: Sequence[DeadRecord]
+    after: Mapping[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """Which dead letters to append again, and where. What is None matches all.
+
+    `to` None is the source of each record, else a topic. `rate` is records a second, None as fast as possible.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    cause: Cause | None = None
+    to: str | None = None
+    rate: float | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveTask:
+    """A redrive. `state` is running, done, cancelled or failed, and `error` says why it failed.
+
+    `moved` were appended, or would be by a dry run; `skipped` match and cannot be: pointers without a record.
+    """
+
+    id: str
+    state: str
+    redrive: Redrive
+    moved: int
+    skipped: int
+    created_ms: int
+    error: str = ""
+
+
+class DeadLetters(Protocol):
+    """The dead letters of queues, as `broker.queues.dead_letters`.
+
+    Raises GROUP_ID_NOT_FOUND for a missing queue, INVALID_REQUEST for one without a dead-letter topic.
+    """
+
+    async def list(
+        self, name: str, *, after: Mapping[int, int] | None = None, limit: int = 100
+    ) -> DeadLetterPage:
+        """Return the dead letters of a queue that are neither redriven nor purged, by partition and offset."""
+        ...
+
+    async def redrive(self, name: str, redrive: Redrive) -> RedriveTask:
+        """Begin to append dead letters again, from the oldest to the newest of now; a dry run returns when done.
+
+        Each is appended exactly once, also over restarts, with the header `sluice.redriven-from`. Raises
+        CONCURRENT_TRANSACTIONS while a redrive of the queue is running, UNKNOWN_TOPIC_OR_PARTITION for `to`.
+        """
+        ...
+
+    def tasks(self, name: str) -> Sequence[RedriveTask]:
+        """Return the redrives of a queue, the newest first; those that ended are kept up to a limit."""
+        ...
+
+    async def cancel(self, name: str, task_id: str) -> RedriveTask:
+        """End a redrive after the batch under way. Raises RESOURCE_NOT_FOUND."""
+        ...
+
+    async def purge(self, name: str) -> None:
+        """Forget all dead letters of a queue up to now. The records stay in the topic until its retention."""
+        ...
+
+
 def work_key(name: str, tp: TopicPartition) -> Hashable:
     """Return the key of the purgatory for records of a partition that a queue has got back.
 
     An event of it is a release, a lock that ran out, a queue that was resumed or sought: what is no append.
     """
     return ("queue", name, tp)
+
+
+class QueueIds(Protocol):
+    """The names of queues among the ids of all groups, and their members, as `broker.groups.shares`."""
+
+    def keep(self, name: str) -> None:
+        """Take the id of a queue that is loaded or about to be created; it may be taken for it already.
+
+        Raises GROUP_ID_NOT_FOUND with the reason "group-type" if a group of another type has it, POLICY_VIOLATION if
+        there are too many groups.
+        """
+        ...
+
+    def forget(self, name: str) -> None:
+        """Give the id of a queue back that is deleted, or could not be created. Its members are removed."""
+        ...
+
+    def has_members(self, name: str) -> bool:
+        """Return whether share consumers are members of a queue."""
+        ...
 
 
 class Queues(Protocol):
@@ -338,6 +451,19 @@ class Queues(Protocol):
         """Return records in flight by topic, partition and offset, from the one after `after` on."""
         ...
 
+    def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
+        """Return what is known of one record: in flight, or the state is available or settled.
+
+        Below the start it is settled, from the end of what is tracked on available. Raises
+        UNKNOWN_TOPIC_OR_PARTITION for a partition that the queue does not read, NOT_LEADER_OR_FOLLOWER.
+        """
+        ...
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """The dead letters of all queues."""
+        ...
+
     # --- share consumers (KIP-932) -----------------------------------------------------------------------------
 
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
@@ -353,14 +479,15 @@ class Queues(Protocol):
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Let partitions begin at these offsets, as AlterShareGroupOffsets; return the error of each, or NONE.
 
-        A topic that the queue did not read is added to it. Raises NON_EMPTY_GROUP while leases live.
+        A topic that the queue did not read is added to it. Raises NON_EMPTY_GROUP while leases live or members are
+        there.
         """
         ...
 
     async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
         """Forget all of some topics, as DeleteShareGroupOffsets; return an error of each, in order.
 
-        Raises NON_EMPTY_GROUP while leases live.
+        Raises NON_EMPTY_GROUP while leases live or members are there.
         """
         ...
 

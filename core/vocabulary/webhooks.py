@@ -71,8 +71,9 @@ class Verdict(Enum):
 class WebhookSettings:
     """The settings of a webhook.
 
-    `retries_ms` are the pauses after the first, second … attempt; the last one repeats. `headers` are sent along.
-    `reject_422` and `reject_4xx` give a record up at once if the endpoint answers so.
+    `retries_ms` are the pauses after the first, second … attempt; the last one repeats. `headers` are sent along;
+    their values are never shown, and None keeps those that the webhook has. `reject_422` and `reject_4xx` give a
+    record up at once if the endpoint answers so.
     """
 
     url: str
@@ -81,7 +82,7 @@ class WebhookSettings:
     timeout_ms: int = 15_000
     retries_ms: tuple[int, ...] = DEFAULT_RETRIES_MS
     rate_per_second: float | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] | None = None
     reject_422: bool = False
     reject_4xx: bool = False
     enabled: bool = True

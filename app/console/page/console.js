@@ -6,6 +6,7 @@ import { closeDialogs } from "./dialog.js";
 import { say } from "./dom.js";
 import { showGroup, showGroups } from "./groups.js";
 import { showLogin } from "./login.js";
+import { showQueue, showQueues } from "./queues.js";
 import { showTopic } from "./topic.js";
 import { showTopics } from "./topics.js";
 import { showTransaction, showTransactions } from "./transactions.js";
@@ -14,6 +15,7 @@ const main = document.getElementById("main");
 const VIEWS = {
   topics: [showTopics, showTopic, "Topics"],
   groups: [showGroups, showGroup, "Groups"],
+  queues: [showQueues, showQueue, "Queues"],
   transactions: [showTransactions, showTransaction, "Transactions"],
 };
 let leave = () => {};

@@ -254,8 +254,19 @@ class KafkaSession:
         return self._encode(header, answer, question, self._started, self._received)
 
     def close(self) -> None:
-        """See `Session.close`."""
+        """See `Session.close`. What the members of share groups on the connection have acquired becomes available."""
         self.authentication.close()
+        broker = self.listener.broker
+        for sharer in broker.share_sessions.disconnected(self.number):
+            releasing = asyncio.ensure_future(broker.queues.release_member(*sharer))
+            self.listener.tasks.add(releasing)
+            releasing.add_done_callback(self._released)
+
+    def _released(self, releasing: asyncio.Task[None]) -> None:
+        self.listener.tasks.discard(releasing)
+        if not releasing.cancelled() and (error := releasing.exception()) is not None:
+            # The locks run out by themselves.
+            log.warning("records of a share consumer stay locked until their time is over: %s", error)
 
     def _count_time(self) -> None:
         """Count the time on the event loop. It is not in `throttle_time_ms`; the connection is muted all the same.

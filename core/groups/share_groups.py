@@ -1,0 +1,236 @@
+"""The members of share groups, as `broker.groups.shares` (KIP-932). A share group is a queue of the same name.
+
+The queue is what is stored: its name keeps the id among the ids of all groups, and it has the settings, the locks
+and the counts. Its members are in memory alone, in the same registry as all groups. The queue service takes and gives
+back the names here. A first heartbeat of a group without a queue has one made, with the settings of the group
+(`GroupConfigs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from core.errors import BrokerError, ErrorCode
+from core.facade import Logs
+from core.groups.group_configs import GroupSettings, duration_ms
+from core.groups.machines import SHARE, Effects
+from core.groups.registry import GroupRegistry
+from core.groups.share_group import Shape, ShareGroup, ShareSettings
+from core.types import TopicPartition
+from core.vocabulary.queues import DeadLetter, Queues, QueueSettings, Start
+from core.vocabulary.share_groups import JOINING, LEAVING, ShareGroupView, ShareHeartbeat, ShareReply
+
+# Kafka's group.share.partition.max.record.locks bounds what one partition has in flight.
+_RESETS = {"earliest": Start("earliest"), "latest": Start("latest")}
+
+
+class Settings(Protocol):
+    """The settings of groups, as `broker.group_configs`."""
+
+    def of(self, group_id: str) -> GroupSettings:
+        """Return the settings in force of a group."""
+        ...
+
+
+class ShareGroups:
+    """Requests of share group members, and what the queues need of them. Used on the event loop only."""
+
+    def __init__(self, registry: GroupRegistry, broker: Logs) -> None:
+        self._registry = registry
+        self._broker = broker
+        self._queues: Callable[[], Queues] | None = None
+        self._settings: Settings | None = None
+
+    def serve(self, queues: Callable[[], Queues], settings: Settings) -> None:
+        """Take the queues of this broker and the settings of groups; before the first request."""
+        self._queues = queues
+        self._settings = settings
+
+    # --- with the queues ---------------------------------------------------------------------------------------
+
+    def keep(self, group_id: str) -> None:
+        """Take an id for a queue. Raises GROUP_ID_NOT_FOUND if a group of another type has it, POLICY_VIOLATION."""
+        entry = self._registry.get(group_id)
+        if entry is not None and not isinstance(entry.group, ShareGroup):
+            if not self._registry.is_unused(entry) or entry.stored:
+                raise of_another_type(group_id, entry.group.group_type)
+            self._registry.forget(group_id)
+            entry = None
+        if entry is None:
+            entry, error = self._registry.create(group_id, ShareGroup(group_id))
+            if entry is None:
+                raise BrokerError(
+                    error, f"There are {self._registry.config.max_groups} groups; delete others first."
+                )
+        assert isinstance(entry.group, ShareGroup)
+        entry.group.is_kept = True
+
+    def forget(self, group_id: str) -> None:
+        """Give an id back: its queue is deleted, and its members are removed."""
+        if self._group(group_id) is not None:
+            self._registry.forget(group_id)
+
+    def has_members(self, group_id: str) -> bool:
+        """Return whether share consumers are in the group of a queue."""
+        group = self._group(group_id)
+        return group is not None and not group.is_empty
+
+    def create_settings(self, group_id: str, topics: Sequence[str]) -> QueueSettings:
+        """Return the settings of a queue that a share consumer makes, which behaves as Kafka's."""
+        assert self._settings is not None
+        return with_group_settings(
+            QueueSettings(topics=tuple(topics)), self._settings.of(group_id), self._broker.clock.wall_ms()
+        )
+
+    # --- members -----------------------------------------------------------------------------------------------
+
+    async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareReply:
+        """Handle ShareGroupHeartbeat. What a member reads begins durably before its first answer.
+
+        The words of refusals are Kafka's.
+        """
+        refused = self._refusal(group_id, request)
+        if refused is not None:
+            return refused
+        if request.topics is not None and request.member_epoch != LEAVING:
+            try:
+                await self._subscribe(group_id, request)
+            except BrokerError as error:
+                return ShareReply(error.code, message=error.message)
+        group = self._group(group_id)
+        if group is None:
+            return ShareReply(ErrorCode.GROUP_ID_NOT_FOUND, message=f"Share group {group_id} not found.")
+        assert self._settings is not None
+        settings = self._settings.of(group_id)
+        reply = group.heartbeat(
+            request,
+            self._shape,
+            ShareSettings(
+                settings.share_session_timeout_ms / 1000,
+                settings.share_heartbeat_interval_ms,
+                self._registry.config.group_share_max_size,
+            ),
+            self._registry.moment(),
+        )
+        if (entry := self._registry.get(group_id)) is not None:
+            # Sets the timer.
+            self._registry.settle(entry, Effects(None, []))
+        return reply
+
+    def _refusal(self, group_id: str, request: ShareHeartbeat) -> ShareReply | None:
+        error, message = ErrorCode.INVALID_REQUEST, None
+        if self._registry.closed is not ErrorCode.NONE:
+            return ShareReply(
+                self._registry.closed, message="The group coordinator is not available; try again."
+            )
+        if not group_id:
+            message = "GroupId can't be empty."
+        elif not request.member_id:
+            message = "MemberId can't be empty."
+        elif request.rack_id == "":
+            message = "RackId can't be empty."
+        elif request.member_epoch < LEAVING:
+            message = "MemberEpoch is invalid."
+        elif request.member_epoch == JOINING and not request.topics:
+            message = "SubscribedTopicNames must be set in first request."
+        elif self._size(request) > self._registry.config.group_max_member_bytes:
+            message = "The names of the subscribed topics are longer than the broker takes."
+        else:
+            found = self._registry.group(group_id)
+            if found is not None and not isinstance(found, ShareGroup) and not found.is_unused:
+                error = ErrorCode.GROUP_ID_NOT_FOUND
+                message = f"Group {group_id} is not a share group."
+            elif self._group(group_id) is None and request.member_epoch != JOINING:
+                error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found."
+        return None if message is None else ShareReply(error, message=message)
+
+    @staticmethod
+    def _size(request: ShareHeartbeat) -> int:
+        size = len(request.member_id) + len(request.client_id) + len(request.rack_id or "")
+        return size + sum(map(len, request.topics or ()))
+
+    async def _subscribe(self, group_id: str, request: ShareHeartbeat) -> None:
+        """Have the queue read the topics of a member, if it does not yet."""
+        assert self._queues is not None
+        topics = sorted(set(request.topics or ()))
+        queues = self._queues()
+        if self._group(group_id) is not None:
+            known = {*queues.topics(group_id), *queues.get(group_id).settings.topics}
+            if known.issuperset(topics):
+                return
+        await queues.subscribe(group_id, topics, self.create_settings(group_id, topics))
+
+    def _shape(self, topic: str) -> Shape | None:
+        """Return the partitions of a topic that this broker serves to share groups."""
+        try:
+            info = self._broker.topics.get(topic)
+        except BrokerError:
+            return None
+        if not info.replicas:
+            return info.topic_id, range(info.partitions)
+        led = tuple(
+            partition for partition in range(info.partitions) if self._leads(TopicPartition(topic, partition))
+        )
+        return info.topic_id, led
+
+    def _leads(self, tp: TopicPartition) -> bool:
+        try:
+            return self._broker.partitions.info(tp).leads
+        except BrokerError:
+            return False
+
+    async def delete(self, group_id: str) -> None:
+        """Delete a share group and its queue. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        self._registry.require_open()
+        if self.has_members(group_id):
+            raise BrokerError(
+                ErrorCode.NON_EMPTY_GROUP, f"Group {group_id!r} has members; stop them first.", group=group_id
+            )
+        assert self._queues is not None
+        await self._queues().delete(group_id)
+
+    def describe(self, group_id: str) -> ShareGroupView | None:
+        """Return the group; None if there is none, or if it has another type."""
+        self._registry.require_open()
+        group = self._group(group_id)
+        return None if group is None or group.is_dead else group.share_view()
+
+    def _group(self, group_id: str) -> ShareGroup | None:
+        group = self._registry.group(group_id)
+        return group if isinstance(group, ShareGroup) else None
+
+
+def of_another_type(group_id: str, group_type: str) -> BrokerError:
+    """Return the refusal of a queue whose name is the id of a group that is none."""
+    return BrokerError(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"{group_id!r} is a {group_type} group, and no {SHARE} group: use another name, or delete that group first.",
+        group=group_id,
+        reason="group-type",
+    )
+
+
+def with_group_settings(queue: QueueSettings, group: GroupSettings, now_ms: int) -> QueueSettings:
+    """Return the settings of a queue as those of its share group say (KIP-932, KIP-1191).
+
+    Such a queue gives a record up after so many deliveries, as Kafka does, and without a dead-letter topic drops it.
+    """
+    start = _RESETS.get(group.share_auto_offset_reset.lower())
+    if start is None:
+        start = Start(time_ms=now_ms - (duration_ms(group.share_auto_offset_reset) or 0))
+    topic = group.errors_deadletterqueue_topic_name
+    return QueueSettings(
+        topics=queue.topics,
+        pattern=queue.pattern,
+        start=start,
+        lock_ms=group.share_record_lock_duration_ms,
+        delivery_limit=group.share_delivery_count_limit,
+        backoff=queue.backoff,
+        dead_letter=DeadLetter(topic, group.errors_deadletterqueue_copy_record_enable) if topic else None,
+        drop=True,
+        order=queue.order,
+        max_in_flight=group.share_partition_max_record_locks,
+        max_delay_ms=queue.max_delay_ms,
+        read_committed=group.share_isolation_level == "read_committed",
+    )

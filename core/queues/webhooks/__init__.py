@@ -1,0 +1,1 @@
+"""Webhooks: receivers inside the process that deliver the records of a queue to an HTTP endpoint."""
