@@ -1,7 +1,7 @@
-"""The cluster's groups as they are shown: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups.
+"""The cluster's groups as they are shown: ListGroups, DescribeGroups and those of the newer types, DeleteGroups.
 
-A group of KIP-848 is unknown to DescribeGroups; ConsumerGroupDescribe shows it. Its members are then shown with a
-subscription and an assignment in the form of classic members.
+A group of KIP-848 or KIP-932 is unknown to DescribeGroups; ConsumerGroupDescribe or ShareGroupDescribe shows it. Its
+members are then shown with a subscription and an assignment in the form of classic members.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Collection
+from typing import Any
 
 from core.client.cluster import ClusterClient
 from core.client.failures import error_code
@@ -21,9 +22,13 @@ from core.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from core.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
+from core.protocol.messages.consumer_group_describe import Member as ConsumerMember
 from core.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from core.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from core.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from core.protocol.messages.share_group_describe import DescribedGroup as ShareGroup
+from core.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from core.protocol.schema import Message
 from core.types import TopicPartition
 from core.upstream.group_offsets import PATIENCE_MS
 from core.vocabulary.consumer_groups import ConsumerGroupView, ConsumerMemberView, MemberKind, TopicShare
@@ -60,7 +65,7 @@ class GroupViews:
         view: GroupView | None
         self._consumer_groups.pop(group_id, None)
         if error or found.group_state == State.DEAD:
-            view = await self._look_at_consumer_group(group_id)
+            view = await self._look_at_consumer_group(group_id) or await self._look_at_share_group(group_id)
         else:
             members = tuple(
                 MemberView(
@@ -82,22 +87,30 @@ class GroupViews:
         return view
 
     async def _look_at_consumer_group(self, group_id: str) -> GroupView | None:
+        answer: ConsumerGroupDescribeResponse | None = await self._ask(
+            group_id, ConsumerGroupDescribeRequest(group_ids=[group_id])
+        )
+        found = _found(answer)
+        if found is None:
+            return None
+        self._consumer_groups[group_id] = _consumer_group(found)
+        return _as_classic(found, "consumer")
+
+    async def _look_at_share_group(self, group_id: str) -> GroupView | None:
+        answer: ShareGroupDescribeResponse | None = await self._ask(
+            group_id, ShareGroupDescribeRequest(group_ids=[group_id])
+        )
+        found = _found(answer)
+        return None if found is None else _as_classic(found, "share")
+
+    async def _ask(self, group_id: str, request: Message) -> Any:
+        """Ask the coordinator; None if it is of a release before this request, or keeps no such groups."""
         try:
-            answer: ConsumerGroupDescribeResponse = await self._cluster.ask_coordinator(
-                group_id, ConsumerGroupDescribeRequest(group_ids=[group_id]), patience_ms=PATIENCE_MS
-            )
+            return await self._cluster.ask_coordinator(group_id, request, patience_ms=PATIENCE_MS)
         except BrokerError as error:
-            # A broker before Kafka 3.7, or one that keeps no such groups.
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 return None
             raise
-        found = answer.groups[0]
-        if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            return None
-        if found.error_code:
-            raise refusal(error_code(found.error_code), group_id)
-        self._consumer_groups[group_id] = _consumer_group(found)
-        return _as_classic(found)
 
     def describe(self, group_id: str) -> GroupView | None:
         """Return the group as the last look has shown it; None if there is none."""
@@ -187,11 +200,23 @@ def _shares(assignment: Assignment) -> tuple[TopicShare, ...]:
     )
 
 
-def _as_classic(found: ConsumerGroup) -> GroupView:
+def _found(answer: Any) -> Any:
+    """The group of an answer; None if there is none of this type. Raises what the coordinator refuses."""
+    if answer is None:
+        return None
+    found = answer.groups[0]
+    if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    if found.error_code:
+        raise refusal(error_code(found.error_code), found.group_id)
+    return found
+
+
+def _as_classic(found: ConsumerGroup | ShareGroup, group_type: str) -> GroupView:
     members = tuple(
         MemberView(
             one.member_id,
-            one.instance_id,
+            one.instance_id if isinstance(one, ConsumerMember) else None,
             one.client_id,
             one.client_host,
             encode_subscription(Subscription(sorted(one.subscribed_topic_names)), 0),
@@ -206,9 +231,9 @@ def _as_classic(found: ConsumerGroup) -> GroupView:
     return GroupView(
         found.group_id,
         found.group_state,
-        CONSUMER_PROTOCOL_TYPE,
+        CONSUMER_PROTOCOL_TYPE if group_type == "consumer" else group_type,
         found.assignor_name,
         members,
         found.group_epoch,
-        group_type="consumer",
+        group_type=group_type,
     )
