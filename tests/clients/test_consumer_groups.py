@@ -143,7 +143,8 @@ def test_a_topic_that_is_created_later_is_found_by_the_pattern(world: World, kin
     member = world.join(kind, protocol=NEW, topic=f"^{world.topic}.*")
     member.wait_for(lambda member: len(member.reads) == 12)
     (shown,) = world.described()["members"]
-    assert (shown["pattern"], shown["topics"]) == (f"^{world.topic}.*", [])
+    # librdkafka joins its patterns to one, in parentheses.
+    assert shown["pattern"].strip("()") == f"^{world.topic}.*" and shown["topics"] == []
     later = f"{world.topic}-later"
     with Wire(world.broker.kafka_address) as wire:
         wire.create_topic(later, partitions=1)
