@@ -46,7 +46,7 @@ _NOISE = (
 _MEASURED = {
     "features": (r"Epoch: \d+", "Epoch: N"),
     # Members make their ids themselves, or get them as a UUID of the same form.
-    "consumer-groups": (r"(?<![\w-])[\w-]{22}(?![\w-])", "MEMBER"),
+    "consumer-groups": (r"(?<![\w.-])[\w-]{22}(?![\w-])", "MEMBER"),
     "producer-perf-test": (r"(\d+ records sent), .*", r"\1"),
     "consumer-perf-test": (r"^(TIME, TIME, [\d.]+), [\d.]+, (\d+), .*", r"\1, \2"),
     # How many bytes a timestamp takes depends on its distance from the batch's.
