@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from core.config import Config, Endpoint
+from core.config import CALLER, Config, Endpoint
 from core.errors import BrokerError, StartupError
 from core.security.private_files import is_private
 from core.security.self_signed import files_of
@@ -71,7 +71,7 @@ def announce(
     asking = [endpoint for endpoint in endpoints if endpoint.authentication]
     if not asking:
         return
-    if users.all():
+    if users.all() or (config.upstream is not None and config.upstream.identity == CALLER):
         return
     http = next((endpoint for endpoint in asking if endpoint.scheme == "http"), None)
     if http is None or "token" not in http.authentication:

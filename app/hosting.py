@@ -13,11 +13,11 @@ from core.config import Endpoint
 from core.counters import Handshakes, ListenerLoad
 from core.security.addresses import Addresses
 from core.security.audit import Audit
-from core.security.guarded import Guards
+from core.security.guarded import Guarding
 from core.security.guarded_users import Ruled
 from core.security.jwt import JwtVerifier
 from core.security.logins import OpenLogins
-from core.security.passwords import Passwords
+from core.security.passwords import PasswordChecks
 from core.security.quotas import QuotaTable
 from core.security.tls import Certificates
 from core.security.tokens import Tokens
@@ -40,7 +40,7 @@ class Served(Ruled, Protocol):
         """Tokens of its users."""
 
     @property
-    def passwords(self) -> Passwords:
+    def passwords(self) -> PasswordChecks:
         """The checks of passwords and tokens."""
 
     @property
@@ -60,7 +60,7 @@ class Served(Ruled, Protocol):
         """The client quotas, as they are asked for each request."""
 
     @property
-    def guards(self) -> Guards:
+    def guards(self) -> Guarding:
         """The facades of callers."""
 
     @property

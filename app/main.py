@@ -21,6 +21,8 @@ from app.http.request import Receive, Scope, Send
 from app.http.route import RouteTable
 from app.http.router import Router
 from app.metrics import Metrics
+from app.native.idempotency import HEADER as IDEMPOTENCY_KEY
+from app.native.idempotency import key_check
 from app.native.operations import Operations
 from app.native.routes import ALIASES, PREFIX, lean_routes, operation_routes
 from app.native.transaction_header import HEADER as TRANSACTION
@@ -81,11 +83,14 @@ class Application:
             server.cluster_state,
         )
         lean = RouteTable(
-            (PREFIX, lean_routes(config, find, shared.acting, shared.long_transactions)),
+            (PREFIX, lean_routes(config, shared.acting, shared.long_transactions)),
             ("", operation_routes(operations)),
             capabilities=shared.capabilities,
         )
-        checks = {TRANSACTION: transaction_check(shared.capabilities)}
+        checks = {
+            TRANSACTION: transaction_check(shared.capabilities),
+            IDEMPOTENCY_KEY: key_check(shared.capabilities),
+        }
         router = Router(lean, [ProxySurface(shared)], self.fastapi, checks, ALIASES)
         if resolver is None and any(endpoint.authentication for endpoint in http_endpoints):
             resolver = self._authenticator(config, http_endpoints)

@@ -223,7 +223,8 @@ SETTINGS: tuple[Setting, ...] = (
         "SLUICE_UPSTREAM_IDENTITY",
         "--upstream-identity",
         IDENTITIES[0],
-        "As which principal the gateway calls the cluster: `gateway` is its own.",
+        "As which principal the gateway calls the cluster: `gateway` is its own, `caller` that of each client, by "
+        "the credentials of its request.",
     ),
     Setting(
         "SLUICE_V2_DIALECT",

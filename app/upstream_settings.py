@@ -10,10 +10,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from core.config import IDENTITIES, Config, Endpoint, Upstream
+from core.config import CALLER, IDENTITIES, Config, Endpoint, Upstream
 from core.errors import StartupError
 from core.security.private_files import is_private
+
+if TYPE_CHECKING:
+    from core.client.settings import ClientSettings
 
 SERVERS = "bootstrap.servers"
 _MAX_FILE_BYTES = 1024 * 1024
@@ -72,8 +76,8 @@ def _identity(text: str) -> str:
     name = text.strip().lower() or IDENTITIES[0]
     if name not in IDENTITIES:
         raise StartupError(
-            f"SLUICE_UPSTREAM_IDENTITY must be {' or '.join(IDENTITIES)}, not {text!r}: the gateway uses its own "
-            "credentials for every request, and its own users and access rules say what a caller may do."
+            f"SLUICE_UPSTREAM_IDENTITY must be {' or '.join(IDENTITIES)}, not {text!r}: the gateway calls the "
+            "cluster with its own credentials, or with those of each request."
         )
     return name
 
@@ -173,7 +177,7 @@ def check_upstream(config: Config) -> None:
     from core.client.properties import client_settings
 
     try:
-        client_settings({**config.upstream.properties, SERVERS: ",".join(config.upstream.servers)})
+        settings = client_settings({**config.upstream.properties, SERVERS: ",".join(config.upstream.servers)})
     except ValueError as error:
         raise StartupError(f"SLUICE_UPSTREAM_CONFIG: {error}") from None
     for endpoint in config.listeners:
@@ -187,3 +191,32 @@ def check_upstream(config: Config) -> None:
     ):
         if given:
             raise StartupError(f"--upstream and {flag} exclude each other: {reason}.")
+    if config.upstream.identity == CALLER:
+        _check_callers(config, settings)
+
+
+def _check_callers(config: Config, settings: ClientSettings) -> None:
+    """Raise StartupError unless each request brings credentials that the cluster can check, and nothing else does."""
+    flag = f"--upstream-identity {CALLER}"
+    if settings.login is None:
+        raise StartupError(
+            f"{flag} needs a cluster whose clients log in: set security.protocol and sasl.mechanism in the file of "
+            "--upstream-config."
+        )
+    wanted = "jwt" if settings.login.mechanism == "OAUTHBEARER" else "basic"
+    for endpoint in config.listeners:
+        if endpoint.authentication != (wanted,):
+            raise StartupError(
+                f"{flag} passes credentials on to the cluster, by {settings.login.mechanism}: give the listener "
+                f"{endpoint} the option auth={wanted}, and no other."
+            )
+    for name, given in (
+        ("--super-user", config.super_users),
+        ("SLUICE_AUTHORIZER", config.authorizer),
+        ("SLUICE_ADMIN_PASSWORD_FILE", config.admin_password_file),
+        ("SLUICE_CONSOLE_OIDC", config.console_oidc),
+    ):
+        if given:
+            raise StartupError(
+                f"{flag} and {name} exclude each other: users and rights are those of the cluster."
+            )

@@ -1,4 +1,6 @@
-"""What the share-partition machine costs: processor time a record and memory, in ranges and with every second record settled.
+"""What the share-partition machine costs: processor time a record and memory.
+
+In ranges, and with every second record settled.
 
 Run `python -m bench.queues_machine`. Nothing else is measured: no store, no log, no listener.
 """

@@ -177,7 +177,8 @@ class Gateway(NamedTuple):
 
 
 # As which principal a gateway calls its cluster: as its own. The first is the default.
-IDENTITIES = ("gateway",)
+CALLER = "caller"
+IDENTITIES = ("gateway", CALLER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,10 @@ class Config:
     # --- upstream mode ---------------------------------------------------------------------------------------
     # The Kafka cluster in the place of an embedded broker. None: this process is the broker.
     upstream: Upstream | None = None
+    # Callers with connections of their own to the cluster (`--upstream-identity caller`), each about 1 MiB and its
+    # windows; a caller without a request for this time has none any more.
+    upstream_max_callers: int = 200
+    upstream_caller_idle_ms: int = 300_000
 
     # --- TLS -----------------------------------------------------------------------------------------------
     # The certificates of listeners, by their names.

@@ -17,14 +17,14 @@ import binascii
 from collections.abc import Sequence
 
 from app.errors import Problem
-from app.http.principal import CERTIFICATE, LOGIN, TOKEN_SCOPE
+from app.http.principal import CERTIFICATE, CREDENTIAL, LOGIN, TOKEN_SCOPE
 from app.http.request import Request, decode_path
 from core.config import Config, Endpoint
 from core.errors import BrokerError
 from core.security.audit import SOURCE, Audit, Source
 from core.security.jwt import MAX_TOKEN, JwtVerifier
 from core.security.logins import OpenLogins
-from core.security.passwords import Identity, Passwords
+from core.security.passwords import Identity, PasswordChecks
 from core.security.sessions import BEARER_PREFIX, Sessions
 from core.security.setup import SetupToken
 from core.security.tickets import StreamTickets
@@ -52,7 +52,7 @@ class Authenticator:
         self,
         config: Config,
         endpoints: Sequence[Endpoint],
-        passwords: Passwords,
+        passwords: PasswordChecks,
         logins: OpenLogins,
         setup: SetupToken,
         sessions: Sessions,
@@ -140,6 +140,8 @@ class Authenticator:
         if identity.scope is not None:
             # That of a token also holds for the sessions and tickets that were made with it.
             request.scope[TOKEN_SCOPE] = identity.scope
+        if identity.credential:
+            request.scope[CREDENTIAL] = identity.credential
         task = asyncio.current_task()
         # A client gets an answer that deletes its own user or token, or changes its password; none of these lasts.
         if task is not None and not _is_below(path, _OF_CREDENTIALS):
@@ -153,9 +155,10 @@ class Authenticator:
         if JWT not in ways:
             return None
         try:
-            return Identity(*await self._jwts.verify(token))
+            owner = Identity(*await self._jwts.verify(token))
         except BrokerError:
             return None
+        return await self._passwords.access_token(token, owner)
 
     async def _basic(self, ways: frozenset[str], value: bytes, request: Request) -> Identity | None:
         """A password, or a token in its place."""

@@ -9,19 +9,27 @@ from collections.abc import Callable
 
 from app.errors import Problem
 from core.vocabulary.capabilities import (
+    ACLS,
     CONSUMERS,
     FREEZE,
     GROUP_MEMBERS,
+    IDEMPOTENCY_KEYS,
     KAFKA_PORT,
+    QUOTAS,
     ROLES,
     TAKE_OVER,
     TRANSACTIONS,
+    USERS,
 )
 
 Capabilities = Callable[[], frozenset[str]]
 """Returns the names of what the broker of this process can do."""
 
 _BROKERS = "GET /api/v1/brokers lists the brokers of the cluster"
+_CALLER = (
+    "It calls the cluster with the credentials of each request, and keeps none of them after it. Read by offset, and "
+    "commit with PATCH /api/v1/groups/{group}/offsets."
+)
 _REASONS = {
     TRANSACTIONS: "This gateway has no transactions over HTTP. Kafka clients can have transactions on the cluster "
     f"itself: {_BROKERS}.",
@@ -30,8 +38,14 @@ _REASONS = {
     TAKE_OVER: "Groups of Kafka 0.7 can be taken over by an embedded broker alone.",
     KAFKA_PORT: f"This gateway has no Kafka port. {_BROKERS}, with their addresses for Kafka clients.",
     FREEZE: "A gateway over a cluster cannot freeze it: Kafka clients write to its brokers directly.",
-    GROUP_MEMBERS: "This gateway has no members of groups over HTTP.",
-    CONSUMERS: "This gateway has no managed consumers and no consumer instances.",
+    GROUP_MEMBERS: f"This gateway has no members of groups over HTTP. {_CALLER}",
+    CONSUMERS: f"This gateway has no managed consumers and no consumer instances. {_CALLER}",
+    IDEMPOTENCY_KEYS: f"This gateway takes no Idempotency-Key. {_CALLER}",
+    **dict.fromkeys(
+        (USERS, ACLS, QUOTAS),
+        "This gateway calls the cluster as its callers: users, access rules and quotas are those of the cluster. Use "
+        "its tools, such as kafka-configs.sh and kafka-acls.sh.",
+    ),
 }
 
 

@@ -31,6 +31,8 @@ CERTIFICATE = "sluice.certificate"
 LOGIN = "sluice.login"
 # In the scope of a request with a token that has a scope of its own: its core.security.scopes.Scope.
 TOKEN_SCOPE = "sluice.token.scope"
+# In the scope of a request whose client has logged in at the cluster of a gateway: the mark of its credentials.
+CREDENTIAL = "sluice.credential"
 _TICKET = b"ticket="
 
 
@@ -46,7 +48,8 @@ def caller_of(scope: Scope) -> Caller:
     """Return the caller of a request, for the rules on what it may do."""
     name = principal_of(scope)
     principal = ANONYMOUS if name == NO_PRINCIPAL else Principal("User", name.removeprefix("User:"))
-    return Caller(principal, (scope.get("client") or ("",))[0], scope=scope.get(TOKEN_SCOPE))
+    host = (scope.get("client") or ("",))[0]
+    return Caller(principal, host, scope=scope.get(TOKEN_SCOPE), credential=scope.get(CREDENTIAL, b""))
 
 
 async def resolve(resolver: Resolver, request: Request) -> None:

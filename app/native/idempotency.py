@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from app.errors import Problem
+from app.http.capabilities import Capabilities, require_capability
 from app.http.principal import principal_of
 from app.http.request import Answer, Request, Scope, invalid_parameter
 from app.native.transaction_header import transaction_of
@@ -20,6 +21,7 @@ from core.errors import BrokerError
 from core.facade import Facade
 from core.records.record import NewRecord
 from core.transactions.long_transactions import CallersTransactions
+from core.vocabulary.capabilities import IDEMPOTENCY_KEYS
 from core.vocabulary.idempotency import KEY_IN_USE, KEY_REUSED, KeyedRequest
 from core.vocabulary.records import ProduceResult
 
@@ -29,6 +31,16 @@ REPLAYED = (b"idempotent-replayed", b"true")
 MAX_KEY_LENGTH = 255
 # Header lines that make the record of a raw body.
 _RECORD_HEADERS = b"x-kafka-header-"
+
+
+def key_check(capabilities: Capabilities) -> Callable[[Request, str], None]:
+    """Return the check of a request with a key: a broker that cannot keep it must not write without it."""
+
+    def check(request: Request, path: str) -> None:
+        if request.scope["method"] == "POST":
+            require_capability(capabilities(), IDEMPOTENCY_KEYS)
+
+    return check
 
 
 class _Stored(NamedTuple):

@@ -59,6 +59,7 @@ OUTCOMES: dict[Outcome, OutcomeName] = {
     Outcome.INVALID: "invalid",
 }
 Blocked = Literal["in-flight-limit", "key-order", "paused", "unserved"]
+CauseName = Literal["rejected", "limit", "expired", "lost"]
 
 
 # --- requests -----------------------------------------------------------------------------------------------
@@ -368,3 +369,55 @@ def start_of(start: str | int | None) -> Start:
     if start is None or start in (EARLIEST, LATEST):
         return Start(str(start or LATEST))
     return Start(time_ms=parse_moment("start", str(start)))
+
+
+# --- dead letters -------------------------------------------------------------------------------------------
+
+
+class DeadLetterPlace(Struct, gc=False):
+    """Where a dead letter is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class DeadLetterRead(Struct, gc=False):
+    """A record that was given up: where it came from, why, and the record in the dead-letter topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    delivery_count: int
+    cause: Annotated[
+        CauseName,
+        Meta(
+            description="`rejected` by a receiver; `limit`: released too often; `expired`: the lock of the last "
+            "delivery ran out; `lost`: the record could not be read."
+        ),
+    ]
+    reason: Annotated[str, Meta(description="What the receiver said when it rejected the record.")]
+    pointer: Annotated[bool, Meta(description="Only a pointer to the record was written, no copy.")]
+    dead_letter: DeadLetterPlace
+    record: Annotated[RecordRead, Meta(description="Without the headers that say why (KIP-1191).")]
+
+
+class DeadLetters(Struct, gc=False):
+    """Some dead letters; with `next_page_token` there are more."""
+
+    items: list[DeadLetterRead]
+    next_page_token: str | None
+
+    EXAMPLES: ClassVar[list[Any]] = [
+        {
+            "items": [
+                {
+                    "topic": "orders", "partition": 0, "offset": 41, "delivery_count": 5, "cause": "limit",
+                    "reason": "", "pointer": False,
+                    "dead_letter": {"topic": "orders-dead", "partition": 0, "offset": 3},
+                    "record": RecordRead.EXAMPLES[0],
+                }
+            ],
+            "next_page_token": None,
+        }
+    ]  # fmt: skip

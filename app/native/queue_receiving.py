@@ -119,7 +119,7 @@ def _name(segment: str, verb: str) -> str:
 
 
 async def _received(request: Request, queues: Queues, name: str, asked: Receive) -> Received:
-    """Return what the queue gives. What comes too late for the client goes back at once, without a delivery."""
+    """Return what the queue gives. If the client has disconnected, give it back at once, without a delivery."""
     late: list[Received] = []
     try:
         return await while_connected(request, queues.receive(name, asked), undelivered=late.append)

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.http.route import Body, Handle, Lines, Reply, Route
 from app.native.queue_bodies import (
+    DeadLetters,
     LeasedRecord,
     LeaseHeaders,
     LeaseReceived,
@@ -47,7 +48,7 @@ def receiving_routes(queues: QueueRoutes) -> tuple[Route[Handle], ...]:
 
 def queue_routes() -> tuple[Route[Callable[..., Any]], ...]:
     """Return the other routes. Load FastAPI."""
-    return (*_life(), *_contents())
+    return (*_life(), *_contents(), *_dead_letters())
 
 
 def _life() -> tuple[Route[Callable[..., Any]], ...]:
@@ -118,5 +119,45 @@ def _contents() -> tuple[Route[Callable[..., Any]], ...]:
             "GET", "/queues/{queue}/records/{topic}/{partition}/{offset}", queues.get_queue_record,
             "getQueueRecord", "queues", "Describe a record in a queue",
             needs=QUEUES, answers={200: schemas.RecordInFlight}, refuses=(404, 409, 503),
+        ),
+    )  # fmt: skip
+
+
+def _dead_letters() -> tuple[Route[Callable[..., Any]], ...]:
+    from app.native import dead_letters
+    from app.native import queue_schemas as schemas
+
+    return (
+        Route(
+            "GET", "/queues/{queue}/dead-letters", dead_letters.list_dead_letters,
+            "listDeadLetters", "queues", "List the records that a queue has given up",
+            needs=QUEUES, answers={200: DeadLetters}, refuses=(404, 409, 429, 503),
+        ),
+        Route(
+            "POST", "/queues/{queue}/dead-letters:redrive", dead_letters.redrive_dead_letters,
+            "redriveDeadLetters", "queues", "Append dead letters again",
+            request=Body({"application/json": schemas.RedriveToBegin}, optional=True), needs=QUEUES,
+            answers={202: Reply("It has begun; a dry run has ended.", schemas.RedriveDetail)},
+            refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "POST", "/queues/{queue}/dead-letters:purge", dead_letters.purge_dead_letters,
+            "purgeDeadLetters", "queues", "Forget all dead letters",
+            needs=QUEUES, answers={204: None}, refuses=(404, 409, *ON_WRITES),
+        ),
+        Route(
+            "GET", "/queues/{queue}/redrives", dead_letters.list_redrives,
+            "listRedrives", "queues", "List redrives",
+            needs=QUEUES, answers={200: schemas.RedriveList}, refuses=(404, 409, 503),
+        ),
+        Route(
+            "GET", "/queues/{queue}/redrives/{redrive}", dead_letters.get_redrive,
+            "getRedrive", "queues", "Describe a redrive",
+            needs=QUEUES, answers={200: schemas.RedriveDetail}, refuses=(404, 409, 503),
+        ),
+        Route(
+            "POST", "/queues/{queue}/redrives/{redrive}:cancel", dead_letters.cancel_redrive,
+            "cancelRedrive", "queues", "End a redrive",
+            needs=QUEUES, answers={200: schemas.RedriveDetail}, refuses=(404, 409, *ON_WRITES),
         ),
     )  # fmt: skip

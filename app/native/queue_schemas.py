@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from app.native.consumer_schemas import EncodingName
-from app.native.schemas import Offset, Shape
+from app.native.schemas import Offset, Partition, Shape
 from core.config import Config
 from core.vocabulary.queues import (
     MAX_DELAY_MS,
@@ -26,6 +26,7 @@ Delay = Annotated[StrictInt, Field(ge=0, le=MAX_DELAY_MS)]
 OrderName = Literal["none", "key"]
 RecordStateName = Literal["available", "leased", "delayed", "archiving", "settled"]
 CauseName = Literal["rejected", "limit", "expired", "lost"]
+RedriveStateName = Literal["running", "done", "cancelled", "failed"]
 
 
 def _example(*examples: dict[str, Any]) -> ConfigDict:
@@ -95,8 +96,8 @@ class QueueToPut(Shape):
     )
     delivery_limit: Annotated[StrictInt, Field(ge=1, le=MAX_DELIVERIES)] | None = Field(
         default=_DEFAULT.delivery_limit,
-        description="After so many deliveries a record is given up, if there is a dead-letter topic or `drop`; null: "
-        "never.",
+        description="Give a record up after this number of deliveries, if there is a dead-letter topic or `drop`; "
+        "null: never.",
     )
     backoff: BackoffSettings = Field(
         default_factory=BackoffSettings,
@@ -250,3 +251,53 @@ class Peek(Shape):
 
     max: Annotated[StrictInt, Field(ge=1, le=MAX_RECEIVE)] = Field(default=10, description="Records at most.")
     encoding: EncodingName = Field(default="auto", description="The form of keys and values in the JSON.")
+
+
+# --- dead letters -------------------------------------------------------------------------------------------
+
+
+class RedriveToBegin(Shape):
+    """Which dead letters to deliver again: all, or those that fit; and how fast."""
+
+    model_config = _example({}, {"cause": "limit", "rate": 100}, {"topic": "orders", "dry_run": True})
+
+    topic: TopicText | None = Field(default=None, description="Only records that came from this topic.")
+    partition: Partition | None = Field(
+        default=None, description="Only records that came from this partition."
+    )
+    cause: CauseName | None = Field(
+        default=None, description="Only records that were given up for this reason."
+    )
+    to: TopicText | None = Field(
+        default=None, description="Append them to this topic, in place of the topic of each record."
+    )
+    rate: Annotated[StrictInt | StrictFloat, Field(gt=0, le=1_000_000)] | None = Field(
+        default=None, description="Records per second; without it as fast as possible."
+    )
+    dry_run: StrictBool = Field(default=False, description="Count the records and append none.")
+
+
+class RedriveDetail(BaseModel):
+    """A redrive, which is under way or has ended."""
+
+    id: str
+    state: RedriveStateName
+    topic: str | None
+    partition: int | None
+    cause: CauseName | None
+    to: str | None
+    rate: float | None
+    dry_run: bool
+    moved: int = Field(description="Records that were appended; of a dry run, those that would be.")
+    skipped: int = Field(
+        description="Records that fit and cannot be moved: pointers to records that are no more."
+    )
+    created: str | None
+    created_ms: int
+    error: str = Field(description="Why it failed; else empty.")
+
+
+class RedriveList(BaseModel):
+    """The redrives of a queue, the newest first."""
+
+    items: list[RedriveDetail]

@@ -47,17 +47,19 @@ from app.native.records import RecordRoutes
 from app.native.refusals_on_writes import ON_WRITES
 from app.native.streams.merged import MergedRoutes
 from core.config import Config
-from core.facade import Facade
 from core.security.guarded import Guarded
 from core.transactions.long_transactions import CallersTransactions
 from core.vocabulary.capabilities import (
+    ACLS,
     CONSUMERS,
     FREEZE,
     GROUP_MEMBERS,
     KAFKA_PORT,
+    QUOTAS,
     ROLES,
     TAKE_OVER,
     TRANSACTIONS,
+    USERS,
 )
 
 PREFIX = "/api/v1"
@@ -76,14 +78,12 @@ Acting = Callable[[Scope], Guarded]
 Transactions = Callable[[Scope], CallersTransactions]
 
 
-def lean_routes(
-    config: Config, broker: Callable[[], Facade], acting: Acting, transactions: Transactions
-) -> tuple[LeanRoute, ...]:
-    """Return the routes of records, over one broker."""
+def lean_routes(config: Config, acting: Acting, transactions: Transactions) -> tuple[LeanRoute, ...]:
+    """Return the routes of records."""
     records = RecordRoutes(config, acting, transactions)
     one = OneRecord(config, acting)
     return (
-        *_writes(records), _one_shot(config, acting), *_reads(records, MergedRoutes(config, broker, acting), one),
+        *_writes(records), _one_shot(config, acting), *_reads(records, MergedRoutes(config, acting), one),
         *receiving_routes(QueueRoutes(config, acting)),
     )  # fmt: skip
 
@@ -532,36 +532,36 @@ def _users() -> tuple[ControlRoute, ...]:
     return (
         Route(
             "GET", "/users", users.list_users, "listUsers", "users", "List users",
-            answers={200: users.UserList},
+            needs=USERS, answers={200: users.UserList},
         ),
         Route(
             "POST", "/users", users.create_user, "createUser", "users", "Create a user",
-            request=users.UserToCreate, answers={201: users.UserDetail}, refuses=(409, *ON_WRITES),
+            needs=USERS, request=users.UserToCreate, answers={201: users.UserDetail}, refuses=(409, *ON_WRITES),
         ),
         Route(
             "GET", "/users/{user}", users.get_user, "getUser", "users", "Describe a user",
-            answers={200: users.UserDetail}, refuses=(404,),
+            needs=USERS, answers={200: users.UserDetail}, refuses=(404,),
         ),
         Route(
             "PUT", "/users/{user}/password", users.set_user_password,
             "setUserPassword", "users", "Change the password of a user",
-            request=users.NewPassword, answers={200: users.UserDetail}, refuses=(404, *ON_WRITES),
+            needs=USERS, request=users.NewPassword, answers={200: users.UserDetail}, refuses=(404, *ON_WRITES),
         ),
         Route(
             "DELETE", "/users/{user}", users.delete_user, "deleteUser", "users", "Delete a user",
-            answers={204: None}, refuses=(404, *ON_WRITES),
+            needs=USERS, answers={204: None}, refuses=(404, *ON_WRITES),
         ),
         Route(
             "GET", "/tokens", users.list_tokens, "listTokens", "users", "List tokens",
-            answers={200: users.TokenList},
+            needs=USERS, answers={200: users.TokenList},
         ),
         Route(
             "POST", "/tokens", users.create_token, "createToken", "users", "Create a token",
-            request=users.TokenToCreate, answers={201: users.TokenCreated}, refuses=(404, *ON_WRITES),
+            needs=USERS, request=users.TokenToCreate, answers={201: users.TokenCreated}, refuses=(404, *ON_WRITES),
         ),
         Route(
             "DELETE", "/tokens/{token}", users.delete_token, "deleteToken", "users", "Delete a token",
-            answers={204: None}, refuses=(404, *ON_WRITES),
+            needs=USERS, answers={204: None}, refuses=(404, *ON_WRITES),
         ),
         Route(
             "POST", "/stream-tickets", stream_tickets.create_stream_ticket,
@@ -578,15 +578,15 @@ def _quotas() -> tuple[ControlRoute, ...]:
     return (
         Route(
             "GET", "/quotas", quotas.list_quotas, "listQuotas", "quotas", "List client quotas",
-            answers={200: quotas.QuotaList},
+            needs=QUOTAS, answers={200: quotas.QuotaList},
         ),
         Route(
             "PUT", "/quotas", quotas.put_quotas, "putQuotas", "quotas", "Set the quotas of an entity",
-            request=quotas.QuotaToSet, answers={200: quotas.QuotaDetail}, refuses=ON_WRITES,
+            needs=QUOTAS, request=quotas.QuotaToSet, answers={200: quotas.QuotaDetail}, refuses=ON_WRITES,
         ),
         Route(
             "DELETE", "/quotas", quotas.delete_quotas, "deleteQuotas", "quotas", "Delete the quotas of an entity",
-            answers={204: None}, refuses=(404, *ON_WRITES),
+            needs=QUOTAS, answers={204: None}, refuses=(404, *ON_WRITES),
         ),
     )  # fmt: skip
 
@@ -597,14 +597,14 @@ def _acls() -> tuple[ControlRoute, ...]:
     return (
         Route(
             "GET", "/acls", acls.list_acls, "listAcls", "acls", "List access rules",
-            answers={200: acls.AclList}, refuses=(403,),
+            needs=ACLS, answers={200: acls.AclList}, refuses=(403,),
         ),
         Route(
             "POST", "/acls", acls.create_acls, "createAcls", "acls", "Create access rules",
-            request=acls.AclsToCreate, answers={201: acls.AclList}, refuses=ON_WRITES,
+            needs=ACLS, request=acls.AclsToCreate, answers={201: acls.AclList}, refuses=ON_WRITES,
         ),
         Route(
             "DELETE", "/acls", acls.delete_acls, "deleteAcls", "acls", "Delete access rules",
-            answers={200: acls.AclsDeleted}, refuses=ON_WRITES,
+            needs=ACLS, answers={200: acls.AclsDeleted}, refuses=ON_WRITES,
         ),
     )  # fmt: skip

@@ -70,7 +70,7 @@ def document() -> dict[str, Any]:
 
     surface = Style(native.PREFIX, schemas, native.ANYWHERE, lambda status: _problem(schemas, status))
     elsewhere = surface._replace(prefix="", anywhere=native.ANYWHERE_ELSE)
-    found.add(surface, native.lean_routes(config, _no_broker, _no_caller, _no_transactions))
+    found.add(surface, native.lean_routes(config, _no_caller, _no_transactions))
     found.add(surface, control, parameters)
     found.add(
         elsewhere, native.operation_routes(Operations(_no_broker, _no_caller, lambda: None, _no_metrics))

@@ -39,6 +39,7 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "QueueRecordCause": ("rejected", "limit", "expired", "lost"),
     "QueueRecordState": ("available", "leased", "delayed", "archiving", "settled"),
     "QuotaEntityType": ("user", "client-id", "ip"),
+    "RedriveState": ("running", "done", "cancelled", "failed"),
     "ReplicaRole": ("leader", "follower"),
     "ResetTarget": ("earliest", "latest"),
     "SettleOutcome": ("settled", "already-settled", "late", "lease-lost", "gone", "invalid"),

@@ -204,6 +204,9 @@ OTHER: dict[str, str] = {
     "max_users": "Users.",
     "max_tokens_per_user": "Tokens of one user.",
     "password_threads": "Threads that check passwords.",
+    "upstream_max_callers": "With `--upstream-identity caller`: callers with connections of their own to the "
+    "cluster. Beyond, those of the caller that was idle for the longest time are closed.",
+    "upstream_caller_idle_ms": "When the connections of a caller without a request are closed.",
     "max_password_checks": "Passwords that wait for their check at the same time. One more is refused.",
     "max_password_checks_per_address": "Those of one client address.",
     "max_wrong_passwords_per_address": "Wrong passwords of one client address in a second, 1 at least. More are "

@@ -339,7 +339,7 @@ class Broker:
     def _new_queues(self) -> Queues:
         """Return the queues of the present groups; the members of share groups use them."""
         self.groups.shares.serve(lambda: self.queues, self.group_configs)
-        return Queues(self, self.store, self.groups.shares)
+        return Queues(self, self.store, self.groups)
 
     def _idempotency_keys(self) -> IdempotencyKeys:
         return IdempotencyKeys(self, self.store, self.producer_ids, PlanWriter(self, self.partitions.log))
@@ -444,7 +444,8 @@ class Broker:
         """See `Facade.bring`: everything is at hand."""
 
     async def look_at_group(self, group_id: str) -> None:
-        """See `Facade.look_at_group`: everything is at hand."""
+        """See `Facade.look_at_group`: all but a queue that was not used since the start is at hand."""
+        await self.queues.look(group_id)
 
     async def look_at_groups(self) -> None:
         """See `Facade.look_at_groups`: everything is at hand."""

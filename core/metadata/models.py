@@ -307,6 +307,16 @@ share_groups = Table(
     Column("leases", BigInteger, nullable=False),
 )
 
+# One row a receive that may be repeated. `ranges` is a MessagePack array of what its lease holds.
+share_attempts = Table(
+    "share_attempts",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("attempt", String, primary_key=True),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("ranges", LargeBinary, nullable=False),
+)
+
 # One row a partition of a queue, as of its last fold. `nonce` is that of its receipts. No record from `tracked_end`
 # on is known. `snapshot` is what `core.queues` knows of the records from `start` to there.
 share_partitions = Table(

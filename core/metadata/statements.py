@@ -162,12 +162,23 @@ _TEXTS: dict[str, str] = {
     "transactional_ids.delete/1": "DELETE FROM transactional_ids WHERE transactional_id = ?",
     "transaction_decisions.put/1": upsert(models.transaction_decisions),
     "transaction_decisions.delete/1": "DELETE FROM transaction_decisions WHERE number = ?",
-    "share_groups.put/1": upsert(models.share_groups),
+    # Numbers of leases are reserved by the next statement alone.
+    "share_groups.put/1": "INSERT INTO share_groups (group_id, settings, version, paused, created_ms, leases)"
+    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (group_id) DO UPDATE SET settings = excluded.settings,"
+    " version = excluded.version, paused = excluded.paused",
     "share_groups.leases/1": "UPDATE share_groups SET leases = ? WHERE group_id = ?",
     "share_groups.delete/1": "DELETE FROM share_groups WHERE group_id = ?",
+    "share_attempts.put/1": upsert(models.share_attempts),
+    "share_attempts.delete_old/1": "DELETE FROM share_attempts WHERE group_id = ? AND until_ms < ?",
+    "share_attempts.delete_of_group/1": "DELETE FROM share_attempts WHERE group_id = ?",
+    # A new partition of a queue, once, with its first change.
+    "share_partitions.add/1": "INSERT OR IGNORE INTO share_partitions (group_id, topic_id, partition, start, nonce,"
+    " tracked_end, snapshot) VALUES (?, ?, ?, ?, ?, ?, ?)",
     "share_partitions.put/1": upsert(models.share_partitions),
     "share_partitions.delete_of_group/1": "DELETE FROM share_partitions WHERE group_id = ?",
     "share_partitions.delete_of_topic/1": "DELETE FROM share_partitions WHERE topic_id = ?",
+    "share_partitions.delete_of_group_topic/1": "DELETE FROM share_partitions WHERE group_id = ? AND topic_id = ?",
+    "share_updates.delete_of_group_topic/1": "DELETE FROM share_updates WHERE group_id = ? AND topic_id = ?",
     "share_updates.put/1": upsert(models.share_updates),
     "share_updates.delete/1": "DELETE FROM share_updates WHERE group_id = ? AND topic_id = ? AND partition = ?"
     " AND seq <= ?",

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.metadata.store import Store
+from core.groups.groups import Groups
+from core.metadata import queues as tables
+from core.metadata.store import Effect, Store
+from core.queues.leasing import Leasing
+from core.queues.members import Members
+from core.queues.registry import Registry
+from core.queues.settings import check, check_name, check_start
+from core.queues.settling import Settling
+from core.queues.share import Queue, Share
+from core.queues.views import Views
 from core.types import TopicPartition
+from core.vocabulary.capabilities import unsupported
 from core.vocabulary.groups import Cut
 from core.vocabulary.queues import (
     AcknowledgeBatch,
@@ -15,7 +28,6 @@ from core.vocabulary.queues import (
     DeadLetters,
     InFlight,
     Leased,
-    QueueIds,
     QueueSettings,
     QueueStats,
     QueueView,
@@ -27,121 +39,217 @@ from core.vocabulary.queues import (
 )
 
 
-def _not_yet() -> BrokerError:
-    return BrokerError(ErrorCode.UNSUPPORTED_VERSION, "Queues are not built yet.")
-
-
 class Queues:
     """Implements `core.vocabulary.queues.Queues`. Open it where groups are served, and close it where they leave."""
 
-    def __init__(self, broker: Logs, store: Store, ids: QueueIds) -> None:
+    def __init__(self, broker: Logs, store: Store, groups: Groups) -> None:
         self._broker = broker
-        self._store = store
-        self._ids = ids
+        self._ids = groups.shares
+        self._registry = Registry(broker, store, groups, self._given_up)
+        self._leasing = Leasing(broker, self._registry)
+        self._settling = Settling(self._registry)
+        self._members = Members(broker, self._registry)
+        self._views = Views(broker, self._registry)
+        # One change of the settings of a queue at a time.
+        self._changing: dict[str, asyncio.Lock] = {}
 
     # --- life ----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Load the names and settings of queues; the state of a partition is loaded at its first use."""
+        await self._registry.open()
+        for name in self._registry.queues:
+            with contextlib.suppress(BrokerError):
+                self._ids.keep(name)
 
     def elsewhere(self) -> None:
         """Refuse every call from now on: another broker serves queues."""
+        self._registry.close(ErrorCode.NOT_COORDINATOR)
 
     def drain(self) -> None:
         """Answer every receiver that waits; none waits afterwards."""
+        self._leasing.drain()
 
     async def close(self) -> None:
         """Wait for the writes under way."""
+        self._leasing.drain()
+        self._registry.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        await self._registry.finish_tasks()
 
     def topic_deleted(self, name: str) -> None:
         """Forget the partitions of a topic."""
+        self._registry.topic_deleted(name)
 
     async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
         """Forget what is known of offsets from these ends of logs on, durably. Raises KAFKA_STORAGE_ERROR."""
-        return []
+        return await self._registry.cut_back(ends)
 
-    # --- the facade ----------------------------------------------------------------------------------------
+    def _given_up(self, queue: Queue, share: Share) -> None:
+        """Write records that are given up to the dead-letter topic."""
+
+    # --- queues --------------------------------------------------------------------------------------------
 
     async def put(self, name: str, settings: QueueSettings, *, if_version: int | None = None) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        check_name(name)
+        check(settings, self._broker.config.max_pattern_bytes)
+        async with self._change(name):
+            queue = self._registry.queues.get(name)
+            version = 0 if queue is None else queue.version
+            if if_version is not None and if_version != version:
+                raise BrokerError(
+                    ErrorCode.INVALID_UPDATE_VERSION,
+                    f"The queue {name!r} has the version {version}, not {if_version}; look at it again.",
+                    version=version,
+                )
+            if queue is None:
+                return await self._create(name, settings)
+            return await self._alter(queue, settings)
 
     def get(self, name: str) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        return self._registry.find(name).view
 
     def names(self) -> Sequence[str]:
         """See `core.vocabulary.queues.Queues`."""
-        return ()
+        return sorted(self._registry.queues)
 
     def topics(self, name: str) -> Sequence[str]:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        return self._registry.topics_of(self._registry.find(name).settings)
 
     async def delete(self, name: str, *, force: bool = False) -> None:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
-
-    async def receive(self, name: str, request: Receive) -> Received:
-        """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
-
-    async def take_back(self, name: str, lease: int) -> None:
-        """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
-
-    async def settle(self, name: str, items: Sequence[Settle]) -> Sequence[Settled]:
-        """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        async with self._change(name):
+            queue = await self._ready(name)
+            if not force:
+                self._require_unused(queue)
+            queue.deleted = True
+            try:
+                await self._registry.writes.remove(name)
+            except BrokerError:
+                queue.deleted = False
+                raise
+            self._registry.remove(queue)
+            self._ids.forget(name)
+            self._leasing.answer_all(queue)
+            for share in queue.shares.values():
+                self._registry.wake(queue, share)
 
     async def pause(self, name: str) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        return await self._set_paused(name, paused=True)
 
     async def resume(self, name: str) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        return await self._set_paused(name, paused=False)
 
     async def seek(self, name: str, start: Start, *, force: bool = False) -> None:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        check_start(start)
+        async with self._change(name):
+            queue = await self._ready(name)
+            if not force:
+                self._require_unused(queue)
+            topics = self._registry.topics_of(queue.settings)
+            places = await self._registry.starts(queue.settings, start, topics)
+            await self._registry.seek(
+                queue,
+                {queue.shares[key]: offset for key, (_, offset) in places.items() if key in queue.shares},
+            )
 
     async def peek(self, name: str, limit: int, max_bytes: int) -> Sequence[Leased]:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        queue = await self._ready(name)
+        return self._leasing.peek(queue, limit, max_bytes)
 
     def stats(self, name: str) -> QueueStats:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        return self._views.stats(self._registry.find(name))
 
     def in_flight(
         self, name: str, *, after: tuple[TopicPartition, int] | None = None, limit: int = 100
     ) -> Sequence[InFlight]:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        return self._views.in_flight(self._registry.find(name), after, limit)
 
     def record(self, name: str, tp: TopicPartition, offset: int) -> InFlight:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        return self._views.record(self._registry.find(name), tp, offset)
+
+    async def look(self, name: str) -> None:
+        """Load the partitions of a queue, if there is one, for synchronous calls."""
+        if name in self._registry.queues:
+            await self._ready(name)
+
+    # --- receivers -----------------------------------------------------------------------------------------
+
+    async def receive(self, name: str, request: Receive) -> Received:
+        """See `core.vocabulary.queues.Queues`."""
+        if name not in self._registry.queues and request.create is not None:
+            check_name(name)
+            check(request.create, self._broker.config.max_pattern_bytes)
+            async with self._change(name):
+                if name not in self._registry.queues:
+                    await self._create(name, request.create)
+        return await self._leasing.receive(await self._ready(name), request)
+
+    async def take_back(self, name: str, lease: int) -> None:
+        """See `core.vocabulary.queues.Queues`."""
+        await self._leasing.take_back(await self._ready(name), lease)
+
+    async def settle(self, name: str, items: Sequence[Settle]) -> Sequence[Settled]:
+        """See `core.vocabulary.queues.Queues`."""
+        return await self._settling.settle(await self._ready(name), items)
+
+    # --- share consumers -----------------------------------------------------------------------------------
 
     @property
     def dead_letters(self) -> DeadLetters:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        raise unsupported("Dead letters cannot be listed yet.")
 
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        async with self._change(name):
+            queue = self._registry.queues.get(name)
+            if queue is None:
+                check_name(name)
+                settings = replace(create, topics=tuple(dict.fromkeys(topics)), pattern=None)
+                check(settings, self._broker.config.max_pattern_bytes)
+                return await self._create(name, settings)
+            return await self._read_also(queue, topics)
 
     async def move(
         self, name: str, offsets: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        async with self._change(name):
+            queue = await self._ready(name)
+            self._require_unused(queue)
+            found = {tp: self._registry.exists(tp) for tp in offsets}
+            await self._read_also(queue, {tp.topic for tp, exists in found.items() if exists})
+            moves = {}
+            for tp, offset in offsets.items():
+                share = self._registry.share_of(queue, tp) if found[tp] else None
+                if share is not None:
+                    moves[share] = max(offset, 0)
+            await self._registry.seek(queue, moves)
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return {tp: ErrorCode.NONE if found[tp] else missing for tp in offsets}
 
     async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        async with self._change(name):
+            queue = await self._ready(name)
+            self._require_unused(queue)
+            read = set(self._registry.topics_of(queue.settings))
+            gone = read.intersection(topics)
+            if gone:
+                left = tuple(topic for topic in queue.settings.topics if topic not in gone)
+                await self._alter(queue, replace(queue.settings, topics=left))
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return [ErrorCode.NONE if topic in gone else missing for topic in topics]
 
     async def acquire(
         self,
@@ -155,13 +263,125 @@ class Queues:
         strict: bool,
     ) -> Acquired:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        queue = await self._ready(name)
+        return self._members.acquire(queue, tp, member_id, max_records, max_bytes, batch_size, strict=strict)
 
     async def acknowledge(
         self, name: str, tp: TopicPartition, member_id: str, batches: Sequence[AcknowledgeBatch]
     ) -> ErrorCode:
         """See `core.vocabulary.queues.Queues`."""
-        raise _not_yet()
+        return await self._members.acknowledge(await self._ready(name), tp, member_id, batches)
 
     async def release_member(self, name: str, member_id: str) -> None:
         """See `core.vocabulary.queues.Queues`."""
+        queue = self._registry.queues.get(name)
+        if queue is not None and queue.loaded:
+            await self._members.release(queue, member_id)
+
+    # --- changes of settings -------------------------------------------------------------------------------
+
+    async def _ready(self, name: str) -> Queue:
+        queue = self._registry.find(name)
+        if queue.loaded:
+            self._registry.refresh(queue)
+            return queue
+        return await self._registry.ready(queue)
+
+    @contextlib.asynccontextmanager
+    async def _change(self, name: str):  # type: ignore[no-untyped-def]
+        """Let one caller at a time change a queue."""
+        self._registry.require_open()
+        lock = self._changing.setdefault(name, asyncio.Lock())
+        try:
+            async with lock:
+                self._registry.require_open()
+                yield
+        finally:
+            if not lock.locked() and self._changing.get(name) is lock:
+                del self._changing[name]
+
+    def _require_unused(self, queue: Queue) -> None:
+        leased = 0
+        for share in queue.shares.values():
+            self._registry.expire(queue, share)
+            leased += share.machine.leased
+        if leased or self._ids.has_members(queue.name):
+            raise BrokerError(
+                ErrorCode.NON_EMPTY_GROUP,
+                f"{leased} records of the queue {queue.name!r} are leased, or it has members. Settle the records, or "
+                "use `force`.",
+                group=queue.name,
+                leased=leased,
+            )
+
+    async def _create(self, name: str, settings: QueueSettings) -> QueueView:
+        self._ids.keep(name)
+        try:
+            now = self._broker.clock.wall_ms()
+            queue = Queue(name, settings, 1, False, now, self._registry.first_lease())
+            queue.loaded = True
+            topics = self._registry.topics_of(settings)
+            await self._begin(queue, settings, topics)
+            await self._registry.writes.put(queue, list(queue.shares.values()))
+        except BaseException:
+            self._ids.forget(name)
+            raise
+        self._registry.add(queue)
+        return queue.view
+
+    async def _begin(self, queue: Queue, settings: QueueSettings, topics: Iterable[str]) -> list[Share]:
+        """Add the partitions of topics at the start of the settings; return those that are new."""
+        places = await self._registry.starts(settings, settings.start, topics)
+        new = [key for key in places if key not in queue.shares]
+        return [self._registry.share(queue, places[key][0], key[0], places[key][1]) for key in new]
+
+    async def _alter(self, queue: Queue, settings: QueueSettings) -> QueueView:
+        queue = await self._registry.ready(queue)
+        if settings == queue.settings:
+            return queue.view
+        before, topics = queue.settings, self._registry.topics_of(settings)
+        new = await self._begin(queue, settings, topics)
+        dropped = self._registry.dropped(queue, topics)
+        more: list[Effect] = []
+        if dropped:
+            more.append(tables.remove_group_topics(queue.name, {key[0].bytes for key in dropped}))
+        self._take(queue, settings, queue.version + 1)
+        try:
+            await self._registry.writes.put(queue, new, more)
+        except BrokerError:
+            self._take(queue, before, queue.version - 1)
+            for share in new:
+                queue.shares.pop(share.key, None)
+            raise
+        for key in dropped:
+            queue.shares.pop(key, None)
+        self._registry.wake_all(queue)
+        return queue.view
+
+    def _take(self, queue: Queue, settings: QueueSettings, version: int) -> None:
+        queue.settings, queue.version, queue.seen_version = settings, version, -1
+        for share in queue.shares.values():
+            share.machine.settings = settings
+            share.keys = None
+
+    async def _read_also(self, queue: Queue, topics: Iterable[str]) -> QueueView:
+        """Add topics to a queue that names its topics."""
+        settings = queue.settings
+        read = self._registry.topics_of(settings) if settings.pattern is not None else settings.topics
+        new = [topic for topic in dict.fromkeys(topics) if topic not in read]
+        if not new or settings.pattern is not None:
+            return queue.view
+        return await self._alter(queue, replace(settings, topics=(*settings.topics, *new)))
+
+    async def _set_paused(self, name: str, *, paused: bool) -> QueueView:
+        async with self._change(name):
+            queue = await self._ready(name)
+            if queue.paused != paused:
+                queue.paused, queue.version = paused, queue.version + 1
+                try:
+                    await self._registry.writes.put(queue)
+                except BrokerError:
+                    queue.paused, queue.version = not paused, queue.version - 1
+                    raise
+                self._registry.wake_all(queue)
+            return queue.view

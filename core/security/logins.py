@@ -69,6 +69,15 @@ class OpenLogins:
         """End the logins of a user by the password before; those by tokens and certificates continue."""
         self._end([login for login in self._by_user.get(name, ()) if login.identity.by_password])
 
+    def has(self, name: str, credential: bytes) -> bool:
+        """Return whether a connection or request of a user lasts that has logged in at the cluster with these."""
+        return any(login.identity.credential == credential for login in self._by_user.get(name, ()))
+
+    def credential_refused(self, name: str, credential: bytes) -> None:
+        """End the logins with credentials that the cluster does not take any more."""
+        of_user = self._by_user.get(name, ())
+        self._end([login for login in of_user if login.identity.credential == credential])
+
     def token_deleted(self, token: TokenInfo) -> None:
         """End the logins with a token."""
         of_owner = self._by_user.get(token.owner, ())

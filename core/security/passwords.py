@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import math
-from collections import Counter
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from core.clock import Clock
 from core.config import Config
-from core.errors import BrokerError, ErrorCode
 from core.security.addresses import network_of
+from core.security.guesses import Guesses
 from core.security.principal import Principal
 from core.security.scopes import Scope, scope_of
 from core.security.scram import Mechanism, ScramCredential, matches
@@ -33,8 +31,6 @@ from core.security.users import MAX_PASSWORD, Users
 
 # Remembered passwords, right ones and wrong ones; if there are more, all are checked again.
 _MAX_REMEMBERED = 10_000
-# Seconds whose wrong passwords an address may send at once.
-_BURST_SECONDS = 2.0
 
 
 class Identity(NamedTuple):
@@ -42,7 +38,8 @@ class Identity(NamedTuple):
 
     `token_id` is that of the token by which the client has logged in; empty for a password.
     `scope` is that of a token, None for all rights of the principal. `by_password` says whether the login holds no
-    longer than the password of the user.
+    longer than the password of the user. `credential` marks the login at the cluster of a gateway that acts as its
+    callers; empty for a user of this process.
     """
 
     principal: Principal
@@ -50,6 +47,27 @@ class Identity(NamedTuple):
     token_id: str = ""
     scope: Scope | None = None
     by_password: bool = False
+    credential: bytes = b""
+
+
+class PasswordChecks(Protocol):
+    """What checks the logins of requests: `Passwords`, or the cluster of a gateway (`core.upstream.callers`)."""
+
+    def token(self, text: str) -> Identity | None:
+        """Return the owner of a token; None if it is not valid."""
+
+    def standing(self, identity: Identity) -> object:
+        """Return what `still_valid` compares with later."""
+
+    def still_valid(self, identity: Identity, standing: object) -> bool:
+        """Return whether a login still holds."""
+        ...
+
+    async def check(self, user: str, password: str, address: str) -> Identity | None:
+        """Return the user of a password or a token; None if it is wrong. Raises THROTTLING_QUOTA_EXCEEDED."""
+
+    async def access_token(self, token: str, owner: Identity) -> Identity | None:
+        """Return the login by a token of another issuer, which is verified and `owner`'s; None if it is refused."""
 
 
 class Passwords:
@@ -66,9 +84,7 @@ class Passwords:
         self._remembered: dict[bytes, tuple[float, ScramCredential]] = {}
         # The same of a wrong one; the credential of an unknown user is made up, and as good.
         self._wrong: dict[bytes, tuple[float, ScramCredential]] = {}
-        self._waiting: Counter[str] = Counter()
-        # Until when the wrong passwords of an address take up its share.
-        self._taken: dict[str, float] = {}
+        self._guesses = Guesses(config, clock)
         self._turn = asyncio.Lock()
 
     def token(self, text: str) -> Identity | None:
@@ -116,29 +132,28 @@ class Passwords:
         mark = self._mark(user, password)
         address = network_of(address)
         # Before all else, so that a refusal is cheap, and the same for every name.
-        self._admit(address, mark)
+        self._guesses.admit(address, known=mark in self._remembered)
         mechanism = self._cheapest(user)
         credential, real = self._users.credential(mechanism, user)
         if self._was_wrong(mark, credential):
             return None
-        self._waiting[address] += 1
-        try:
+        with self._guesses.waiting(address):
             right = len(password) <= MAX_PASSWORD and await asyncio.get_running_loop().run_in_executor(
                 self._threads, matches, mechanism, credential, password
             )
-        finally:
-            self._waiting[address] -= 1
-            if not self._waiting[address]:
-                del self._waiting[address]
         until = self._clock.monotonic() + self._config.password_cache_ms / 1000
         if not right or not real:
-            self._note_wrong(address)
+            self._guesses.note_wrong(address)
             _remember(self._wrong, mark, (until, credential))
             return None
         if self._users.credential(mechanism, user)[0] is not credential:
             return None
         _remember(self._remembered, mark, (until, credential))
         return Identity(Principal(name=user), by_password=True)
+
+    async def access_token(self, token: str, owner: Identity) -> Identity | None:
+        """See `PasswordChecks.access_token`: the token is enough."""
+        return owner
 
     async def _own_turn(self) -> None:
         """Return in a turn of the event loop that no other caller has got. Callers are served in order."""
@@ -148,36 +163,6 @@ class Passwords:
     def _was_wrong(self, mark: bytes, credential: ScramCredential) -> bool:
         found = self._wrong.get(mark)
         return found is not None and found[0] > self._clock.monotonic() and found[1] == credential
-
-    def _admit(self, address: str, mark: bytes) -> None:
-        """Raise THROTTLING_QUOTA_EXCEEDED unless a password of an address may be checked now."""
-        config = self._config
-        wait = self._taken.get(address, 0.0) - self._clock.monotonic() - _BURST_SECONDS
-        # A client that has logged in before does not suffer from a guesser with the same address.
-        if wait > 0 and mark not in self._remembered:
-            seconds = math.ceil(wait)
-            raise BrokerError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"Too many wrong passwords came from this address; try again in {seconds} s.",
-                retry_after=seconds,
-            )
-        if (
-            self._waiting.total() >= config.max_password_checks
-            or self._waiting[address] >= config.max_password_checks_per_address
-        ):
-            raise BrokerError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                "Too many passwords are being checked; try again in a second.",
-            )
-
-    def _note_wrong(self, address: str) -> None:
-        now = self._clock.monotonic()
-        if len(self._taken) >= _MAX_REMEMBERED:
-            self._taken = {host: until for host, until in self._taken.items() if until > now}
-            if len(self._taken) >= _MAX_REMEMBERED:
-                self._taken.clear()
-        share = 1 / self._config.max_wrong_passwords_per_address
-        self._taken[address] = max(self._taken.get(address, 0.0), now) + share
 
     def _cheapest(self, user: str) -> Mechanism:
         """SHA-512 takes more than twice as long; a user that Kafka's tools made may have it alone."""

@@ -26,10 +26,12 @@ ANONYMOUS = Principal("User", "ANONYMOUS")
 class Caller:
     """The source of a request: its principal, the address of the client without a port, and its client id.
 
-    `scope` is that of the token by which the client has logged in, if it has one.
+    `scope` is that of the token by which the client has logged in, if it has one. `credential` is that of
+    `core.security.passwords.Identity`.
     """
 
     principal: Principal
     host: str = ""
     client_id: str = ""
     scope: Scope | None = None
+    credential: bytes = b""

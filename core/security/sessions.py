@@ -13,7 +13,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from core.clock import Clock
-from core.security.passwords import Identity, Passwords
+from core.security.passwords import Identity, PasswordChecks
 from core.vocabulary.users import TOKEN_PREFIX
 
 IDLE_SECONDS = 30 * 60
@@ -43,7 +43,7 @@ class Session:
 class Sessions:
     """The sessions of one process. All methods are called on the event loop."""
 
-    def __init__(self, clock: Clock, passwords: Passwords) -> None:
+    def __init__(self, clock: Clock, passwords: PasswordChecks) -> None:
         self._clock = clock
         self._passwords = passwords
         # By digest, the oldest first.

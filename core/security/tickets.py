@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from core.clock import Clock
 from core.errors import BrokerError, ErrorCode
-from core.security.passwords import Identity, Passwords
+from core.security.passwords import Identity, PasswordChecks
 
 TICKET_SECONDS = 30
 # A page has a few streams. All tickets together take about 4 MiB at most.
@@ -30,7 +30,7 @@ class _Ticket(NamedTuple):
 class StreamTickets:
     """The tickets of one process that have not been used. All methods are called on the event loop."""
 
-    def __init__(self, clock: Clock, passwords: Passwords) -> None:
+    def __init__(self, clock: Clock, passwords: PasswordChecks) -> None:
         self._clock = clock
         self._passwords = passwords
         # By digest, the oldest first: all of them are valid for the same time.
@@ -63,7 +63,7 @@ class StreamTickets:
     def use(self, text: str, path: str) -> Identity | None:
         """Return the user of a ticket and forget the ticket; None if it is not valid.
 
-        It ends with the credentials that it was made with: `Passwords.still_valid`. A ticket for another path is
+        It ends with the credentials that it was made with: `PasswordChecks.still_valid`. A ticket for another path is
         forgotten as well: it was seen where it does not belong.
         """
         self._expire()

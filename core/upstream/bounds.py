@@ -35,6 +35,8 @@ class Bounds:
         self._purgatory = purgatory
         self._known: dict[TopicPartition, LogOffsets] = {}
         self._refused: dict[TopicPartition, BrokerError] = {}
+        # Partitions whose high watermark is known to be higher than when the last stable offset was told.
+        self._unsure: set[TopicPartition] = set()
         self._found: OrderedDict[Moment, TimestampOffset | BrokerError] = OrderedDict()
 
     # --- at hand -------------------------------------------------------------------------------------------
@@ -56,6 +58,10 @@ class Bounds:
     def refusal(self, tp: TopicPartition) -> BrokerError | None:
         """Return what the cluster has refused the last question about a partition with."""
         return self._refused.get(tp)
+
+    def is_unsure(self, tp: TopicPartition) -> bool:
+        """Return whether the last stable offset may be higher by now: records were acknowledged since it was told."""
+        return tp in self._unsure
 
     def at(self, moment: Moment) -> TimestampOffset:
         """Return the answer of a search by time. Raises what the cluster has refused it with."""
@@ -91,6 +97,8 @@ class Bounds:
         `look` replaces what is known.
         """
         known = self._known.get(tp)
+        if self._unsure and (known is None or found.high_watermark >= known.high_watermark):
+            self._unsure.discard(tp)
         if known is not None:
             found = LogOffsets(*map(max, known, found))
         self.learn(tp, found)
@@ -107,6 +115,7 @@ class Bounds:
         known = self._known.get(tp)
         if known is None or known.high_watermark >= next_offset:
             return
+        self._unsure.add(tp)
         self.learn(tp, known._replace(high_watermark=next_offset, log_end_offset=next_offset))
 
     def start_moved(self, tp: TopicPartition, log_start_offset: int) -> None:
@@ -125,6 +134,7 @@ class Bounds:
             tp = TopicPartition(topic, partition)
             self._known.pop(tp, None)
             self._refused.pop(tp, None)
+            self._unsure.discard(tp)
 
     # --- ask -----------------------------------------------------------------------------------------------
 
@@ -149,21 +159,27 @@ class Bounds:
                 self.refuse(tp, stable)
             else:
                 found = LogOffsets(start.offset, end.offset, end.offset, min(stable.offset, end.offset))
+                if self._known.get(tp) is before[tp]:
+                    self._unsure.discard(tp)
                 self._merge(tp, found, before[tp])
 
     async def look_at_ends(self, tps: Collection[TopicPartition], *, committed: bool) -> None:
-        """Ask where reads end in partitions whose bounds are known."""
+        """Ask where reads end in partitions whose bounds are known; if committed, they are no longer unsure."""
         before = {tp: self._known.get(tp) for tp in tps}
         for tp, end in (
             await list_offsets(self._cluster, dict.fromkeys(tps, LATEST), committed=committed)
         ).items():
             known = before[tp]
+            if committed and self._known.get(tp) is known:
+                self._unsure.discard(tp)
             if isinstance(end, BrokerError):
                 self.refuse(tp, end)
             elif known is not None and end.offset > known.end(committed=committed):
                 high = max(known.high_watermark, end.offset)
                 stable = end.offset if committed else known.last_stable_offset
                 self._merge(tp, LogOffsets(known.log_start_offset, high, high, stable), known)
+                if not committed:
+                    self._unsure.add(tp)
 
     def _merge(self, tp: TopicPartition, found: LogOffsets, before: LogOffsets | None) -> None:
         """Take an answer, but nothing of it that was overtaken since the question by a newer one."""

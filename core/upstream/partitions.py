@@ -183,6 +183,7 @@ class Partitions:
         short: list[FetchRead] = []
         have = 0
         now = self._cluster.clock.monotonic()
+        sure = await self._make_sure(reads) if fresh else ()
         for read in reads:
             tp = read.tp
             if not self._exists(tp):
@@ -208,11 +209,27 @@ class Partitions:
             await asyncio.gather(*(self._bring_one(read) for read in missing))
         if ended and not have and fresh:
             # There may be more by now.
-            await self._bounds.look_at_ends([read.tp for read in ended], committed=ended[0].committed)
+            tps = [read.tp for read in ended if read.tp not in sure]
+            await self._bounds.look_at_ends(tps, committed=ended[0].committed)
         if ended or short:
             # A piece that is at hand but not the last one is no reason to wait.
             short = [read for read in short if (at := self._try(read)) is not None and not len(at.data)]
             await self._wait_for_arrival(ended + short, have > 0)
+
+    async def _make_sure(self, reads: Sequence[FetchRead]) -> Collection[TopicPartition]:
+        """Ask for the last stable offsets of partitions that records were appended to since they were told.
+
+        A read must have what was acknowledged before it. Without batches at hand the read itself asks the leader.
+        Returns these partitions.
+        """
+        unsure = [
+            read.tp
+            for read in reads
+            if read.committed and self._bounds.is_unsure(read.tp) and self._try(read) is not None
+        ]
+        if unsure:
+            await self._bounds.look_at_ends(unsure, committed=True)
+        return unsure
 
     def _try(self, read: FetchRead) -> Stretch | None:
         try:

@@ -14,44 +14,34 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
-from core.batches.open_batches import OpenBatches
-from core.changes import TopicChanges
-from core.client.cluster import ClusterClient
-from core.client.fetcher import Fetcher
 from core.client.network import Network
-from core.client.producer import Producer
-from core.client.settings import ClientSettings
+from core.client.settings import Address, ClientSettings
 from core.clock import Clock
-from core.config import Config, Endpoint
+from core.config import CALLER, Config, Endpoint
 from core.consumers.consumers import Consumers
 from core.directory import GATEWAY_DATABASE
 from core.errors import BrokerError, StartupError
 from core.idempotency.keys import IdempotencyKeys
 from core.metadata.store import CARRY_OVER, Store
 from core.metadata.topics import load_settings, put_setting
-from core.records.partitioner import StickyPartitions
+from core.security.guarded import Guarding
 from core.security.keeper import Alone
 from core.security.local import LocalSecurity
+from core.security.passwords import PasswordChecks
 from core.transactions.long_transactions import LongTransactions
 from core.types import TopicPartition
-from core.upstream.bounds import Bounds
+from core.upstream.callers import Callers
 from core.upstream.freezing import NoFreezing
 from core.upstream.groups import RemoteGroups
-from core.upstream.holdings import holdings
 from core.upstream.keyed_writes import RemotePlanWriter, RemoteProducerIds
 from core.upstream.no_queues import NoQueues, NoWebhooks
 from core.upstream.no_transactions import NoTransactions, refuse_transactions
-from core.upstream.partitions import Partitions
-from core.upstream.records import Records
-from core.upstream.roles import Roles
 from core.upstream.startup import startup_error
-from core.upstream.topics import Topics
-from core.upstream.waiting import FollowingPurgatory
-from core.vocabulary.capabilities import OVER_A_CLUSTER
+from core.upstream.view import ClusterView
+from core.vocabulary.capabilities import FOR_CALLERS, OVER_A_CLUSTER
 from core.vocabulary.foreign_groups import ForeignGroups
 from core.vocabulary.holdings import Holdings
 from core.vocabulary.records import FetchRead
-from core.vocabulary.topic import TopicInfo
 
 log = logging.getLogger(__name__)
 
@@ -83,10 +73,17 @@ class RemoteBroker:
         self.freezing = NoFreezing()
         self.store = Store(Path(config.data_dir) / GATEWAY_DATABASE, clock)
         self.counters = self.store.counters
-        self.purgatory = FollowingPurgatory(config.max_waiting)
-        self.changes = TopicChanges(self.purgatory)
+        view = self.view = ClusterView(config, clock, settings, network)
+        self.purgatory, self.changes = view.purgatory, view.changes
+        self.cluster, self.producer, self.fetcher = view.cluster, view.producer, view.fetcher
+        self.topics, self.partitions, self.records = view.topics, view.partitions, view.records
+        self.roles = view.roles
+        self.topics.deleted.append(self._topic_deleted)
+        # The callers with connections of their own, with `--upstream-identity caller`.
+        self.callers: Callers | None = None
         self._build_security()
-        self._build_data(settings, network)
+        if config.upstream is not None and config.upstream.identity == CALLER:
+            self._serve_callers(settings, network)
         # Acknowledgements and offsets outside of a transaction take it, too.
         self.long_transactions = LongTransactions(
             config, clock, self.store, refuse_transactions, refuse_transactions
@@ -97,32 +94,21 @@ class RemoteBroker:
         """Build users, access rules and quotas: those of this process."""
         security = self.security = LocalSecurity(self.config, self.clock, self.store, Alone())
         self.users, self.tokens, self.logins = security.users, security.tokens, security.logins
-        self.passwords, self.jwts, self.audit = security.passwords, security.jwts, security.audit
+        self.passwords: PasswordChecks = security.passwords
+        self.jwts, self.audit = security.jwts, security.audit
         self.authorizer, self.quota_table = security.authorizer, security.quota_table
         self.quotas, self.acls = security.quotas, security.acls
-        self.guards = security.guards(self)
+        self.guards: Guarding = security.guards(self)
 
-    def _build_data(self, settings: ClientSettings, network: Network | None) -> None:
-        """Build topics, partitions and records over the cluster's client."""
-        config, clock = self.config, self.clock
-        sticky = StickyPartitions()
-        self.cluster = ClusterClient(settings, clock, network, changed=lambda names: self.topics.take(names))
-        self.producer = Producer(self.cluster)
-        self.fetcher = Fetcher(self.cluster, lambda tp: self.partitions.arrived(tp))
-        self.topics = Topics(config, self.cluster, self.changes, self.purgatory, sticky)
-        self._bounds = Bounds(self.cluster, self.changes, self.purgatory)
-        self.partitions = Partitions(
-            config, self.cluster, self.fetcher, self.topics, self._bounds, self.purgatory, self.changes
-        )
-        open_batches = OpenBatches(config.max_decompressed_bytes, config.max_opened_bytes)
-        self.records = Records(
-            clock, self.topics, self.partitions, self._bounds, self.producer, open_batches, sticky
-        )
-        self.roles = Roles(self.cluster)
-        self.purgatory.follow = self.partitions.follow
-        self.topics.dropped.append(self._topic_dropped)
-        self.topics.deleted.append(self._topic_deleted)
-        self.topics.grown.append(self.partitions.grown)
+    def _serve_callers(self, settings: ClientSettings, network: Network | None) -> None:
+        """Let the cluster check passwords and rights: no call of a request is one of the gateway."""
+
+        def addresses() -> list[Address]:
+            known = [one.address for one in self.cluster.brokers.values()]
+            return list(dict.fromkeys([*known, *settings.bootstrap]))
+
+        self.callers = Callers(self, settings, network, self.logins, addresses)
+        self.guards = self.passwords = self.callers
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -168,7 +154,9 @@ class RemoteBroker:
         self.consumers = Consumers(self, self.store, self.groups)
         writer = RemotePlanWriter(self, self.cluster, self.producer)
         self.idempotency = IdempotencyKeys(self, self.store, RemoteProducerIds(self.cluster), writer)
-        await self.consumers.open()
+        if self.callers is None:
+            # A caller has none, and those of an earlier start would be members as the gateway.
+            await self.consumers.open()
 
     def drain(self) -> None:
         """Answer every request that waits; none waits afterwards. The first half of a stop."""
@@ -177,6 +165,8 @@ class RemoteBroker:
             self.groups.drain()
         self.ready = False
         self.purgatory.drain()
+        if self.callers is not None:
+            self.callers.drain()
 
     async def close(self) -> None:
         """Wait for the writes under way, and close the connections and the store."""
@@ -184,11 +174,10 @@ class RemoteBroker:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        if self.callers is not None:
+            await self.callers.close()
         await self._close_groups()
-        await self.partitions.close()
-        await self.fetcher.close()
-        await self.producer.close()
-        await self.cluster.close()
+        await self.view.close()
         await self.security.close()
         await self.store.close()
 
@@ -208,7 +197,7 @@ class RemoteBroker:
     @property
     def capabilities(self) -> frozenset[str]:
         """See `Facade.capabilities`."""
-        return OVER_A_CLUSTER
+        return OVER_A_CLUSTER if self.callers is None else FOR_CALLERS
 
     async def look(
         self,
@@ -222,26 +211,19 @@ class RemoteBroker:
         fresh: bool = True,
     ) -> None:
         """See `Facade.look`."""
-        if topics is None:
-            await self.topics.look(None)
-            return
-        wanted = {*topics, *(tp.topic for tp in partitions)}
-        await self.topics.look(wanted, configs=configs)
-        tps = list(partitions)
-        if bounds or (moment is not None and topics):
-            for name in topics:
-                info = self.topics.find(name)
-                if info is not None:
-                    tps += [TopicPartition(name, partition) for partition in range(info.partitions)]
-        if tps:
-            await self.partitions.look(tps, moment, committed=committed, fresh=fresh)
+        await self.view.look(
+            topics,
+            bounds=bounds,
+            configs=configs,
+            partitions=partitions,
+            moment=moment,
+            committed=committed,
+            fresh=fresh,
+        )
 
     async def bring(self, reads: Sequence[FetchRead], *, max_bytes: int, fresh: bool = True) -> None:
         """See `Facade.bring`."""
-        missing = {read.tp.topic for read in reads if self.topics.find(read.tp.topic) is None}
-        if missing:
-            await self.topics.look(missing)
-        await self.partitions.bring(reads, max_bytes=max_bytes, fresh=fresh)
+        await self.view.bring(reads, max_bytes=max_bytes, fresh=fresh)
 
     async def look_at_group(self, group_id: str) -> None:
         """See `Facade.look_at_group`."""
@@ -253,12 +235,9 @@ class RemoteBroker:
 
     async def holdings(self, max_topics: int, max_lags: int) -> Holdings:
         """See `Facade.holdings`. Sizes are not known; offsets are those that were read last."""
-        return await holdings(self.clock, self.topics, self._bounds, max_topics)
+        return await self.view.holdings(max_topics)
 
     # --- background ----------------------------------------------------------------------------------------
-
-    def _topic_dropped(self, info: TopicInfo) -> None:
-        self.partitions.forget(info)
 
     def _topic_deleted(self, name: str) -> None:
         if self.ready:
@@ -284,8 +263,9 @@ class RemoteBroker:
 
     async def _keep_following(self) -> None:
         """Read the partitions that requests wait for, so that the fetcher does not take them for idle."""
-        for key in tuple(self.purgatory.awaited()):
-            self.partitions.follow(key)
+        self.view.keep_following()
+        if self.callers is not None:
+            await self.callers.sweep()
 
     async def _expire_keys(self) -> None:
         """Delete idempotency keys that are too old."""

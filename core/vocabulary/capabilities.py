@@ -42,6 +42,10 @@ OVER_A_CLUSTER = frozenset(
 )  # fmt: skip
 """The capabilities of a gateway over an existing cluster."""
 
+FOR_CALLERS = frozenset({TOPICS, RECORDS, STREAMS, GROUPS, UPSTREAM})
+"""Those of a gateway that calls the cluster as its callers: what lasts longer than a request is missing; users and
+access rules are the cluster's."""
+
 
 def unsupported(what: str) -> BrokerError:
     """Return the error for a call that a cluster of other brokers cannot answer; `what` is a sentence."""

@@ -288,7 +288,7 @@ class DeadRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """Some dead letters. `after` continues: the next offset of each partition of the topic; None: there are no more."""
+    """Some dead letters. `after` continues: the next offset of each partition of the topic; None: that was all."""
 
     records: Sequence[DeadRecord]
     after: Mapping[int, int] | None

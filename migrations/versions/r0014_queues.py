@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create `share_groups`, `share_partitions` and `share_updates`."""
+    """Create `share_groups`, `share_attempts`, `share_partitions` and `share_updates`."""
     op.create_table(
         "share_groups",
         sa.Column("group_id", sa.String, primary_key=True),
@@ -21,6 +21,13 @@ def upgrade() -> None:
         sa.Column("paused", sa.Boolean, nullable=False),
         sa.Column("created_ms", sa.BigInteger, nullable=False),
         sa.Column("leases", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "share_attempts",
+        sa.Column("group_id", sa.String, primary_key=True),
+        sa.Column("attempt", sa.String, primary_key=True),
+        sa.Column("until_ms", sa.BigInteger, nullable=False),
+        sa.Column("ranges", sa.LargeBinary, nullable=False),
     )
     op.create_table(
         "share_partitions",

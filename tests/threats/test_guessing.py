@@ -118,7 +118,7 @@ async def test_a_guesser_waits_for_itself_over_all_listeners(
         for n in range(limit - limit // 2)
     ]
     try:
-        while not begun.is_set() or users.broker.passwords._waiting.total() < limit:
+        while not begun.is_set() or users.broker.passwords._guesses._waiting.total() < limit:
             await asyncio.sleep(0)
         refused = await users.client.get("/topics", headers={"authorization": basic("alice", "one more")})
         assert refused.status_code == 429
@@ -136,5 +136,5 @@ async def test_a_guesser_waits_for_itself_over_all_listeners(
         release.set()
         await asyncio.gather(*guesses)
     assert (await honest).error_code == 0, "another address is let in, and no user is locked out"
-    assert not users.broker.passwords._waiting
+    assert not users.broker.passwords._guesses._waiting
     assert (await plain(users, "alice", PASSWORD)).error_code == 0

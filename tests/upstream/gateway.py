@@ -56,7 +56,11 @@ class Gateway:
         self.clock = clock
         self.starts = 0
         self._directory = directory
-        upstream = Upstream(tuple(cluster.bootstrap.split(",")), settings.pop("properties", {}))
+        upstream = Upstream(
+            tuple(cluster.bootstrap.split(",")),
+            settings.pop("properties", {}),
+            settings.pop("identity", "gateway"),
+        )
         self.config = replace(
             Config(
                 data_dir=directory / "0", listeners=(Endpoint("http", "127.0.0.1", 8082),), upstream=upstream

@@ -46,11 +46,17 @@ def with_gateway(
     scenario: Callable[[Cluster, Gateway], Awaitable[None]],
     *,
     gateway: dict[str, Any] | None = None,
+    users: dict[str, str] | None = None,
     **how: Any,
 ) -> None:
-    """Run `scenario` with a cluster and a gateway over it; `gateway` are settings of that, `how` is as above."""
+    """Run `scenario` with a cluster and a gateway over it.
+
+    `gateway` are settings of that, `users` the passwords of users of the cluster, `how` is as above.
+    """
 
     async def over(cluster: Cluster) -> None:
+        for name, password in (users or {}).items():
+            await cluster.broker.users.create(name, password)
         async with Gateway(cluster, tmp_path / "gateway", LoopClock(1), **(gateway or {})) as made:
             await scenario(cluster, made)
 

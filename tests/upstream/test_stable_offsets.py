@@ -73,3 +73,15 @@ def test_the_end_of_an_uncommitted_read_is_not_that_of_a_committed_one(tmp_path:
         log.end(1, commit=False)
 
     with_gateway(tmp_path, scenario)
+
+
+def test_a_read_has_what_was_acknowledged_before_it_also_beyond_batches_at_hand(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster, gateway: Gateway) -> None:
+        await cluster.broker.topics.create(TOPIC, partitions=1)
+        for number in range(5):
+            await post(gateway, f"v{number}")
+            body = await page(gateway, offset=0)
+            assert [one["value"] for one in body["records"]] == [f"v{n}" for n in range(number + 1)]
+            assert body["last_stable_offset"] == number + 1
+
+    with_gateway(tmp_path, scenario)

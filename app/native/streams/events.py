@@ -40,8 +40,15 @@ from core.security.guarded import Guarded
 _EARLY_SECONDS = 0.001
 
 
+class StreamCount:
+    """How many streams of the process are open."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+
 class Streams:
-    """The listeners of one application."""
+    """The listeners of one broker; `count` is that of the process."""
 
     def __init__(
         self,
@@ -49,18 +56,19 @@ class Streams:
         broker: Callable[[], Facade],
         acting: Callable[[Scope], Guarded],
         fanout: Fanout,
+        count: StreamCount,
     ) -> None:
         self.config = config
         self.broker = broker
         self.acting = acting
         self.fanout = fanout
-        self.open = 0
+        self.count = count
 
     def check_limit(self, request: Request) -> None:
         """Raise THROTTLING_QUOTA_EXCEEDED when there are as many streams as there may be, or of this client."""
         check_share(request.scope)
         limit = self.config.http_max_streams
-        if self.open >= limit:
+        if self.count.open >= limit:
             raise BrokerError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 f"{limit} streams are open already; read pages instead, or come back later.",
@@ -111,7 +119,7 @@ class Listener:
 
     async def run(self, write: Write) -> None:
         """Send until the end. Raises ClientGoneError if the client disconnects before."""
-        self._streams.open += 1
+        self._streams.count.open += 1
         watch = ClientWatch(self._request, self._broker)
         try:
             with counted(self._request.scope):
@@ -123,7 +131,7 @@ class Listener:
             raise ClientGoneError from None
         finally:
             watch.close()
-            self._streams.open -= 1
+            self._streams.count.open -= 1
         if watch.gone:
             raise ClientGoneError
 

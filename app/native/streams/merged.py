@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
 
 from app.errors import Problem, field_error, slug_of
 from app.formats import Reader
@@ -28,7 +29,7 @@ from app.native.accept import choose
 from app.native.record_schemas import MergedQuery
 from app.native.records import read_committed
 from app.native.streams.cursor import Cursor, CursorError, Position, read_cursor
-from app.native.streams.events import Listener, Streams, after_fault, fault_problem, offset_at
+from app.native.streams.events import Listener, StreamCount, Streams, after_fault, fault_problem, offset_at
 from app.native.streams.fanout import RANGE_RECORDS, Fanout, Feed, ReadFaultError
 from app.native.streams.filters import HEADER, read_filter
 from app.native.streams.forms import NDJSON, SSE, StreamForm
@@ -75,18 +76,14 @@ class Gap(NamedTuple):
 
 
 class MergedRoutes:
-    """The handler, over one broker."""
+    """The handler. Callers with the same broker share its reads; a gateway may have one for each caller."""
 
-    def __init__(
-        self, config: Config, broker: Callable[[], Facade], acting: Callable[[Scope], Guarded]
-    ) -> None:
+    def __init__(self, config: Config, acting: Callable[[Scope], Guarded]) -> None:
         self._config = config
-        self._broker = broker
         self._acting = acting
-        # Shared by all clients, so without rights: each client is asked for its right before it gets anything.
-        self._fanout = Fanout(config, broker)
-        self.streams = Streams(config, broker, acting, self._fanout)
+        self._count = StreamCount()
         self._readers = {name: Reader(name, config.http_max_json_depth) for name in Reader.NAMES}
+        self._reads: WeakKeyDictionary[Facade, _MergedReads] = WeakKeyDictionary()
 
     async def read(self, request: Request, segments: list[str]) -> Answer | Streamed:
         """Read the records of all partitions: by offset within each partition, in turn between them.
@@ -110,6 +107,44 @@ class MergedRoutes:
         A cursor below the start of a partition is refused with 410 and a `next_cursor` to continue with. A reconnect
         gets an event instead, because browsers hide errors from their pages.
         """
+        acting = self._acting(request.scope)
+        broker = acting.unguarded
+        reads = self._reads.get(broker)
+        if reads is None:
+            # The dictionary must not keep its own keys.
+            find = ref(broker)
+            reads = self._reads[broker] = _MergedReads(
+                self._config, lambda: _held(find()), self._acting, self._readers, self._count
+            )
+        return await reads.read(request, segments)
+
+
+def _held(broker: Facade | None) -> Facade:
+    assert broker is not None
+    return broker
+
+
+class _MergedReads:
+    """The merged reads and streams of one broker."""
+
+    def __init__(
+        self,
+        config: Config,
+        broker: Callable[[], Facade],
+        acting: Callable[[Scope], Guarded],
+        readers: Mapping[str, Reader],
+        count: StreamCount,
+    ) -> None:
+        self._config = config
+        self._broker = broker
+        self._acting = acting
+        # Shared by all clients, so without rights: each client is asked for its right before it gets anything.
+        self._fanout = Fanout(config, broker)
+        self.streams = Streams(config, broker, acting, self._fanout, count)
+        self._readers = readers
+
+    async def read(self, request: Request, segments: list[str]) -> Answer | Streamed:
+        """See `MergedRoutes.read`."""
         media_type = choose(request.headers.get(b"accept", b""), OFFERED)
         query = request.query(PARAMETERS)
         for name in _NOT_IN.get(media_type, _NOT_IN_LINES):

@@ -41,7 +41,7 @@ CONTROL = [pytest.param(one, id=one.name) for one in FASTAPI]
 def lean(app: Application) -> list[Route[Any]]:
     broker = app.shared.current_broker
     operations = Operations(broker, app.shared.acting, lambda: None, app.metrics.scrape)
-    lean = routes.lean_routes(app.shared.config, broker, app.shared.acting, app.shared.long_transactions)
+    lean = routes.lean_routes(app.shared.config, app.shared.acting, app.shared.long_transactions)
     return [*lean, *routes.operation_routes(operations)]
 
 

@@ -41,7 +41,7 @@ def open_streams(app: Application) -> int:
     (streams,) = [
         one for one in gc.get_objects() if isinstance(one, Streams) and one.broker() is app.server.broker
     ]
-    return streams.open
+    return streams.count.open
 
 
 # --- events -------------------------------------------------------------------------------------------------
