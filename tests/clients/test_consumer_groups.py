@@ -225,6 +225,9 @@ def test_a_group_is_upgraded_and_downgraded_member_by_member_under_load(
     assert world.described()["type"] == "classic", "the last member of the new protocol has left"
     until_shared(world)
     world.wait_until_all_is_read()
+    members = [*world.members, *world.gone]
+    if not any("refused" in event for member in members for _, event in member.events):
+        assert sorted(world.numbers_read()) == list(range(world.written)), "each record is read once"
 
 
 def _replace(world: World, join: Callable[[], Member], between: str) -> None:
