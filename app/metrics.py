@@ -19,6 +19,7 @@ from app.gateways.forwarding import Forwarding
 from app.hosting import Host
 from app.http.metrics import LoopDelay, Traffic
 from app.metrics_families import Family, Meterings, Samples, Timing, add, counter, gauge, metered, timing
+from app.queue_metrics import of_queues
 from app.upstream_metrics import of_cluster
 from app.version import VERSION
 from core.counters import BOUNDS, Meter
@@ -73,7 +74,10 @@ class Metrics:
             if (totals := self._server.transaction_totals()) is not None:
                 families += _transactions(totals)
             held = await self._broker.holdings(config.metrics_max_topics, config.metrics_max_group_topics)
-            families += _held(held)
+            queues = await of_queues(
+                self._broker.queues, self._broker.clock.wall_ms(), config.metrics_max_topics
+            )
+            families += [*queues.families, *_held(held, queues.left_out)]
         return families
 
     def _kafka(self) -> Iterator[Family | Timing]:
@@ -263,7 +267,7 @@ async def scraped(families: Iterable[Family | Timing], accept: str) -> tuple[byt
     return await asyncio.get_running_loop().run_in_executor(None, text_of, families, accept)
 
 
-def _held(held: Holdings) -> Iterator[Family]:
+def _held(held: Holdings, queues_left_out: int = 0) -> Iterator[Family]:
     yield gauge("sluice_topics", "Topics.", len(held.topics) + held.topics_left_out)
     yield gauge("sluice_partitions", "Partitions.", held.partitions)
     yield gauge("sluice_open_logs", "Logs that are open.", held.open_logs)
@@ -295,6 +299,7 @@ def _held(held: Holdings) -> Iterator[Family]:
         (("topics",), held.topics_left_out),
         (("group_topics",), held.lags_left_out),
         (("unstable_partitions",), held.unstable_left_out),
+        (("queues",), queues_left_out),
     ]
     yield Family("gauge", "sluice_metrics_left_out", "Series beyond the limits.", ("what",), left_out)
 

@@ -1,15 +1,16 @@
-"""`sluice queues`: list, create, describe, delete, pause, resume, seek, peek, stats, receive, settle."""
+"""`sluice queues`: life, contents, receive and settle, dead letters."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import click
 import msgspec
 
-from app.commands.client import queue_path
+from app.commands.client import queue_path, segment
 from app.commands.errors import CommandError, RefusedError
 from app.commands.moments import DurationType, Moment, MomentType
 from app.commands.options import YES, Session, TopicName, confirm, gateway
@@ -18,6 +19,8 @@ from app.commands.text import counted, duration
 
 DURATION = DurationType()
 START = MomentType("earliest", "latest", "time")
+# How often a redrive is asked how far it is.
+_REDRIVE_SECONDS = 0.2
 # The counts of a queue, as a listing and a description show them.
 _COUNTS = ("available", "in_flight", "delayed", "archiving")
 
@@ -384,3 +387,82 @@ def _item(text: str) -> dict[str, Any]:
 def _outcomes(done: Mapping[str, Any]) -> str:
     parts: Sequence[str] = [f"{count:,} {outcome}" for outcome, count in done["counts"].items()]
     return f"{', '.join(parts) or 'nothing settled'}."
+
+
+# --- dead letters -------------------------------------------------------------------------------------------
+
+
+@queues.command("dead-letters")
+@click.argument("name", metavar="QUEUE")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="At most.")
+@gateway
+def list_dead_letters(session: Session, name: str, limit: int) -> None:
+    """List the records that a queue has given up, and why."""
+    client, out = session
+    items = list(islice(client.pages(f"{queue_path(name)}/dead-letters"), limit))
+    rows: list[list[Cell]] = [
+        [
+            one["topic"],
+            one["partition"],
+            one["offset"],
+            one["cause"],
+            one["delivery_count"],
+            one["reason"],
+            _text(one["record"]["key"]),
+            "(pointer)" if one["pointer"] else _text(one["record"]["value"]),
+        ]
+        for one in items
+    ]
+    out.listing(
+        items, ("TOPIC", "PARTITION", "OFFSET", "CAUSE", "DELIVERIES", "REASON", "KEY", "VALUE"), rows
+    )
+
+
+@queues.command("redrive")
+@click.argument("name", metavar="QUEUE")
+@click.option("-t", "--topic", metavar="TOPIC", help="Only records that came from this topic.")
+@click.option("--cause", type=click.Choice(["rejected", "limit", "expired", "lost"]), help="Only these.")
+@click.option(
+    "--to", metavar="TOPIC", help="Append them to this topic, in place of the topic of each record."
+)
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Records per second.")
+@click.option("--dry-run", is_flag=True, help="Count the records and append none.")
+@gateway
+def redrive(
+    session: Session,
+    name: str,
+    topic: str | None,
+    cause: str | None,
+    to: str | None,
+    rate: float | None,
+    dry_run: bool,
+) -> None:
+    """Append dead letters again, each exactly once, and wait until that is done. Ctrl-C leaves it running."""
+    client, out = session
+    wanted = {"topic": topic, "cause": cause, "to": to, "rate": rate, "dry_run": dry_run}
+    body = {member: value for member, value in wanted.items() if value is not None}
+    path = queue_path(name)
+    task = client.send("POST", f"{path}/dead-letters:redrive", body=body).data
+    with out.progress() as progress:
+        while task["state"] == "running":
+            progress.update(f"{counted(task['moved'], 'record')} moved …")
+            time.sleep(_REDRIVE_SECONDS)
+            task = client.get(f"{path}/redrives/{segment(task['id'])}")
+    moved, skipped = counted(task["moved"], "record"), task["skipped"]
+    text = f"{moved} would be moved." if dry_run else f"{moved} moved."
+    out.result(
+        task, text + (f" {counted(skipped, 'pointer')} left: the records are no more." if skipped else "")
+    )
+    if task["state"] != "done":
+        raise CommandError(f"The redrive is {task['state']}. {task['error']}".rstrip())
+
+
+@queues.command("purge")
+@click.argument("name", metavar="QUEUE")
+@YES
+@gateway
+def purge_dead_letters(session: Session, name: str, yes: bool) -> None:
+    """Forget all dead letters of a queue. The records stay in their topic until its retention."""
+    confirm(f"Forget all dead letters of queue {name}?", yes=yes, what="purge")
+    session.client.send("POST", f"{queue_path(name)}/dead-letters:purge")
+    session.out.result({"purged": name}, f"The dead letters of queue {name} are forgotten.")

@@ -66,6 +66,14 @@ class ShareGroups:
         assert isinstance(entry.group, ShareGroup)
         entry.group.is_kept = True
 
+    def refuse_another_type(self, group_id: str) -> None:
+        """Raise GROUP_ID_NOT_FOUND, with the reason "group-type", if a group of another type has the id."""
+        entry = self._registry.get(group_id)
+        if entry is None or isinstance(entry.group, ShareGroup):
+            return
+        if entry.stored or not self._registry.is_unused(entry):
+            raise of_another_type(group_id, entry.group.group_type)
+
     def forget(self, group_id: str) -> None:
         """Give an id back: its queue is deleted, and its members are removed."""
         if self._group(group_id) is not None:

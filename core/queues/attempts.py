@@ -106,7 +106,7 @@ class Attempts:
                 if cell.state != LEASED or cell.lease != lease.number or cell.time <= now_ms:
                     return False
                 offset += 1
-        return bool(lease.held)
+        return bool(lease.held) and not lease.touched
 
     @staticmethod
     def effect(queue: Queue, name: str, lease: Lease, request: Receive, now_ms: int) -> Effect:

@@ -111,6 +111,7 @@ class Registry:
         self.require_open()
         queue = self.queues.get(name)
         if queue is None:
+            self._groups.shares.refuse_another_type(name)
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no queue {name!r}.", group=name)
         return queue
 

@@ -64,7 +64,14 @@ class Settling:
         for index, item in enumerate(items):
             if item.receipt is None and item.lease is not None:
                 outcomes[index] = self._lease(queue, item, item.lease, changes, touched, now)
-        await self._store(queue, changes, touched, outcomes)
+        try:
+            await self._store(queue, changes, touched, outcomes)
+        except BrokerError:
+            for item in items:
+                if item.receipt is not None:
+                    # What it holds is looked up in the partitions from now on.
+                    queue.leases.pop(item.receipt.lease, None)
+            raise
         self._count(queue, items, outcomes)
         return outcomes
 
@@ -141,6 +148,9 @@ class Settling:
         found, change = self._settle(queue, items[run.at], run.share, run.lease, run.first, run.last, now)
         changes.append((run.share, change))
         touched[run.share] = None
+        lease = queue.leases.get(run.lease)
+        if lease is not None and items[run.at].verb is not Verb.EXTEND:
+            lease.take_out(run.share, run.first, run.last)
         base = run.at - run.first
         for first, last, outcome in found:
             settled = Settled(outcome)

@@ -95,6 +95,22 @@ class Lease:
     deadline_ms: int
     held: list[Held] = field(default_factory=list)
     in_process: bool = False
+    # Whether records of it were settled by themselves; they are not in `held` any more.
+    touched: bool = False
+
+    def take_out(self, share: Share, first: int, last: int) -> None:
+        """Leave offsets `first` to `last` out of what a settlement of the whole means."""
+        self.touched = True
+        left: list[Held] = []
+        for held in self.held:
+            if held.share is not share or held.last < first or held.first > last:
+                left.append(held)
+                continue
+            if held.first < first:
+                left.append(held._replace(last=first - 1))
+            if held.last > last:
+                left.append(held._replace(first=last + 1))
+        self.held = left
 
 
 @dataclass(slots=True)
