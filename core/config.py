@@ -498,6 +498,11 @@ class Config:
     group_consumer_max_heartbeat_interval_ms: int = 15_000
     # A group gets at most one new target assignment in this time (KIP-1263); the first one comes at once.
     group_consumer_assignment_interval_ms: int = 1_000
+    # The assignors that a member may ask for; the first is the default.
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    # Whether a group with members may change between the classic protocol and that of KIP-848: "bidirectional",
+    # "upgrade", "downgrade" or "disabled", as Kafka's group.consumer.migration.policy.
+    group_consumer_migration_policy: str = "bidirectional"
     group_share_session_timeout_ms: int = 45_000
     group_share_min_session_timeout_ms: int = 45_000
     group_share_max_session_timeout_ms: int = 60_000

@@ -171,6 +171,8 @@ OTHER: dict[str, str] = {
     "group_consumer_min_heartbeat_interval_ms": "The shortest interval that such a group may set.",
     "group_consumer_max_heartbeat_interval_ms": "The longest interval that such a group may set.",
     "group_consumer_assignment_interval_ms": "The shortest time between two assignments of a consumer group.",
+    "group_consumer_assignors": "The assignors of consumer groups; the first is the default.",
+    "group_consumer_migration_policy": "Whether groups with members change between the two group protocols.",
     "group_share_session_timeout_ms": "The session of a member of a share group (KIP-932).",
     "group_share_min_session_timeout_ms": "The shortest that such a group may set.",
     "group_share_max_session_timeout_ms": "The longest that such a group may set.",

@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from core.errors import BrokerError, ErrorCode
+from core.groups.classic_in_consumer import ClassicInConsumer
+from core.groups.consumer_group import ConsumerGroup
 from core.groups.effects import GroupDeleted, StoredGroup, StoredMember
 from core.groups.group import Group
 from core.groups.interfaces import Round
@@ -132,10 +134,10 @@ class GroupCoordinator:
         entry = self._registry.get(group_id)
         if entry is None or self._registry.closed is not ErrorCode.NONE:
             return self._registry.refusal(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
-        group = entry.group
-        if isinstance(group, Group):
-            return group.heartbeat(member_id, generation, self._monotonic(), group_instance_id)
-        return ErrorCode.UNKNOWN_MEMBER_ID
+        group = self._members_of(entry)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return group.heartbeat(member_id, generation, self._monotonic(), group_instance_id)
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
         """Handle LeaveGroup of one or more members, named by member id or by instance id alone.
@@ -187,6 +189,11 @@ class GroupCoordinator:
             {member.member_id: member.assignment for member in members},
         )
 
+    def members_of(self, group_id: str) -> ClassicMembers | None:
+        """Return the machine of a group if it may have members of the classic protocol, to read."""
+        entry = self._registry.get(group_id)
+        return None if entry is None else self._members_of(entry)
+
     def _members_of(self, entry: Entry, *, empty_becomes_classic: bool = False) -> ClassicMembers | None:
         """Return the machine of a group if it may have members of the classic protocol."""
         group = entry.group
@@ -194,7 +201,7 @@ class GroupCoordinator:
             return group
         if empty_becomes_classic and group.is_empty and not group.is_dead:
             return self._registry.become_classic(entry)
-        return None
+        return ClassicInConsumer(group) if isinstance(group, ConsumerGroup) else None
 
     def _new_member_id(self, request: JoinRequest) -> str:
         name = request.group_instance_id or request.client_id

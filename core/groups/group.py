@@ -635,6 +635,15 @@ class Group:
         group.wake_at = group._next_deadline()
         return group
 
+    def begin_again(self, now: Moment) -> Effects:
+        """Begin a round in a group that was of another type, and store it as a whole."""
+        self.protocol = self.roster.elect_protocol()
+        self._read_subscriptions()
+        self._prepare(now)
+        self.resave()
+        effects = self._effects()
+        return Effects(effects.change, effects.answers, self)
+
     # --- views -----------------------------------------------------------------------------------------------
 
     @property

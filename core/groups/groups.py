@@ -79,6 +79,7 @@ class Groups:
 
     async def open(self) -> None:
         """Load all groups; members continue without a rejoin."""
+        self._consumers.open()
         await self._registry.load()
         await self._offsets.forget_missing_topics()
         self.lines.open()
@@ -89,6 +90,7 @@ class Groups:
 
     def drain(self) -> None:
         """Answer all waiting requests and refuse all later ones."""
+        self._consumers.close()
         self._registry.drain()
 
     @property
@@ -239,7 +241,7 @@ class Groups:
 
     def standing(self, group_id: str, member_id: str) -> Standing:
         """Return what the group knows of a member."""
-        group = self._registry.classic(group_id)
+        group = self._coordinator.members_of(group_id)
         return Standing(False) if group is None else group.standing(member_id)
 
     def watch(self, watcher: Callable[[str], None]) -> None:

@@ -45,8 +45,8 @@ class Catalog(Protocol):
         """Return the name of a topic, or None."""
         ...
 
-    def matching(self, pattern: str) -> Sequence[str]:
-        """Return the topics whose whole name matches an RE2 expression, sorted. Raises INVALID_REGULAR_EXPRESSION."""
+    def matching(self, pattern: str) -> frozenset[str]:
+        """Return the topics whose whole name matches an RE2 expression. Raises INVALID_REGULAR_EXPRESSION."""
         ...
 
 
@@ -168,7 +168,7 @@ class Machine(Protocol):
         ...
 
 
-class ClassicMembers(Machine, Protocol):
+class ClassicMembers(Protocol):
     """A group that has members of the classic protocol: a classic group, or a consumer group (KIP-848, migration)."""
 
     def join(self, request: JoinRequest, waiter: object, now: Moment) -> Effects:

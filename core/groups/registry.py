@@ -85,7 +85,7 @@ class GroupRegistry:
         self.loop = asyncio.get_running_loop()
         self._scheduler = scheduler
         self._store = store
-        self._settings = GroupSettings(
+        self.settings = GroupSettings(
             initial_rebalance_delay=config.group_initial_rebalance_delay_ms / 1000,
             max_size=config.group_max_size,
         )
@@ -138,7 +138,7 @@ class GroupRegistry:
         for member in stored.members:
             members.setdefault(member.group_id, []).append(member)
         for row in stored.groups:
-            restored = Group.restored(row, members.get(row.group_id, ()), self._settings, now)
+            restored = Group.restored(row, members.get(row.group_id, ()), self.settings, now)
             entry = self._entries[row.group_id] = Entry(restored)
             entry.stored = True
             self._arm(entry)
@@ -163,7 +163,7 @@ class GroupRegistry:
         """Return a group with stored offsets; it need not have a row of its own."""
         found = self._entries.get(group_id)
         if found is None:
-            found = self._entries[group_id] = Entry(Group(group_id, self._settings))
+            found = self._entries[group_id] = Entry(Group(group_id, self.settings))
             found.stored = True
         return found
 
@@ -221,7 +221,7 @@ class GroupRegistry:
         if len(self._entries) >= self.config.max_groups:
             log.warning("group %r refused: there are %d groups already", group_id, len(self._entries))
             return None, ErrorCode.POLICY_VIOLATION
-        entry = self._entries[group_id] = Entry(machine or Group(group_id, self._settings))
+        entry = self._entries[group_id] = Entry(machine or Group(group_id, self.settings))
         return entry, ErrorCode.NONE
 
     def convert(self, entry: Entry, machine: Machine) -> None:
@@ -234,7 +234,7 @@ class GroupRegistry:
 
     def become_classic(self, entry: Entry) -> Group:
         """Make an empty group of another type a classic group, and return its machine."""
-        machine = Group(entry.group.group_id, self._settings, converted=True)
+        machine = Group(entry.group.group_id, self.settings, converted=True)
         self.convert(entry, machine)
         return machine
 
@@ -256,7 +256,7 @@ class GroupRegistry:
 
     def restore(self, entry: Entry, row: StoredGroup, members: Iterable[StoredMember]) -> None:
         """Replace the machine of a group by one made of stored rows."""
-        entry.group = Group.restored(row, members, self._settings, self.clock.monotonic())
+        entry.group = Group.restored(row, members, self.settings, self.clock.monotonic())
 
     # --- effects -----------------------------------------------------------------------------------------------
 
@@ -314,11 +314,14 @@ class GroupRegistry:
             entry.saving = None
         _give_after(answers, saving)
 
-    def topics_changed(self, catalog: Catalog) -> None:
-        """Give a new catalog of topics to all groups to whose members the broker assigns."""
+    def topics_changed(self, catalog: Callable[[], Catalog]) -> None:
+        """Give a new catalog of topics to all groups to whose members the broker assigns.
+
+        The catalog is only made if there is such a group.
+        """
         for _, entry in self:
             if entry.group.group_type != CLASSIC:
-                self.settle(entry, entry.group.topics_changed(catalog, self.moment()))
+                self.settle(entry, entry.group.topics_changed(catalog(), self.moment()))
 
     # --- offsets -----------------------------------------------------------------------------------------------
 

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 
 from core.protocol.consumer_protocol import (
     Assignment,
+    Subscription,
     TopicPartitions,
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    encode_subscription,
 )
 from core.protocol.primitives import ProtocolError
 from core.types import TopicPartition
@@ -61,3 +63,8 @@ def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition]:
 def owned_partitions(assignment: bytes) -> list[TopicPartition]:
     """Return the partitions of an assignment, sorted; none if it is unreadable."""
     return sorted(assigned_partitions(assignment))
+
+
+def subscription_of(topics: Iterable[str]) -> bytes:
+    """Encode the metadata of a consumer of these topics in version 0, which every client can read."""
+    return encode_subscription(Subscription(sorted(set(topics))), 0)
