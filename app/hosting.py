@@ -93,6 +93,9 @@ class Host(Protocol):
         `stopping` ends a start that waits for a cluster.
         """
 
+    def reload(self) -> None:
+        """Read certificates again, and the credentials of a gateway."""
+
     def drain(self) -> None:
         """Answer all waiting requests and accept no new connections."""
 

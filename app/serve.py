@@ -161,7 +161,7 @@ async def serve(config: Config, parent: int | None = None) -> None:
                     terminal=sys.stdout is not None and sys.stdout.isatty(), say=say if parent is None else _nothing,
                 )  # fmt: skip
                 # Without a handler the signal would end the process.
-                asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, app.server.certificates.reload)
+                asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, app.server.reload)
                 settle_garbage()
                 async with _watched(parent, stopping.set):
                     await stopping.wait()

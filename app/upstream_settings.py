@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,16 @@ def upstream_of(
                 raise StartupError(f"{what} belongs to a Kafka cluster, and none is named: add {_EXAMPLE}.")
         return None
     properties.pop(SERVERS, None)
-    return Upstream(tuple(map(_checked, named)), properties, _identity(who))
+    path = Path(file).expanduser() if file else None
+    read = None if path is None else partial(_without_servers, path)
+    return Upstream(tuple(map(_checked, named)), properties, _identity(who), path, read)
+
+
+def _without_servers(path: Path) -> dict[str, str]:
+    """Return the properties of the file of a gateway. Which brokers it began with does not change."""
+    properties = read_properties(path)
+    properties.pop(SERVERS, None)
+    return properties
 
 
 def _parts(texts: Iterable[str]) -> list[str]:

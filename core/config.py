@@ -6,7 +6,7 @@ A loop, queue, buffer or wait that has no limit here does not exist. Topic-level
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -186,12 +186,19 @@ class Upstream:
     """The Kafka cluster whose gateway this process is.
 
     `servers` are brokers of it, as `host:port`. `properties` are those of Kafka's clients, without
-    `bootstrap.servers`: they may be secrets, and no `repr` shows them. `identity` is one of `IDENTITIES`.
+    `bootstrap.servers`: they may be secrets, and no `repr` shows them. `identity` is one of `IDENTITIES`. `file` is
+    the file of the properties, and `read` reads it again; it raises StartupError.
     """
 
     servers: tuple[str, ...]
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     identity: str = IDENTITIES[0]
+    file: Path | None = None
+    read: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False, compare=False)
+
+    def with_properties(self, properties: Mapping[str, str]) -> Upstream:
+        """Return the same cluster with other properties."""
+        return Upstream(self.servers, properties, self.identity, self.file, self.read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,11 +505,10 @@ class Config:
     group_consumer_max_heartbeat_interval_ms: int = 15_000
     # A group gets at most one new target assignment in this time (KIP-1263); the first one comes at once.
     group_consumer_assignment_interval_ms: int = 1_000
-    # The assignors that a member may ask for; the first is the default.
-    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    # Whether a group with members may change between the classic protocol and that of KIP-848: "bidirectional",
-    # "upgrade", "downgrade" or "disabled", as Kafka's group.consumer.migration.policy.
-    group_consumer_migration_policy: str = "bidirectional"
+    # Whether a group with members may become one of KIP-848, and a classic group again: together Kafka's
+    # group.consumer.migration.policy. An empty group always may.
+    group_consumer_upgrade: bool = True
+    group_consumer_downgrade: bool = True
     group_share_session_timeout_ms: int = 45_000
     group_share_min_session_timeout_ms: int = 45_000
     group_share_max_session_timeout_ms: int = 60_000

@@ -22,6 +22,7 @@ from core.protocol.apis import APIS
 from core.security.addresses import Addresses
 from core.security.tls import Certificates
 from core.types import ApiSupport
+from core.upstream.credentials import Credentials
 from core.upstream.numbers import client_numbers, cluster_state
 from core.upstream.remote_broker import RemoteBroker
 from core.upstream.rights import missing_rights
@@ -46,7 +47,9 @@ class Gateway:
         self.config = config
         self._upstream = config.upstream
         clock = clock or Clock()
-        self.broker = RemoteBroker(config, clock, settings_of(config.upstream), network)
+        settings = settings_of(config.upstream)
+        self.broker = RemoteBroker(config, clock, settings, network)
+        self.credentials = Credentials(config, config.upstream, settings, settings_of, self.broker.use)
         self.certificates = Certificates(config, clock)
         self.addresses = Addresses(config, clock, self.broker.quota_table)
         self.endpoints = self.broker.endpoints
@@ -73,6 +76,7 @@ class Gateway:
             self._directory.release()
             raise
         self.certificates.start()
+        self.credentials.start()
 
     async def _open(self, stopping: asyncio.Event | None) -> None:
         if stopping is None:
@@ -105,6 +109,11 @@ class Gateway:
         """Return the numbers of the client of the cluster."""
         return client_numbers(self.broker)
 
+    def reload(self) -> None:
+        """See `app.hosting.Host.reload`."""
+        self.certificates.reload()
+        self.credentials.check(force=True)
+
     def drain(self) -> None:
         """Answer all waiting requests. Requests under way continue."""
         self.broker.drain()
@@ -113,6 +122,7 @@ class Gateway:
         """Drain, close the connections to the cluster, unlock."""
         self.drain()
         self.certificates.stop()
+        self.credentials.stop()
         try:
             await self.broker.close()
         finally:

@@ -209,6 +209,10 @@ class Server:
             (one.endpoint.scheme, one.handshakes) for one in self._acceptors if one.handshakes is not None
         ]
 
+    def reload(self) -> None:
+        """See `app.hosting.Host.reload`."""
+        self.certificates.reload()
+
     def drain(self) -> None:
         """Answer all waiting requests and accept no new connections. Requests under way continue."""
         self.broker.drain()

@@ -142,6 +142,13 @@ class Serving(NamedTuple):
     addresses: Addresses
     app: Application | None
 
+    def reload(self) -> None:
+        """Read certificates and credentials again."""
+        if self.app is not None:
+            self.app.server.reload()
+        else:
+            self.certificates.reload()
+
     def drain(self) -> None:
         """End long polls."""
         if self.app is not None:
@@ -176,7 +183,7 @@ async def _serve(config: Config, own: Config, spec: Spec) -> None:
                 serving.addresses,
             )
             await server.start()
-            loop.add_signal_handler(signal.SIGUSR1, serving.certificates.reload)
+            loop.add_signal_handler(signal.SIGUSR1, serving.reload)
             settle_garbage()
             with Control(spec, server, stopping.set) as control:
                 _tell_ready(control, worker, serving)

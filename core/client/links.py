@@ -11,9 +11,12 @@ a request that waits holds up those after it:
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+from msgspec.structs import replace
 
 from core.client.counts import ClientCounts
 from core.client.link import Link, open_link
@@ -47,6 +50,10 @@ class Links:
         # How many are lent, or are being opened for that.
         self._borrowers: Counter[Address] = Counter()
         self._closed = False
+
+    def use_tls(self, tls: ssl.SSLContext | None) -> None:
+        """Open connections to come with another context."""
+        self._settings = replace(self._settings, tls=tls)
 
     def ready(self, address: Address, lane: str = SHARED) -> Link | None:
         """Return an open link, or None."""

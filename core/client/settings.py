@@ -47,6 +47,11 @@ class Login:
         self.secret = secret
         self.extensions = extensions
 
+    def take(self, other: Login) -> None:
+        """Take the credentials of another one: each connection uses them for its next login."""
+        self.mechanism, self.username = other.mechanism, other.username
+        self.secret, self.extensions = other.secret, other.extensions
+
     def __repr__(self) -> str:
         return f"Login({self.mechanism}, {self.username!r}, ***)"
 

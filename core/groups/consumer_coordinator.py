@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.groups.consumer_group import ConsumerGroup, ConsumerGroupSettings
 from core.groups.effects import StoredModern, StoredModernMember
 from core.groups.group import Group
+from core.groups.group_configs import GroupConfigs
 from core.groups.machines import CONSUMER, Catalog, Effects, Machine
 from core.groups.migration import downgrade_to, upgrade
 from core.groups.registry import Entry, GroupRegistry
-from core.groups.target_assignment import ASSIGNORS
 from core.groups.topic_catalog import TopicCatalog
 from core.vocabulary.consumer_groups import (
     JOINING,
@@ -28,9 +29,6 @@ from core.vocabulary.consumer_groups import (
     ConsumerHeartbeatReply,
     MemberKind,
 )
-
-# Returns the settings of a group that are in force.
-SettingsOf = Callable[[str], ConsumerGroupSettings]
 
 
 class ConsumerCoordinator:
@@ -43,8 +41,31 @@ class ConsumerCoordinator:
         self._is_refreshing = False
         self._downgrade = downgrade_to(registry.settings)
         self._default_settings = default_settings(registry)
-        self.settings_of: SettingsOf = lambda _: self._default_settings
+        self._settings: GroupConfigs | None = None
+        self._unwatch: Callable[[], None] | None = None
         registry.register(CONSUMER, self._restored)
+
+    def follow(self, settings: GroupConfigs) -> None:
+        """Take the settings of single groups from here, also when they change; before the groups are loaded."""
+        self._settings = settings
+        self._unwatch = settings.watch(self._settings_changed)
+
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        """Return the settings of a group that are in force."""
+        if self._settings is None:
+            return self._default_settings
+        own = self._settings.of(group_id)
+        return replace(
+            self._default_settings,
+            session_timeout=own.consumer_session_timeout_ms / 1000,
+            heartbeat_interval=own.consumer_heartbeat_interval_ms / 1000,
+            assignment_interval=own.consumer_assignment_interval_ms / 1000,
+        )
+
+    def _settings_changed(self, group_id: str) -> None:
+        group = self._registry.group(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.settings = self.settings_of(group_id)
 
     # --- topics ------------------------------------------------------------------------------------------------
 
@@ -53,9 +74,12 @@ class ConsumerCoordinator:
         self._broker.changes.listeners.append(self._topics_changed)
 
     def close(self) -> None:
-        """Do not follow the changes of topics any more."""
+        """Do not follow the changes of topics and of settings any more."""
         if self._topics_changed in self._broker.changes.listeners:
             self._broker.changes.listeners.remove(self._topics_changed)
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
 
     @property
     def catalog(self) -> Catalog:
@@ -157,7 +181,7 @@ class ConsumerCoordinator:
         is_stored = await waiter
         return reply if is_stored or reply.error else reply.unavailable()
 
-    # --- views and settings ------------------------------------------------------------------------------------
+    # --- views ------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> ConsumerGroupView | None:
         """Return a group of KIP-848, or None if there is none of that id and type."""
@@ -171,12 +195,6 @@ class ConsumerCoordinator:
         member = group.roster.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         return None if member is None else member.kind
 
-    def settings_changed(self, group_id: str | None = None) -> None:
-        """Adopt the settings of a group, or of all, as `settings_of` returns them now."""
-        for found, entry in self._registry:
-            if (group_id is None or found == group_id) and isinstance(entry.group, ConsumerGroup):
-                entry.group.settings = self.settings_of(found)
-
     def _restored(self, row: StoredModern, members: Sequence[StoredModernMember], now: float) -> Machine:
         settings = self.settings_of(row.group_id)
         return ConsumerGroup.restored(row, members, settings, self.catalog, now, self._downgrade)
@@ -185,16 +203,13 @@ class ConsumerCoordinator:
 def default_settings(registry: GroupRegistry) -> ConsumerGroupSettings:
     """Return the settings of a group that sets nothing itself."""
     config = registry.config
-    policy = config.group_consumer_migration_policy
     return ConsumerGroupSettings(
         session_timeout=config.group_consumer_session_timeout_ms / 1000,
         heartbeat_interval=config.group_consumer_heartbeat_interval_ms / 1000,
         assignment_interval=config.group_consumer_assignment_interval_ms / 1000,
         max_size=config.group_max_size,
-        assignors=tuple(name for name in config.group_consumer_assignors if name in ASSIGNORS)
-        or tuple(ASSIGNORS),
-        may_upgrade=policy in ("bidirectional", "upgrade"),
-        may_downgrade=policy in ("bidirectional", "downgrade"),
+        may_upgrade=config.group_consumer_upgrade,
+        may_downgrade=config.group_consumer_downgrade,
     )
 
 

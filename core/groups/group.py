@@ -56,7 +56,7 @@ from math import inf
 
 from core.errors import ErrorCode
 from core.groups.effects import Answer, GroupChange, Moment, StoredGroup, StoredMember
-from core.groups.group_rules import LEGAL_MOVES, REFUSALS
+from core.groups.group_rules import LEGAL_MOVES, MIN_ROUND, NEW_MEMBER_TIMEOUT, REFUSALS, RESUME_GRACE
 from core.groups.machines import CLASSIC, Catalog, Effects
 from core.groups.member import Member
 from core.groups.roster import Roster
@@ -75,13 +75,6 @@ from core.vocabulary.groups import (
     SyncRequest,
 )
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-
-# A new member does not know its id and cannot send heartbeats; Kafka's limit for it is five minutes as well.
-NEW_MEMBER_TIMEOUT = 300.0
-# After a pause the broker reads the requests that already are in its sockets within this time (seconds).
-RESUME_GRACE = 1.0
-# A round that no member has joined gets a next deadline no sooner than this, whatever the rebalance timeout is.
-MIN_ROUND = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,16 +377,12 @@ class Group:
 
         A commit without a generation (simple consumers, admin tools) is accepted only while the group has no members.
         """
-        member_id, generation, group_instance_id = (
-            request.member_id,
-            request.generation,
-            request.group_instance_id,
-        )
+        member_id, generation = request.member_id, request.generation
         if self.state is State.DEAD:
             return REFUSALS[State.DEAD].commit
         if generation < 0 and self.state is State.EMPTY:
             return ErrorCode.NONE
-        error = self.roster.validate(member_id, group_instance_id)
+        error = self.roster.validate(member_id, request.group_instance_id)
         if error:
             return error
         if generation != self.generation:

@@ -48,3 +48,10 @@ REFUSALS: dict[State, Refusals] = {
         commit=ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ),
 }
+
+# A new member does not know its id and cannot send heartbeats; Kafka's limit for it is five minutes as well.
+NEW_MEMBER_TIMEOUT = 300.0
+# After a pause the broker reads the requests that already are in its sockets within this time (seconds).
+RESUME_GRACE = 1.0
+# A round that no member has joined gets a next deadline no sooner than this, whatever the rebalance timeout is.
+MIN_ROUND = 1.0

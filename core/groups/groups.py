@@ -18,6 +18,7 @@ from core.facade import Logs
 from core.groups.consumer_coordinator import ConsumerCoordinator
 from core.groups.coordinator import GroupCoordinator
 from core.groups.group import Group
+from core.groups.group_configs import GroupConfigs
 from core.groups.hosted import HostedMembers
 from core.groups.http_members import HttpMembers
 from core.groups.interfaces import GroupStore
@@ -76,6 +77,10 @@ class Groups:
         )
 
     # --- with the broker ---------------------------------------------------------------------------------------
+
+    def follow(self, settings: GroupConfigs) -> None:
+        """Take the settings of single groups from here; before `open`."""
+        self._consumers.follow(settings)
 
     async def open(self) -> None:
         """Load all groups; members continue without a rejoin."""

@@ -38,7 +38,7 @@ def upgrade(
     if group.is_empty:
         return found
     if not settings.may_upgrade:
-        raise _refused(group, "the setting group.consumer.migration.policy forbids it")
+        raise _refused(group, "the setting group_consumer_upgrade forbids it")
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise _refused(group, f"its members are of the type {group.protocol_type!r}")
     if len(group.roster) >= settings.max_size:

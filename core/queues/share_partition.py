@@ -25,7 +25,7 @@ import msgspec
 
 from core.errors import BrokerError, ErrorCode
 from core.queues import redelivery
-from core.queues.cells import MAX_DELIVERIES, TICK_MS, Cells, Packed, Segment
+from core.queues.cells import TICK_MS, Cells, Packed, Segment
 from core.queues.share_changes import (
     ARCHIVING,
     AVAILABLE,
@@ -297,7 +297,7 @@ class SharePartition:
                 last = min(last, first + self._fewer(cell, last - first + 1) - 1)
                 most = 0
             most -= last - first + 1
-            deliveries = min(cell.deliveries + 1, MAX_DELIVERIES)
+            deliveries = redelivery.next_count(self.settings, cell)
             runs.append(Run(first, last, cell, Cell(LEASED, deliveries, lease, deadline_ms)))
             _add_range(taken, first, last, deliveries)
         return taken, self._changed(now_ms, runs)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
@@ -91,6 +92,13 @@ class Callers:
         self._closing: set[asyncio.Task[None]] = set()
         self._quotas = QuotaTable()
         self._nothing = Guards(base, Authorizer(enabled=True), self._quotas)
+
+    def use_tls(self, tls: ssl.SSLContext | None) -> None:
+        """Open connections to come with another context; of callers that have some already, too."""
+        self._settings = replace(self._settings, tls=tls)
+        for session in self._sessions.values():
+            session.settings = replace(session.settings, tls=tls)
+            session.broker.view.cluster.links.use_tls(tls)
 
     def __len__(self) -> int:
         return len(self._sessions)

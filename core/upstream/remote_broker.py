@@ -110,6 +110,15 @@ class RemoteBroker:
         self.callers = Callers(self, settings, network, self.logins, addresses)
         self.guards = self.passwords = self.callers
 
+    def use(self, settings: ClientSettings) -> None:
+        """Use the credentials and the TLS context of other settings for connections and logins to come."""
+        self.cluster.links.use_tls(settings.tls)
+        login = self.cluster.settings.login
+        if login is not None and settings.login is not None:
+            login.take(settings.login)
+        if self.callers is not None:
+            self.callers.use_tls(settings.tls)
+
     # --- life ----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:

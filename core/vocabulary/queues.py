@@ -441,6 +441,9 @@ class Queues(Protocol):
         """Return records that would be delivered next, without a lease and without a count. The receipts are void."""
         ...
 
+    async def look(self, name: str) -> None:
+        """Bring to hand what `stats`, `in_flight` and `record` show: after a start it is on the disk."""
+
     def stats(self, name: str) -> QueueStats:
         """Return the counts of a queue."""
         ...

@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
         ({"SLUICE_ZOOKEEPER": "z:2181"}, "--zookeeper exclude each other"),
         ({"SLUICE_ADVERTISED": "kafka://h:1"}, "--advertised exclude each other"),
         ({"SLUICE_TOPIC_DEFAULTS": "retention.ms=1"}, "the cluster has defaults of its own"),
-        ({"SLUICE_UPSTREAM_IDENTITY": "me"}, "SLUICE_UPSTREAM_IDENTITY must be gateway, not 'me'"),
+        ({"SLUICE_UPSTREAM_IDENTITY": "me"}, "SLUICE_UPSTREAM_IDENTITY must be gateway or caller, not 'me'"),
     ],
 )  # fmt: skip
 def test_what_belongs_to_a_broker_is_refused_with_the_reason(environ: dict[str, str], message: str) -> None:

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from core.errors import ErrorCode
 from core.groups.assignor import assign
-from core.groups.group import LEGAL_MOVES, REFUSALS
+from core.groups.group_rules import LEGAL_MOVES, REFUSALS
 from core.vocabulary.groups import JoinReply, Leaver, State, SyncReply
 from core.vocabulary.member_metadata import assigned_partitions
 from tests.core.groups.machine import Machine, subscription
