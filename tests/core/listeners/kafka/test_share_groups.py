@@ -230,6 +230,27 @@ async def test_a_group_with_members_is_not_deleted(jobs: Client) -> None:
     assert (await a.beat(1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+async def test_settings_of_the_group_reach_its_queue_with_the_next_heartbeat(jobs: Client) -> None:
+    a = await Sharer(jobs.listener).join()
+    settings = jobs.listener.broker.queues.get("workers").settings
+    assert (settings.start.at, settings.delivery_limit, settings.drop, settings.read_committed) == (
+        "earliest", 5, True, False,
+    )  # fmt: skip
+    await configure(
+        jobs,
+        "workers",
+        share_delivery_count_limit="3",
+        share_isolation_level="read_committed",
+        share_record_lock_duration_ms="20000",
+        share_auto_offset_reset="by_duration:PT1H",
+    )
+    assert (await a.beat(1)).error_code == 0
+    settings = jobs.listener.broker.queues.get("workers").settings
+    assert (settings.delivery_limit, settings.lock_ms, settings.read_committed) == (3, 20_000, True)
+    assert settings.start.time_ms == jobs.listener.broker.clock.wall_ms() - 3_600_000
+    assert (await a.fetch()).acquisition_lock_timeout_ms == 20_000
+
+
 # --- fetch and acknowledge ---------------------------------------------------------------------------------
 
 
