@@ -44,6 +44,10 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "TransactionState": (
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
     ),
+    "WebhookCircuit": ("closed", "open", "half-open"),
+    "WebhookFormat": ("standard-webhooks", "cloudevents-binary", "cloudevents-structured", "raw"),
+    "WebhookSigning": ("hmac-sha256", "ed25519"),
+    "WebhookVerdict": ("accepted", "rejected", "retried", "released", "switched-off"),
     "ZooKeeperState": ("away", "registering", "registered", "held by another broker"),
 }  # fmt: skip
 _BOUNDS = (

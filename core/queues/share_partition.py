@@ -325,8 +325,8 @@ class SharePartition:
     ) -> tuple[list[SettledRange], Change | None]:
         """Accept, release or reject records of a lease; return an outcome for every offset from `first` to `last`.
 
-        `delay_ms` None is the back-off of the settings. `reason` goes to the dead letter. Offsets from `tracked_end`
-        on are INVALID.
+        `delay_ms` None is the back-off of the settings. `reason` is a part of the dead letter. Offsets from
+        `tracked_end` on are INVALID.
         """
         outcomes: list[SettledRange] = []
         runs: list[Run] = []
@@ -508,7 +508,7 @@ class SharePartition:
     def cut(self, now_ms: int, log_end: int, nonce: int) -> Change | None:
         """Forget everything from the log end offset on: the log was truncated. None if nothing was known of it.
 
-        Otherwise every lease ends: its records are available, and receipts are GONE by the new nonce.
+        Otherwise every lease ends: its records are available, and the new nonce makes receipts GONE.
         """
         if log_end >= self.tracked_end:
             return None

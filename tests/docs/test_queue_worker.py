@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -38,19 +37,16 @@ def topic() -> str:
 
 
 @pytest.fixture
-def worker(broker: BrokerProcess, curl_path: str | None, tmp_path: Path, topic: str) -> Iterator[Path]:
+def worker(broker: BrokerProcess, tmp_path: Path, topic: str) -> Iterator[Path]:
     """The worker of the guide under way in a directory, with a queue of the name of the topic."""
-    assert curl_path is not None and shutil.which("sh")
     (block,) = (one for one in BLOCKS if one.options.get("by") == "tests/docs/test_queue_worker.py")
     script = re.sub(r"http://127\.0\.0\.1:8082", broker.http, block.text)
     (tmp_path / "worker.sh").write_text(script)
     (tmp_path / "send.sh").write_text(SEND)
     (tmp_path / "send.sh").chmod(0o755)
-    path = f"{os.path.dirname(curl_path)}:{os.environ['PATH']}"
     process = subprocess.Popen(
         ["sh", "worker.sh", topic, "./send.sh"],
         cwd=tmp_path,
-        env=os.environ | {"PATH": path},
         start_new_session=True,
     )
     yield tmp_path
