@@ -246,7 +246,7 @@ def of_another_type(group_id: str, group_type: str) -> BrokerError:
 def of_a_share_group(topics: Sequence[str], group: GroupSettings, now_ms: int) -> QueueSettings:
     """Return the settings of a queue that a share consumer makes.
 
-    Such a queue gives a record up after so many deliveries, as Kafka does, and without a dead-letter topic drops it.
+    Such a queue gives a record up at its delivery limit, as Kafka does. Without a dead-letter topic it drops it.
     """
     queue = QueueSettings(topics=tuple(topics), drop=True)
     return with_group_settings(queue, group, now_ms, _NAMES)

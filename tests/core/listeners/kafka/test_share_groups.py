@@ -93,7 +93,7 @@ class Sharer:
         return request
 
     async def fetch(self, *acks: Batch, version: int = 2, **more: Any) -> Any:
-        """The whole answer; the session goes to its next epoch."""
+        """The whole answer; the next request has the next epoch."""
         request = self.fetch_request(*acks, **more)
         answer = await self.client.ask(78, version, request)
         if answer.error_code == 0 and "epoch" not in more:
@@ -120,7 +120,7 @@ class Sharer:
         return found
 
     async def acknowledge(self, *acks: Batch, **more: Any) -> tuple[int, int]:
-        """(error, error of the partition); the session goes to its next epoch."""
+        """(error, error of the partition); the next request has the next epoch."""
         epoch = more.pop("epoch", None)
         partition = AcknowledgePartition(
             more.pop("partition", 0), [AcknowledgementBatch(*one) for one in acks]
