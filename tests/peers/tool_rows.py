@@ -355,10 +355,8 @@ CHAPTERS |= {
         same("groups --list --share", "GROUP TYPE PROTOCOL"),
         same("share-groups --list"),
         differs(
-            "share-groups --describe --group tools-none",
-            "UnsupportedVersionException",
-            "GroupIdNotFoundException",
-            "share groups are a preview in Kafka 4.1, and off (tests/peers/test_share_tools.py)",
+            "share-groups --describe --group tools-none", "UnsupportedVersionException", "GroupIdNotFoundException",
+            "share groups are a preview in Kafka 4.1, and off",
         ),
         same("streams-groups --list"),
         differs(
