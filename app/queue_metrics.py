@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.metrics_families import Family, Samples, gauge
 from core.errors import BrokerError
 from core.vocabulary.queues import Queues, QueueStats
 
-# After so many queues the event loop serves others.
+# After this number of queues the event loop serves others.
 _SLICE = 20
 
 
@@ -31,10 +32,18 @@ async def of_queues(queues: Queues, now_ms: int, most: int) -> QueueNumbers:
         if index % _SLICE == _SLICE - 1:
             await asyncio.sleep(0)
         try:
+            # After a start the state of a queue is on the disk until its first use.
+            await queues.look(name)
             found.append((name, queues.stats(name)))
         except BrokerError:
             # It was deleted meanwhile.
             continue
+    return QueueNumbers(
+        [gauge("sluice_queues", "Queues.", len(names)), *_families(found, now_ms)], max(0, len(names) - most)
+    )
+
+
+def _families(found: Sequence[tuple[str, QueueStats]], now_ms: int) -> list[Family]:
     records: Samples = []
     ages: Samples = []
     events: Samples = []
@@ -51,38 +60,34 @@ async def of_queues(queues: Queues, now_ms: int, most: int) -> QueueNumbers:
         events += [((name, event), count) for event, count in stats.totals.items()]
     waiting: Samples = [((name,), stats.waiting_receivers) for name, stats in found]
     by_queue = ("queue",)
-    return QueueNumbers(
-        [
-            gauge("sluice_queues", "Queues.", len(names)),
-            Family(
-                "gauge",
-                "sluice_queue_records",
-                "Records that are not settled. `available` can be received, `in_flight` are leased, `delayed` wait, "
-                "`archiving` are on their way to the dead letters.",
-                ("queue", "state"),
-                records,
-            ),
-            Family(
-                "gauge",
-                "sluice_queue_oldest_unsettled_seconds",
-                "Age of the oldest record that is not settled; 0 if there is none.",
-                by_queue,
-                ages,
-            ),
-            Family(
-                "gauge",
-                "sluice_queue_waiting_receivers",
-                "Receives that wait for a record.",
-                by_queue,
-                waiting,
-            ),
-            Family(
-                "counter",
-                "sluice_queue_events",
-                "What happened to records: deliveries, settlements, locks that ran out.",
-                ("queue", "event"),
-                events,
-            ),
-        ],
-        max(0, len(names) - most),
-    )
+    return [
+        Family(
+            "gauge",
+            "sluice_queue_records",
+            "Records that are not settled. `available` can be received, `in_flight` are leased, `delayed` wait, "
+            "`archiving` are on their way to the dead letters.",
+            ("queue", "state"),
+            records,
+        ),
+        Family(
+            "gauge",
+            "sluice_queue_oldest_unsettled_seconds",
+            "Age of the oldest record that is not settled; 0 if there is none.",
+            by_queue,
+            ages,
+        ),
+        Family(
+            "gauge",
+            "sluice_queue_waiting_receivers",
+            "Receives that wait for a record.",
+            by_queue,
+            waiting,
+        ),
+        Family(
+            "counter",
+            "sluice_queue_events",
+            "What happened to records: deliveries, settlements, locks that ran out.",
+            ("queue", "event"),
+            events,
+        ),
+    ]
