@@ -197,7 +197,9 @@ class ConsumerGroup:
             member.member_id,
             member.epoch,
             int(self.settings.heartbeat_interval * 1000),
-            as_partitions(member.assigned) if reassigned or is_told_again or is_full else None,
+            as_partitions(member.assigned)
+            if reassigned or is_told_again or is_full or not member.has_only(request.owned)
+            else None,
         )
 
     def _joining(self, request: ConsumerHeartbeat, member_id: str) -> ConsumerMember:

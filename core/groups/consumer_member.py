@@ -192,6 +192,17 @@ class ConsumerMember:
             self.assigned.get(topic_id, {}).keys() >= set(numbers) for topic_id, numbers in partitions.items()
         )
 
+    def has_only(self, partitions: Partitions | None) -> bool:
+        """Return whether these are all that is assigned to the member, or nothing is said.
+
+        Other than in Kafka, a member that shows other partitions is told its assignment again: the answer that named
+        it may be lost, and not each client then says everything again.
+        """
+        if partitions is None:
+            return True
+        shown = {topic_id: set(numbers) for topic_id, numbers in partitions.items() if numbers}
+        return shown == {topic_id: numbers.keys() for topic_id, numbers in self.assigned.items() if numbers}
+
     def inherit(self, old: ConsumerMember) -> None:
         """Take the place of another member id of the same static member: all but the epochs."""
         for name in (

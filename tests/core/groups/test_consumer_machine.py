@@ -108,6 +108,7 @@ class Clients(RuleBasedStateMachine):
             client.owned = set()
         reply = self.m.classic_join(name, owned=[("t", n) for n in sorted(client.owned)])
         assert reply.error is ErrorCode.NONE
+        client.is_full = is_lost
         if is_lost:
             return
         client.epoch, client.is_member = reply.generation, True
@@ -121,6 +122,10 @@ class Clients(RuleBasedStateMachine):
     @rule(name=st.sampled_from(CLASSIC_NAMES))
     def classic_heartbeat(self, name: str) -> None:
         client = self.classic[name]
+        if client.is_full:
+            # It repeats the join whose answer was lost.
+            self.classic_join(name, False)
+            return
         if not client.is_member:
             return
         error = self.m.heartbeat(name, client.epoch)
@@ -216,4 +221,4 @@ class Clients(RuleBasedStateMachine):
 
 
 TestClients = Clients.TestCase
-TestClients.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestClients.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
