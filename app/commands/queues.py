@@ -16,6 +16,7 @@ from app.commands.moments import DurationType, Moment, MomentType
 from app.commands.options import YES, Session, TopicName, confirm, gateway
 from app.commands.output import Cell, Output
 from app.commands.text import counted, duration
+from app.commands.webhooks import webhooks
 
 DURATION = DurationType()
 START = MomentType("earliest", "latest", "time")
@@ -29,6 +30,8 @@ _COUNTS = ("available", "in_flight", "delayed", "archiving")
 def queues() -> None:
     """Queues: receive and settle records, look, pause, seek. A queue is a share group."""
 
+
+queues.add_command(webhooks)
 
 # --- life ---------------------------------------------------------------------------------------------------
 
@@ -318,7 +321,9 @@ def receive(
     if accept and got["lease"] is not None:
         out.flush()
         settled = client.send("POST", f"{queue_path(name)}:settle", body={"accept": [got["lease"]]}).data
-        out.note(_outcomes(settled))
+        if not out.as_json:
+            out.say(_outcomes(settled))
+        _require_settled(settled)
 
 
 def _show_lease(out: Output, name: str, got: Mapping[str, Any]) -> None:
@@ -372,6 +377,10 @@ def settle(
     }
     done = session.client.send("POST", f"{queue_path(name)}:settle", body=body).data
     session.out.result(done, _outcomes(done))
+    _require_settled(done)
+
+
+def _require_settled(done: Mapping[str, Any]) -> None:
     lost = [outcome for outcome in done["counts"] if outcome not in ("settled", "already-settled", "late")]
     if lost:
         raise CommandError(

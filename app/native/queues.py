@@ -8,6 +8,7 @@ A queue is a share group (KIP-932) of the same name: share consumers on the Kafk
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import fields
 from typing import Annotated
 from urllib.parse import quote
@@ -92,7 +93,14 @@ async def list_queues(
     asked = pages.asked(shared.config, page_size, page_token)
     names = (name for name in broker.queues.names() if name.startswith(prefix))
     page, token = asked.of(names, str)
-    return QueuePage(items=[_summary(broker.queues, name) for name in page], next_page_token=token)
+    queues = broker.queues
+    items = []
+    for name in page:
+        # It may be deleted while another one is brought to hand.
+        with contextlib.suppress(BrokerError):
+            await queues.look(name)
+            items.append(_summary(queues, name))
+    return QueuePage(items=items, next_page_token=token)
 
 
 async def put_queue(
@@ -172,6 +180,7 @@ async def peek_queue(
 
 async def get_queue_stats(broker: BrokerDep, queue: QueueName) -> QueueCounts:
     """The counts of a queue: in all, and in each partition."""
+    await broker.queues.look(queue)
     return _counts(broker.queues, queue, broker.clock.wall_ms())
 
 
@@ -185,6 +194,7 @@ async def list_in_flight(
     """The records that are leased, delayed or on their way to the dead letters, by partition and offset."""
     asked = pages.asked(shared.config, page_size, page_token)
     after = None if asked.after is None else _place_of(asked.after)
+    await broker.queues.look(queue)
     found = list(broker.queues.in_flight(queue, after=after, limit=asked.size + 1))
     more = len(found) > asked.size
     del found[asked.size :]
@@ -200,6 +210,7 @@ async def get_queue_record(
     offset: Annotated[int, Path(ge=0, lt=2**63, description="The record's offset.")],
 ) -> RecordInFlight:
     """What the queue knows of one record: its state, and how often it was delivered."""
+    await broker.queues.look(queue)
     return _in_flight(broker.queues.record(queue, TopicPartition(topic, partition), offset))
 
 

@@ -326,6 +326,7 @@ class Broker:
         self.idempotency = self._idempotency_keys()
         await start.attempt(self.idempotency.open())
         await self._serve_transactions()
+        self.queues.start()
         self.webhooks = self._webhooks()
         await self.webhooks.open()
         start.settled()
@@ -340,7 +341,7 @@ class Broker:
     def _new_queues(self) -> Queues:
         """Return the queues of the present groups; the members of share groups use them."""
         self.groups.shares.serve(lambda: self.queues, self.group_configs)
-        return Queues(self, self.store, self.groups)
+        return Queues(self, self.store, self.groups, lambda: self.idempotency)
 
     def _idempotency_keys(self) -> IdempotencyKeys:
         return IdempotencyKeys(self, self.store, self.producer_ids, PlanWriter(self, self.partitions.log))

@@ -20,7 +20,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_REVISION = "0016"
+SCHEMA_REVISION = "0017"
 
 metadata = MetaData()
 
@@ -342,6 +342,16 @@ share_updates = Table(
     Column("tracked_end", BigInteger, nullable=False),
     Column("change", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
+)
+
+# What was redriven or purged of the dead letters of a queue, and its redrives, as `core.queues.redrive` writes them.
+# A queue that was deleted and created again has another `created_ms`: the row is deleted.
+share_dead_letters = Table(
+    "share_dead_letters",
+    metadata,
+    Column("group_id", String, primary_key=True),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("state", LargeBinary, nullable=False),
 )
 
 # One row a webhook of a queue. `settings` and `secrets` are MessagePack, as `core.queues.webhooks.store` writes them.

@@ -184,6 +184,8 @@ _TEXTS: dict[str, str] = {
     " AND seq <= ?",
     "share_updates.delete_of_group/1": "DELETE FROM share_updates WHERE group_id = ?",
     "share_updates.delete_of_topic/1": "DELETE FROM share_updates WHERE topic_id = ?",
+    "share_dead_letters.put/1": upsert(models.share_dead_letters),
+    "share_dead_letters.delete/1": "DELETE FROM share_dead_letters WHERE group_id = ?",
     "webhooks.put/1": upsert(models.webhooks),
     "webhooks.delete/1": "DELETE FROM webhooks WHERE queue = ? AND name = ?",
     # What a whole database consists of.

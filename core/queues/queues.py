@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from core.errors import BrokerError, ErrorCode
@@ -12,20 +12,21 @@ from core.facade import Logs
 from core.groups.groups import Groups
 from core.metadata import queues as tables
 from core.metadata.store import Effect, Store
+from core.queues.dead_letters import DeadLetterWriter, check_no_cycle
 from core.queues.leasing import Leasing
 from core.queues.members import Members
+from core.queues.redrive import DeadLetters
 from core.queues.registry import Registry
 from core.queues.settings import check, check_name, check_start
 from core.queues.settling import Settling
 from core.queues.share import Queue, Share
 from core.queues.views import Views
 from core.types import TopicPartition
-from core.vocabulary.capabilities import unsupported
 from core.vocabulary.groups import Cut
+from core.vocabulary.idempotency import Idempotency
 from core.vocabulary.queues import (
     AcknowledgeBatch,
     Acquired,
-    DeadLetters,
     InFlight,
     Leased,
     QueueSettings,
@@ -42,10 +43,12 @@ from core.vocabulary.queues import (
 class Queues:
     """Implements `core.vocabulary.queues.Queues`. Open it where groups are served, and close it where they leave."""
 
-    def __init__(self, broker: Logs, store: Store, groups: Groups) -> None:
+    def __init__(self, broker: Logs, store: Store, groups: Groups, keys: Callable[[], Idempotency]) -> None:
         self._broker = broker
         self._ids = groups.shares
         self._registry = Registry(broker, store, groups, self._given_up)
+        self._dead = DeadLetterWriter(broker, self._registry, keys)
+        self._dead_letters = DeadLetters(broker, store, self._registry, keys)
         self._leasing = Leasing(broker, self._registry)
         self._settling = Settling(self._registry)
         self._members = Members(broker, self._registry)
@@ -61,6 +64,21 @@ class Queues:
         for name in self._registry.queues:
             with contextlib.suppress(BrokerError):
                 self._ids.keep(name)
+        await self._dead_letters.open()
+
+    def start(self) -> None:
+        """Write dead letters, and continue redrives: idempotency keys are open."""
+        self._dead.start()
+        self._dead_letters.start()
+        if self._registry.queues:
+            self._registry.start_task(self._load_all())
+
+    async def _load_all(self) -> None:
+        """Load all queues one after the other: locks end and dead letters are written without a call."""
+        for name in list(self._registry.queues):
+            with contextlib.suppress(BrokerError):
+                await self.look(name)
+            await asyncio.sleep(0)
 
     def elsewhere(self) -> None:
         """Refuse every call from now on: another broker serves queues."""
@@ -74,6 +92,8 @@ class Queues:
         """Wait for the writes under way."""
         self._leasing.drain()
         self._registry.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        await self._dead.close()
+        await self._dead_letters.close()
         await self._registry.finish_tasks()
 
     def topic_deleted(self, name: str) -> None:
@@ -86,6 +106,7 @@ class Queues:
 
     def _given_up(self, queue: Queue, share: Share) -> None:
         """Write records that are given up to the dead-letter topic."""
+        self._dead.given_up(queue, share)
 
     # --- queues --------------------------------------------------------------------------------------------
 
@@ -207,7 +228,7 @@ class Queues:
     @property
     def dead_letters(self) -> DeadLetters:
         """See `core.vocabulary.queues.Queues`."""
-        raise unsupported("Dead letters cannot be listed yet.")
+        return self._dead_letters
 
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""
@@ -314,7 +335,12 @@ class Queues:
                 leased=leased,
             )
 
+    def _check_no_cycle(self, name: str, settings: QueueSettings) -> None:
+        others = {other: queue.settings for other, queue in self._registry.queues.items()}
+        check_no_cycle(name, settings, others)
+
     async def _create(self, name: str, settings: QueueSettings) -> QueueView:
+        self._check_no_cycle(name, settings)
         self._ids.keep(name)
         try:
             now = self._broker.clock.wall_ms()
@@ -339,6 +365,7 @@ class Queues:
         queue = await self._registry.ready(queue)
         if settings == queue.settings:
             return queue.view
+        self._check_no_cycle(queue.name, settings)
         before, topics = queue.settings, self._registry.topics_of(settings)
         new = await self._begin(queue, settings, topics)
         dropped = self._registry.dropped(queue, topics)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
+from core.queues.cells import MAX_DELIVERIES
 from core.queues.share_changes import ARCHIVING, AVAILABLE, CAUSES, DELAYED, DONE, Cell
 from core.vocabulary.queues import Cause, QueueSettings
 
@@ -38,6 +39,19 @@ def gives_up(settings: QueueSettings, cell: Cell) -> bool:
     if limit is None or cell.deliveries < limit:
         return False
     return settings.dead_letter is not None or settings.drop
+
+
+def next_count(settings: QueueSettings, cell: Cell) -> int:
+    """Return the number of deliveries with the next one.
+
+    It does not exceed the limit where records are given up: one that lost its last lease to a truncation of the log,
+    or to the end of a session with the process, is delivered once more as its last delivery.
+    """
+    number = min(cell.deliveries + 1, MAX_DELIVERIES)
+    limit = settings.delivery_limit
+    if limit is not None and number > limit and (settings.dead_letter is not None or settings.drop):
+        return cell.deliveries
+    return number
 
 
 def given_up(settings: QueueSettings, cell: Cell, cause: Cause) -> Cell:

@@ -17,6 +17,8 @@ from core.vocabulary.queues import Leased, QueueSettings, QueueView, Receive
 
 # Numbers of leases that are reserved with one write.
 LEASE_BLOCK = 1_000
+# Milliseconds by which two readings of the clocks may differ, without a move of the wall clock.
+_JITTER_MS = 20
 # Leases whose places are remembered; those of older ones are looked up in the partitions.
 MAX_KNOWN_LEASES = 20_000
 # Attempts that are remembered for each queue.
@@ -29,6 +31,8 @@ class QueueClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._base_ms = clock.wall_ms() - clock.monotonic() * 1000
+        # By how much the wall clock was moved since.
+        self._shift_ms = 0
 
     def now_ms(self) -> int:
         """Return the time of leases."""
@@ -36,7 +40,10 @@ class QueueClock:
 
     def shown(self, at_ms: int) -> int:
         """Return a time of leases as the wall clock has it now."""
-        return at_ms + self._clock.wall_ms() - self.now_ms()
+        shift = self._clock.wall_ms() - self.now_ms()
+        if abs(shift - self._shift_ms) > _JITTER_MS:
+            self._shift_ms = shift
+        return at_ms + self._shift_ms
 
 
 class Share:

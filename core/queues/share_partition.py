@@ -25,7 +25,7 @@ import msgspec
 
 from core.errors import BrokerError, ErrorCode
 from core.queues import redelivery
-from core.queues.cells import MAX_DELIVERIES, TICK_MS, Cells, Packed, Segment
+from core.queues.cells import TICK_MS, Cells, Packed, Segment
 from core.queues.share_changes import (
     ARCHIVING,
     AVAILABLE,
@@ -297,7 +297,7 @@ class SharePartition:
                 last = min(last, first + self._fewer(cell, last - first + 1) - 1)
                 most = 0
             most -= last - first + 1
-            deliveries = min(cell.deliveries + 1, MAX_DELIVERIES)
+            deliveries = redelivery.next_count(self.settings, cell)
             runs.append(Run(first, last, cell, Cell(LEASED, deliveries, lease, deadline_ms)))
             _add_range(taken, first, last, deliveries)
         return taken, self._changed(now_ms, runs)
@@ -325,8 +325,8 @@ class SharePartition:
     ) -> tuple[list[SettledRange], Change | None]:
         """Accept, release or reject records of a lease; return an outcome for every offset from `first` to `last`.
 
-        `delay_ms` None is the back-off of the settings. `reason` goes to the dead letter. Offsets from `tracked_end`
-        on are INVALID.
+        `delay_ms` None is the back-off of the settings. `reason` is a part of the dead letter. Offsets from
+        `tracked_end` on are INVALID.
         """
         outcomes: list[SettledRange] = []
         runs: list[Run] = []
@@ -508,7 +508,7 @@ class SharePartition:
     def cut(self, now_ms: int, log_end: int, nonce: int) -> Change | None:
         """Forget everything from the log end offset on: the log was truncated. None if nothing was known of it.
 
-        Otherwise every lease ends: its records are available, and receipts are GONE by the new nonce.
+        Otherwise every lease ends: its records are available, and the new nonce makes receipts GONE.
         """
         if log_end >= self.tracked_end:
             return None

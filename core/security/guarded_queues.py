@@ -140,6 +140,11 @@ class GuardedQueues:
         self._meter.read(leased.record for leased in found)
         return found
 
+    async def look(self, name: str) -> None:
+        """See `Queues.look`: needs DESCRIBE on the group."""
+        self._rights.require(_DESCRIBE, _GROUP, name)
+        await self._queues.look(name)
+
     def stats(self, name: str) -> QueueStats:
         """See `Queues.stats`: needs DESCRIBE on the group; topics that it may not describe are left out."""
         self._rights.require(_DESCRIBE, _GROUP, name)
@@ -180,7 +185,8 @@ class GuardedQueues:
     async def forget(self, name: str, topics: Sequence[str]) -> Sequence[ErrorCode]:
         """See `Queues.forget`: needs DELETE on the group, and READ on the topics."""
         self._rights.require(Operation.DELETE, _GROUP, name)
-        self._require_topics(name, topics)
+        for topic in topics:
+            self._rights.require(_READ, _TOPIC, topic)
         return await self._queues.forget(name, topics)
 
     async def acquire(

@@ -93,6 +93,10 @@ class NoQueues:
         """Refuse."""
         refuse_queues()
 
+    async def look(self, name: str) -> None:
+        """Refuse."""
+        refuse_queues()
+
     def stats(self, name: str) -> QueueStats:
         """Refuse."""
         refuse_queues()

@@ -313,7 +313,8 @@ class Redrive:
 class RedriveTask:
     """A redrive. `state` is running, done, cancelled or failed, and `error` says why it failed.
 
-    `moved` were appended, or would be by a dry run; `skipped` match and cannot be: pointers without a record.
+    `moved` were appended, or would be by a dry run; `skipped` match and cannot be: pointers without a record,
+    records that are too large, and those of a source that the queue does not read.
     """
 
     id: str
@@ -440,6 +441,9 @@ class Queues(Protocol):
     async def peek(self, name: str, limit: int, max_bytes: int) -> Sequence[Leased]:
         """Return records that would be delivered next, without a lease and without a count. The receipts are void."""
         ...
+
+    async def look(self, name: str) -> None:
+        """Bring to hand what `stats`, `in_flight` and `record` show: after a start it is on the disk."""
 
     def stats(self, name: str) -> QueueStats:
         """Return the counts of a queue."""

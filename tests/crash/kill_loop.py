@@ -1,12 +1,13 @@
 """The kill loop: a broker under the load of clients of all protocols is killed with SIGKILL, again and again.
 
-Writers of every protocol write numbered values all the time (`writers`), groups of three kinds read and commit
+Writers of every protocol write numbered values all the time (`writers`), groups of four kinds read and commit
 (`readers`), and all of it is recorded in one history (`history`). Transactions have their own producers, reader and
-ledger (`transactors`). After every restart the newest part of the log is compared with what was acknowledged and
-read before; in the end everything is, and the history is checked for every anomaly that the Kafka model knows.
-Between the last fault and the end everything has to be read within a minute. The second form (R10) has other faults
-as well: the process is stopped (SIGSTOP) for up to 8 s, longer than the sessions of the groups' members, or is
-stopped in order. Topics and settings stay as they were; a start is soon over.
+ledger (`transactors`), and so have the workers of a queue (`queue_workers`). After every restart the newest part of
+the log is compared with what was acknowledged and read before; in the end everything is, and the history is checked
+for every anomaly that the Kafka model knows. Between the last fault and the end everything has to be read within a
+minute. The second form (R10) has other faults as well: the process is stopped (SIGSTOP) for up to 8 s, longer than
+the sessions of the groups' members, or is stopped in order. Topics and settings stay as they were; a start is soon
+over.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.wire import Wire
 from tests.crash import transactors
 from tests.crash.history import History, Place, check, unseen
+from tests.crash.queue_workers import QueueWorkers
 from tests.crash.readers import READ_BY, READERS
 from tests.crash.transactors import Transactors
 from tests.crash.writers import PARTITIONS, WRITERS
@@ -112,9 +114,12 @@ class KillLoop:
         ]
         self.transactors = Transactors(self.broker, self.history, seed)
         self.writers += self.transactors.writers
+        self.queue = QueueWorkers(self.broker, self.history, seed)
+        self.writers += self.queue.writers
         self.threads = (
             self.writers
             + self.transactors.readers
+            + self.queue.workers
             + [
                 threading.Thread(target=read, args=(self.broker, self.history, name), name=name)
                 for name, read in READERS
@@ -129,6 +134,7 @@ class KillLoop:
                 for topic in WRITERS:
                     wire.create_topic(topic, partitions=PARTITIONS, **CONFIGS)
                 wire.create_topic(transactors.TOPIC, partitions=transactors.PARTITIONS, **CONFIGS)
+            self.queue.prepare()
             settings = shown_settings(self.broker)
             for thread in self.threads:
                 thread.start()
@@ -171,6 +177,7 @@ class KillLoop:
         while (left := unseen(self.history, READ_BY)) and time.monotonic() < until:
             self.history.stop.wait(1)
         assert not left, (len(left), left[:10])
+        self.queue.drain()
         self.history.stop.set()
         for thread in self.threads:
             thread.join(FINISH_SECONDS)
@@ -179,6 +186,7 @@ class KillLoop:
         log = read_from(self.broker, {})
         compare(self.seen, log, {})
         transactions = self.transactors.check()
+        queue = self.queue.check()
         anomalies = check(self.history, log, once=ONCE, ordered=ONCE)
         assert not anomalies, (len(anomalies), anomalies[:10], self.broker.read_log()[-3000:])
         assert "Traceback" not in self.broker.read_log(), self.broker.read_log()[-5000:]
@@ -190,5 +198,5 @@ class KillLoop:
             f"{rounds} faults ({', '.join(self.faults)}), {len(log)} records, "
             f"{len(self.history.acknowledged)} acknowledged, none unseen, {polled} polled in "
             f"{len(self.history.sessions)} assignments, {len(self.history.confirmed)} committed positions, "
-            f"{transactions}, slowest start {self.slowest:.2f} s of work; no anomaly"
+            f"{transactions}, {queue}, slowest start {self.slowest:.2f} s of work; no anomaly"
         )

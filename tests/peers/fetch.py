@@ -74,12 +74,14 @@ ALONE = ("spark-kafka",)
 CLIENTS = ROOT / "tests" / "clients"
 _CLIENT = (CLIENTS / "drivers" / "JavaClient.java", CLIENTS / "members" / "JavaMember.java")
 _TRANSACTIONS = CLIENTS / "transactional" / "JavaTransactions.java"
+_SHARE_MEMBER = CLIENTS / "share" / "JavaShareMember.java"
 _COPIER = CLIENTS / "members" / "JavaCopier.java"
 _SERVER = (*_CLIENT, _TRANSACTIONS, _COPIER, JAVA / "Child.java", JAVA / "Mains.java", JAVA / "OneNode.java")
 #: Name of a set → our own sources that are compiled against it.
 SOURCES: dict[str, tuple[Path, ...]] = {
-    "kafka-4.1": (*_SERVER, JAVA / "WordCount.java"),
+    "kafka-4.1": (*_SERVER, _SHARE_MEMBER, JAVA / "WordCount.java"),
     "kafka-3.9": _SERVER,
+    "clients-4.4": (_SHARE_MEMBER, JAVA / "Child.java"),
     "clients-2.8": _CLIENT,
 }
 

@@ -38,6 +38,7 @@ from tests.simulation.members import ManagedConsumer, Member
 from tests.simulation.old_client import OLD_PORT, OLD_TOPIC, OldClient
 from tests.simulation.principals import GUEST_HTTP_PORT, GUEST_KAFKA_PORT, GUESTS, Administrator
 from tests.simulation.producers import IdempotentProducer, KeyWriter, PlainProducer, RestProducer
+from tests.simulation.queue_readers import QueueReader
 from tests.simulation.readers import Reader, fetch, values_of
 from tests.simulation.streams import KafkaStream
 from tests.simulation.transactions import CommittedReader, Rival, TransactionalProducer
@@ -76,6 +77,7 @@ CLIENTS: tuple[tuple[str, Callable[[World, str], Client], int], ...] = (
     ("register", RegisterReader, 1),
     ("script", LineReader, 1),
     ("held", ManagedReader, 1),
+    ("worker", QueueReader, 2),
     ("txn", TransactionalProducer, 2),
     ("oneshot", OneShotWriter, 1),
     ("several", LongWriter, 1),

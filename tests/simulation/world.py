@@ -36,6 +36,8 @@ class World:
     answers: dict[str, int] = field(default_factory=dict)
     # The rights of users, in the runs that have an authorizer.
     rules: Rules | None = None
+    # Values of records whose accept a queue has answered.
+    accepted: set[bytes] = field(default_factory=set)
     transactions: Transactions = field(default_factory=Transactions)
 
     @property

@@ -10,6 +10,7 @@ import { showProblem } from "./problem.js";
 const PAGE = 25;
 // Records in flight that one view shows; the API has all.
 const IN_FLIGHT = 100;
+const LETTERS = 25;
 const UNKNOWN = "The gateway cannot be reached. Whether it has happened is not known.";
 
 function reads({ topics, pattern }) {
@@ -80,6 +81,8 @@ const PARTITION_COLUMNS = [
 const FLIGHT_COLUMNS = [
   ["", "Topic"], ["number", "Partition"], ["number", "Offset"], ["", "State"], ["number", "Delivery"], ["", "Until"], ["code", "Lease"],
 ];
+const LETTER_COLUMNS = [["", "Topic"], ["number", "Partition"], ["number", "Offset"], ["", "Cause"], ["", "Reason"], ["code", "Value"]];
+const CAUSES = { rejected: "Rejected", limit: "Too many deliveries", expired: "Lock ran out", lost: "Deleted from the log" };
 const FLIGHT = { leased: "Leased", delayed: "Delayed", archiving: "To the dead letters" };
 
 function partitionRow() {
@@ -107,6 +110,31 @@ function flightRow() {
   });
 }
 
+/** A value in one short line. */
+function short({ pointer, record: { value } }) {
+  if (pointer) return "–";
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}
+
+function letterRow() {
+  return row(LETTER_COLUMNS, (cells, one) => {
+    say(cells[0], one.topic);
+    say(cells[1], count(one.partition));
+    say(cells[2], count(one.offset));
+    say(cells[3], CAUSES[one.cause] ?? one.cause);
+    say(cells[4], one.reason || "–");
+    say(cells[5], short(one));
+  });
+}
+
+/** What the newest redrive has done. */
+function redriveText([task]) {
+  if (!task) return "";
+  const moved = `${count(task.moved)} moved`;
+  return { running: `${moved} …`, done: `${moved}.`, cancelled: `Cancelled: ${moved}.` }[task.state] ?? `Failed: ${task.error}`;
+}
+
 /** Show one queue in `place`; returns a function that ends it. */
 export function showQueue(place, queue) {
   const at = stamp("queue-view", place);
@@ -132,6 +160,13 @@ export function showQueue(place, queue) {
     }),
   );
   at.remove.addEventListener("click", () => remove(queue));
+  at.redrive.addEventListener("click", () =>
+    press(at.redrive, async () => {
+      await send("POST", `${here}/dead-letters:redrive`);
+      showProblem(at.refused, null);
+    }),
+  );
+  at.purge.addEventListener("click", () => purge(queue, () => poll.now()));
 
   async function round(signal) {
     const [detail, counts, flight] = await Promise.all([
@@ -153,7 +188,7 @@ export function showQueue(place, queue) {
     say(at.lock, duration(detail.lock_ms));
     say(at.limit, detail.delivery_limit === null ? "none" : count(detail.delivery_limit));
     say(at.order, detail.order === "key" ? "by key" : "none");
-    showDead(detail);
+    await showDead(detail, signal);
     const key = ({ topic, partition, offset }) => `${topic}/${partition}/${offset ?? ""}`;
     keyedFirst(at.partitions, at["partitions-rest"], counts.partitions, key, partitionRow);
     at["partitions-table"].hidden = !counts.partitions.length;
@@ -165,17 +200,48 @@ export function showQueue(place, queue) {
     showProblem(at.trouble, null);
   }
 
-  function showDead({ dead_letter, drop }) {
+  async function showDead({ dead_letter, drop }, signal) {
     at["dead-topic"].hidden = dead_letter === null;
     at["no-dead"].hidden = dead_letter !== null;
     say(at["no-dead"], drop ? "Records that are given up are dropped." : "No record is given up: it is delivered again.");
     if (dead_letter === null) return;
     say(at["dead-link"], dead_letter.topic);
     at["dead-link"].href = `#/topics/${encodeURIComponent(dead_letter.topic)}`;
+    const [letters, redrives] = await Promise.all([
+      get(`${here}/dead-letters`, { query: { page_size: LETTERS }, signal }),
+      get(`${here}/redrives`, { signal }),
+    ]);
+    const found = letters.items.length > 0;
+    keyed(at.letters, letters.items, ({ dead_letter: { partition, offset } }) => `${partition}/${offset}`, letterRow);
+    at["letters-table"].hidden = !found;
+    at["no-letters"].hidden = found;
+    at["letters-rest"].hidden = !letters.next_page_token;
+    at.redrive.hidden = !found;
+    at.purge.hidden = !found;
+    say(at.redriven, redriveText(redrives.items));
   }
 
   const poll = repeat(round, (error) => showProblem(at.trouble, error));
   return poll.stop;
+}
+
+/** Ask, and forget the dead letters of a queue; `purged()` is called then. */
+function purge(queue, purged) {
+  const { at, close } = openDialog("purge-dialog", `Forget the dead letters of ${queue}`);
+  at.form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    at.yes.disabled = true;
+    try {
+      await send("POST", `${path("queues", queue)}/dead-letters:purge`);
+    } catch (error) {
+      at.yes.disabled = false;
+      showProblem(at.trouble, error, UNKNOWN);
+      return;
+    }
+    close();
+    purged();
+  });
+  at.cancel.focus();
 }
 
 /** Ask, and delete a queue; the view is left then. */

@@ -201,10 +201,5 @@ def _responses(outcomes: Mapping[SharedPartition, Outcome]) -> list[ShareAcknowl
     return list(topics.values())
 
 
-HANDLERS = table(
-    Handler(
-        79,
-        share_acknowledge,
-        needs=((Operation.READ, ResourceType.GROUP), (Operation.READ, ResourceType.TOPIC)),
-    )
-)
+# READ on the topics as well, once there is a session.
+HANDLERS = table(Handler(79, share_acknowledge, needs=((Operation.READ, ResourceType.GROUP),)))

@@ -72,12 +72,13 @@ class _ShareFetch:
             if not self._done() and request.max_wait_ms > 0 and request.min_bytes > 0:
                 await self._wait()
         size = sum(piece.length for one in self.acquired.values() for piece in one.records)
-        self.share_session.served(self.acquired)
-        return ShareFetchResponse(
+        answer = ShareFetchResponse(
             throttle_ms or self.quota.count(size),
             acquisition_lock_timeout_ms=lock_ms(self.session, self.sharer.group_id),
             responses=self._responses(),
         )
+        self.share_session.served(self.acquired)
+        return answer
 
     def _done(self) -> bool:
         # A settlement is answered at once: its sender waits for it.

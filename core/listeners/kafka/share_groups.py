@@ -278,12 +278,13 @@ def _topic_id(session: KafkaSession, topic: str) -> UUID:
 
 _READ_GROUP = (Operation.READ, ResourceType.GROUP)
 _DESCRIBE_GROUP = (Operation.DESCRIBE, ResourceType.GROUP)
-_READ_TOPIC, _DESCRIBE_TOPIC = (Operation.READ, ResourceType.TOPIC), (Operation.DESCRIBE, ResourceType.TOPIC)
+_DESCRIBE_TOPIC = (Operation.DESCRIBE, ResourceType.TOPIC)
 
+# The others look at topics once they know the group: DESCRIBE to see them, READ to move or forget them.
 HANDLERS = table(
     Handler(76, heartbeat, needs=(_READ_GROUP, _DESCRIBE_TOPIC)),
-    Handler(77, describe, needs=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC)),
-    Handler(90, describe_offsets, needs=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC)),
-    Handler(91, alter_offsets, needs=(_READ_GROUP, _READ_TOPIC)),
-    Handler(92, delete_offsets, needs=((Operation.DELETE, ResourceType.GROUP), _READ_TOPIC)),
+    Handler(77, describe, needs=(_DESCRIBE_GROUP,)),
+    Handler(90, describe_offsets, needs=(_DESCRIBE_GROUP,)),
+    Handler(91, alter_offsets, needs=(_READ_GROUP,)),
+    Handler(92, delete_offsets, needs=((Operation.DELETE, ResourceType.GROUP),)),
 )

@@ -4,6 +4,7 @@
 //	clients transactional LIBRARY BOOTSTRAP         the same for transactions (transactional.go)
 //	clients member LIBRARY BOOTSTRAP GROUP TOPIC    a group member, which says what it is given and reads (member.go)
 //	clients copier LIBRARY BOOTSTRAP GROUP TOPIC    a member that copies records in transactions (franz_copier.go)
+//	clients share LIBRARY BOOTSTRAP GROUP TOPIC     a member of a share group (franz_share_member.go)
 //
 // LIBRARY is sarama, franz-go or kafka-go.
 package main
@@ -45,8 +46,12 @@ func main() {
 		if err := franzCopier(arguments[2], arguments[3], arguments[4]); err != nil {
 			log.Fatal(err)
 		}
+	case len(arguments) == 5 && arguments[0] == "share" && arguments[1] == "franz-go":
+		if err := franzShareMember(arguments[2], arguments[3], arguments[4]); err != nil {
+			log.Fatal(err)
+		}
 	default:
-		log.Fatal("usage: clients driver|transactional LIBRARY BOOTSTRAP | clients member|copier LIBRARY BOOTSTRAP GROUP TOPIC")
+		log.Fatal("usage: clients driver|transactional LIBRARY BOOTSTRAP | clients member|copier|share LIBRARY BOOTSTRAP GROUP TOPIC")
 	}
 }
 

@@ -107,7 +107,8 @@ class PlainPartition:
         if chosen:
             self.track(chosen[-1] + 1)
         for offset in chosen:
-            self.facts[offset] = Fact(LEASED, self.facts[offset].count + 1, lease, until)
+            fact = self.facts[offset]
+            self.facts[offset] = Fact(LEASED, fact.count + (not self._last_delivery(fact)), lease, until)
         return {offset: self.facts[offset].count for offset in chosen}
 
     def _last_delivery(self, fact: Fact) -> bool:

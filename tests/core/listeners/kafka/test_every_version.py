@@ -164,8 +164,40 @@ CASES: dict[int, tuple[dict[str, Any], ErrorCode]] = {
     61: ({"topics": [{"name": "t", "partition_indexes": [0]}]}, ErrorCode.NONE),
     65: ({"transactional_ids": ["x"]}, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
     66: ({}, ErrorCode.NONE),
+    68: (
+        {
+            "group_id": "j",
+            "member_id": "m",
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 60_000,
+            "subscribed_topic_names": ["t"],
+            "topic_partitions": [],
+        },
+        ErrorCode.NONE,
+    ),
+    69: ({"group_ids": ["j"]}, ErrorCode.GROUP_ID_NOT_FOUND),
     74: ({}, ErrorCode.NONE),
     75: ({"topics": [{"name": "t"}]}, ErrorCode.NONE),
+    # The group is a classic one.
+    76: (
+        {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["t"]},
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ),
+    77: ({"group_ids": ["g"]}, ErrorCode.GROUP_ID_NOT_FOUND),
+    78: (
+        {
+            "group_id": "g",
+            "member_id": "m",
+            "max_records": 1,
+            "batch_size": 1,
+            "topics": [{"topic_id": ID, "partitions": [{"partition_index": 0}]}],
+        },
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ),
+    79: ({"group_id": "g", "member_id": "m"}, ErrorCode.INVALID_SHARE_SESSION_EPOCH),
+    90: ({"groups": [{"group_id": "g", "topics": None}]}, ErrorCode.GROUP_ID_NOT_FOUND),
+    91: ({"group_id": "g"}, ErrorCode.GROUP_ID_NOT_FOUND),
+    92: ({"group_id": "g"}, ErrorCode.GROUP_ID_NOT_FOUND),
 }
 
 
