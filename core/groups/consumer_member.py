@@ -4,7 +4,7 @@
 still reads and must give up. No other member gets a partition of either. The member is in `epoch`, and was in
 `previous_epoch` before: a heartbeat with that one repeats a request whose answer was lost.
 
-    STABLE        it has what it shall have in its epoch
+    STABLE        it has all of its target in its epoch
     UNREVOKED     it must give up `revoking` first, and stays in its epoch until then
     UNRELEASED    it is in the newest epoch, and waits for partitions that other members give up
 """

@@ -31,7 +31,7 @@ class Client:
     name: str
     epoch: int = 0
     owned: set[int] = field(default_factory=set)
-    # What it shall have as far as it knows; it has given up the rest.
+    # Partitions that it reads.
     is_member: bool = False
     # Whether it must say everything, because an answer may have been lost.
     is_full: bool = False
