@@ -85,6 +85,7 @@ BODIES: dict[str, Any] = {
     "resetGroupOffsets": {"to": "earliest"},
     "setPartitionRole": {"role": "leader"},
     "putQueue": {"topics": ["{name}"]},
+    "putWebhook": {"url": "https://example.org/"},
     "seekQueue": {"start": "earliest"},
     "settleRecords": {"accept": ["7f"]},
     "truncateTopic": {"partitions": [{"partition": 0, "before_offset": 0}]},
