@@ -21,7 +21,7 @@ It is not stored, and is computed again after a restart: what members *have* is 
 rule of one owner holds whatever the new target is. If all members had reached the target, what they have is the
 target, and nothing moves.
 
-Which epochs are accepted: epoch 0 joins or joins again, and the member keeps what it has. A greater epoch than the member's is
+Epochs of requests: 0 joins or joins again, and the member keeps what it has. A greater epoch than the member's is
 FENCED_MEMBER_EPOCH. A smaller one as well, unless it is the previous one and the member shows no partition that it
 does not have: then the last answer was lost, and it is given again. A member that does not give its partitions up
 within its own rebalance timeout, or is silent for a session, is removed.
@@ -29,7 +29,7 @@ within its own rebalance timeout, or is silent for a session, is removed.
 Static members: a client that joins under an instance id that is in use gets UNRELEASED_INSTANCE_ID, unless the
 holder has left for a while (epoch −2); then it takes its place with all its partitions.
 
-Members of the classic protocol may be in the same group; `classic_members.py` has their side, `migration.py` how a
+Members of the classic protocol may be in the same group; `classic_in_consumer.py` has their side, `migration.py` how a
 group changes its type. Every call returns `Effects`: what must be durable, and the answers that may leave after that.
 A heartbeat that changes nothing stores nothing. Sources: KIP-848, KIP-1082, KIP-1251, KIP-1263.
 """

@@ -30,8 +30,8 @@ class Client:
 
     name: str
     epoch: int = 0
-    owned: set[int] = field(default_factory=set)
     # Partitions that it reads.
+    owned: set[int] = field(default_factory=set)
     is_member: bool = False
     # Whether it must say everything, because an answer may have been lost.
     is_full: bool = False
