@@ -29,8 +29,8 @@ within its own rebalance timeout, or is silent for a session, is removed.
 Static members: a client that joins under an instance id that is in use gets UNRELEASED_INSTANCE_ID, unless the
 holder has left for a while (epoch −2); then it takes its place with all its partitions.
 
-Members of the classic protocol may be in the same group; `classic_in_consumer.py` has their side, `migration.py` how a
-group changes its type. Every call returns `Effects`: what must be durable, and the answers that may leave after that.
+Members of the classic protocol may be in the same group; `classic_in_consumer.py` has their side, `migration.py` how
+a group changes its type. Every call returns `Effects`: what must be durable, and the answers that may leave after that.
 A heartbeat that changes nothing stores nothing. Sources: KIP-848, KIP-1082, KIP-1251, KIP-1263.
 """
 
