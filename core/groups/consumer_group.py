@@ -30,8 +30,8 @@ Static members: a client that joins under an instance id that is in use gets UNR
 holder has left for a while (epoch −2); then it takes its place with all its partitions.
 
 Members of the classic protocol may be in the same group; `classic_in_consumer.py` has their side, `migration.py` how
-a group changes its type. Every call returns `Effects`: what must be durable, and the answers that may leave after that.
-A heartbeat that changes nothing stores nothing. Sources: KIP-848, KIP-1082, KIP-1251, KIP-1263.
+a group changes its type. Every call returns `Effects`: what must be durable, and the answers that may leave after
+that. A heartbeat that changes nothing stores nothing. Sources: KIP-848, KIP-1082, KIP-1251, KIP-1263.
 """
 
 from __future__ import annotations
