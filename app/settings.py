@@ -287,8 +287,7 @@ def load(
     """
     values: dict[str, object] = dict(_numbers_and_switches(environ))
     where = data_dir if data_dir is not None else environ.get("SLUICE_DATA_DIR", "")
-    if where:
-        values["data_dir"] = Path(where).expanduser()
+    values |= {"data_dir": Path(where).expanduser()} if where else {}
     certificates = parse_tls(tls if tls is not None else environ.get("SLUICE_TLS", ""))
     cluster = upstream_of(environ, upstream, upstream_config, upstream_identity)
     served = _listeners(environ, listeners, certificates, gateway=cluster is not None)
@@ -298,8 +297,7 @@ def load(
     values |= {"advertised": parse_advertised(address)} if address else {}
     values |= _of_browsers(environ, allowed_hosts, allowed_origins)
     values["super_users"] = parse_super_users(super_users, environ.get("SLUICE_SUPER_USERS", ""))
-    if broker_id is not None:
-        values["broker_id"] = broker_id
+    values |= {} if broker_id is None else {"broker_id": broker_id}
     others = peers or split_list(environ.get("SLUICE_PEERS", ""))
     if others:
         values |= _of_peers(environ, others, int(str(values.get("broker_id", Config().broker_id))))
@@ -310,10 +308,7 @@ def load(
     values |= {"access_log": True} if access_log else {}
     values["topic_defaults"] = parse_topic_defaults(environ.get("SLUICE_TOPIC_DEFAULTS", ""))
     values |= _files(environ)
-    values |= of_webhooks(
-        environ, webhook_allow, without_login=bool(open_listeners(served, certificates)),
-        on=webhooks or ("SLUICE_WEBHOOKS" not in environ and all(is_loopback(one.host) for one in served)),
-    )  # fmt: skip
+    values |= _of_webhooks(environ, served, certificates, webhooks, webhook_allow)
     config = Config(**values)  # type: ignore[arg-type]
     _refuse_unsafe(config, environ, insecure=insecure, insecure_passwords=insecure_passwords)
     return config
@@ -326,6 +321,18 @@ def _listeners(
     named = _distinct([parse_listener(text) for text in texts])
     served = listeners_with_tls(named, certificates)
     return listeners_of_a_gateway(served, bool(named)) if gateway else served
+
+
+def _of_webhooks(
+    environ: Mapping[str, str],
+    served: tuple[Endpoint, ...],
+    certificates: tuple[TlsSettings, ...],
+    wanted: bool,
+    allowed: Sequence[str],
+) -> dict[str, object]:
+    loopback = all(is_loopback(one.host) for one in served)
+    on = True if wanted else None if "SLUICE_WEBHOOKS" in environ else loopback
+    return of_webhooks(environ, allowed, on=on, without_login=bool(open_listeners(served, certificates)))
 
 
 def _of_peers(environ: Mapping[str, str], others: Sequence[str], broker_id: int) -> dict[str, object]:

@@ -9,14 +9,14 @@ from core.queues.webhooks.addresses import AllowList
 
 
 def of_webhooks(
-    environ: Mapping[str, str], allowed: Sequence[str], *, on: bool, without_login: bool
+    environ: Mapping[str, str], allowed: Sequence[str], *, on: bool | None, without_login: bool
 ) -> dict[str, object]:
-    """Return the settings of webhooks that are not those of the environment alone.
+    """Return the settings of webhooks. `on` None: as the environment says.
 
     `without_login`: clients of other machines need no login, so webhooks reach only what the operator lists. Raises
     StartupError.
     """
-    values: dict[str, object] = {"webhooks": True} if on else {}
+    values: dict[str, object] = {} if on is None else {"webhooks": on}
     if without_login:
         values["webhook_allow_only"] = True
     texts = allowed or environ.get("SLUICE_WEBHOOK_ALLOW", "").split(",")

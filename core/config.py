@@ -595,9 +595,9 @@ class Config:
     max_quotas: int = 10_000
 
     # --- webhooks ----------------------------------------------------------------------------------------------
-    # Whether queues may send their records to HTTP endpoints. `app.settings` switches it on where all listeners are
-    # loopback: to other clients a webhook is a way into the network of this machine.
-    webhooks: bool = False
+    # Whether queues may send their records to HTTP endpoints. `app.settings` switches it off by itself where a
+    # listener is not loopback: to clients of other machines a webhook is a way into the network of this one.
+    webhooks: bool = True
     # Networks, addresses and hosts that webhooks may reach although they are not public, also without TLS.
     webhook_allow: tuple[str, ...] = ()
     # Whether webhooks reach nothing else. `app.settings` switches it on if a client needs no login.

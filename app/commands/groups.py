@@ -15,8 +15,10 @@ from app.commands.output import Cell, Output
 from app.commands.text import counted, owned
 
 STATES = click.Choice(
-    ["stable", "empty", "dead", "preparingrebalance", "completingrebalance"], case_sensitive=False
+    ["stable", "empty", "dead", "preparingrebalance", "completingrebalance", "assigning", "reconciling"],
+    case_sensitive=False,
 )
+TYPES = click.Choice(["classic", "consumer", "share", "kafka07-zookeeper"], case_sensitive=False)
 
 
 @click.group()
@@ -27,13 +29,17 @@ def groups() -> None:
 @groups.command("list")
 @click.argument("prefix", default="")
 @click.option("-s", "--state", "states", multiple=True, type=STATES, help="Only these; repeatable.")
+@click.option("-t", "--type", "types", multiple=True, type=TYPES, help="Only these; repeatable.")
 @click.option("-l", "--long", is_flag=True, help="Also members and lag; asks twice for each group.")
 @gateway
-def list_groups(session: Session, prefix: str, states: tuple[str, ...], long: bool) -> None:
+def list_groups(
+    session: Session, prefix: str, states: tuple[str, ...], types: tuple[str, ...], long: bool
+) -> None:
     """List the consumer groups, or those whose ids begin with PREFIX."""
     client, out = session
     items = []
-    for item in client.pages("/groups", {"prefix": prefix or None, "state": ",".join(states) or None}):
+    query = {"prefix": prefix or None, "state": ",".join(states) or None, "type": ",".join(types) or None}
+    for item in client.pages("/groups", query):
         if long:
             try:
                 detail = client.get(group_path(item["group_id"]))
@@ -47,12 +53,15 @@ def list_groups(session: Session, prefix: str, states: tuple[str, ...], long: bo
     if out.as_json:
         out.document(items)
     elif long:
-        rows = [[i["group_id"], i["state"], i["members"], i["total_lag"], i["protocol_type"]] for i in items]
-        out.table(("GROUP", "STATE", "MEMBERS", "LAG", "PROTOCOL TYPE"), rows)
+        rows = [
+            [i["group_id"], i["state"], i["type"], i["members"], i["total_lag"], i["protocol_type"]]
+            for i in items
+        ]
+        out.table(("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "PROTOCOL TYPE"), rows)
     else:
         out.table(
-            ("GROUP", "STATE", "PROTOCOL TYPE"),
-            [[i["group_id"], i["state"], i["protocol_type"]] for i in items],
+            ("GROUP", "STATE", "TYPE", "PROTOCOL TYPE"),
+            [[i["group_id"], i["state"], i["type"], i["protocol_type"]] for i in items],
         )
 
 
@@ -71,10 +80,13 @@ def describe_groups(session: Session, names: tuple[str, ...]) -> None:
 
 def _show(out: Output, group: dict[str, Any]) -> None:
     out.heading(f"Group {group['group_id']}")
+    assignment_epoch = group.get("assignment_epoch")
     out.facts(
         (
             ("state", group["state"]),
-            ("generation", group["generation_id"]),
+            ("type", group["type"]),
+            ("generation" if assignment_epoch is None else "epoch", group["generation_id"]),
+            *(() if assignment_epoch is None else (("assignment epoch", assignment_epoch),)),
             ("assignor", group["protocol"]),
             ("members", len(group["members"])),
             ("lag", group["total_lag"]),
@@ -82,20 +94,31 @@ def _show(out: Output, group: dict[str, Any]) -> None:
     )
     if group["members"]:
         out.say()
-        rows = [
-            [
-                m["member_id"] + (" (leader)" if m["member_id"] == group["leader_id"] else ""),
-                m["group_instance_id"],
-                m["client_id"],
-                m["client_host"],
-                owned(m["partitions"]),
-            ]
-            for m in group["members"]
-        ]
-        out.table(("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"), rows)
+        _members_table(out, group)
     if group["partitions"]:
         out.say()
         _lag_table(out, group)
+
+
+def _members_table(out: Output, group: dict[str, Any]) -> None:
+    """The members; of those to which the broker assigns also the epoch, and what they will own if that is more."""
+    assigned = group.get("assignment_epoch") is not None
+    rows: list[list[Cell]] = []
+    for member in group["members"]:
+        leads = member["member_id"] == group["leader_id"]
+        row: list[Cell] = [
+            member["member_id"] + (" (leader)" if leads else ""),
+            member["group_instance_id"],
+            member["client_id"],
+            member["client_host"],
+            owned(member["partitions"]),
+        ]
+        if assigned:
+            target = owned(member["target"] or ())
+            row += [target if target != row[-1] else None, member["epoch"], member["kind"]]
+        rows.append(row)
+    more = ("TARGET", "EPOCH", "KIND") if assigned else ()
+    out.table(("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS", *more), rows)
 
 
 def _lag_table(out: Output, lag: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from app.commands.moments import DurationType, Moment, MomentType
 from app.commands.options import YES, Session, TopicName, confirm, gateway
 from app.commands.output import Cell, Output
 from app.commands.text import counted, duration
+from app.commands.webhooks import webhooks
 
 DURATION = DurationType()
 START = MomentType("earliest", "latest", "time")
@@ -29,6 +30,8 @@ _COUNTS = ("available", "in_flight", "delayed", "archiving")
 def queues() -> None:
     """Queues: receive and settle records, look, pause, seek. A queue is a share group."""
 
+
+queues.add_command(webhooks)
 
 # --- life ---------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from core.vocabulary.capabilities import (
     GROUP_MEMBERS,
     IDEMPOTENCY_KEYS,
     KAFKA_PORT,
+    QUEUES,
     QUOTAS,
     ROLES,
     TAKE_OVER,
@@ -41,6 +42,8 @@ _REASONS = {
     GROUP_MEMBERS: f"This gateway has no members of groups over HTTP. {_CALLER}",
     CONSUMERS: f"This gateway has no managed consumers and no consumer instances. {_CALLER}",
     IDEMPOTENCY_KEYS: f"This gateway takes no Idempotency-Key. {_CALLER}",
+    QUEUES: "This gateway has no queues. Use a managed consumer, or share groups of a Kafka client on the cluster: "
+    f"{_BROKERS}.",
     **dict.fromkeys(
         (USERS, ACLS, QUOTAS),
         "This gateway calls the cluster as its callers: users, access rules and quotas are those of the cluster. Use "

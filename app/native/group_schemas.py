@@ -16,7 +16,17 @@ Base64 = Annotated[StrictStr, Field(description="Bytes in base64.", examples=["A
 GroupState = Annotated[
     str,
     Field(
-        json_schema_extra={"enum": ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]}
+        json_schema_extra={
+            "enum": [
+                "Empty",
+                "PreparingRebalance",
+                "CompletingRebalance",
+                "Assigning",
+                "Reconciling",
+                "Stable",
+                "Dead",
+            ]
+        }
     ),
 ]
 Wait = Annotated[
@@ -33,8 +43,9 @@ class GroupSummary(BaseModel):
     group_id: str
     state: GroupState
     type: str = Field(
-        description="classic: members agree with JoinGroup and SyncGroup. kafka07-zookeeper: consumers of Kafka 0.7, "
-        "which agree in ZooKeeper; such a group is shown only."
+        description="classic: members agree with JoinGroup and SyncGroup. consumer: the broker assigns (KIP-848). "
+        "share: a queue (KIP-932). kafka07-zookeeper: consumers of Kafka 0.7, which agree in ZooKeeper; such a group "
+        "is shown only."
     )
     protocol_type: str = Field(description="consumer, connect …; empty for a group without members so far.")
 
@@ -62,8 +73,22 @@ class GroupMember(BaseModel):
     client_host: str
     topics: list[str] | None = Field(description="What it subscribes to; null when that cannot be read.")
     partitions: list[AssignedPartition]
-    metadata: str = Field(description="Its metadata for the elected protocol, in base64.")
-    assignment: str = Field(description="Its assignment, in base64.")
+    metadata: str = Field(
+        description="Its metadata for the elected protocol, in base64; empty in a group of type consumer."
+    )
+    assignment: str = Field(description="Its assignment, in base64; empty in a group of type consumer.")
+    kind: Literal["classic", "consumer"] | None = Field(
+        default=None, description="The protocol that the member speaks, in a group of type consumer."
+    )
+    epoch: int | None = Field(
+        default=None,
+        description="The member's epoch, in a group of type consumer; it follows the group's `assignment_epoch`.",
+    )
+    pattern: str | None = Field(default=None, description="The RE2 expression of its topics.")
+    target: list[AssignedPartition] | None = Field(
+        default=None,
+        description="What it will own once others have given it up, in a group of type consumer.",
+    )
 
 
 class GroupConsumer(BaseModel):
@@ -80,9 +105,12 @@ class GroupConsumer(BaseModel):
 class GroupDetail(GroupSummary):
     """A group with its members, and the managed consumers of some of them."""
 
-    generation_id: int
+    generation_id: int = Field(description="The generation; of a group of type consumer the group epoch.")
     leader_id: str | None
-    protocol: str | None = Field(description="The protocol that the members have elected.")
+    protocol: str | None = Field(description="The protocol that the members have elected, or the assignor.")
+    assignment_epoch: int | None = Field(
+        default=None, description="The epoch of the target assignment, of a group of type consumer."
+    )
     members: list[GroupMember]
     consumers: list[GroupConsumer] = Field(
         default=[], description="Managed consumers; those with partitions of their own choice are no members."

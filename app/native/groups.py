@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import Path, Query, Response
@@ -35,6 +36,7 @@ from app.native.record_json import iso_time
 from app.native.topics import TopicName
 from core.errors import ErrorCode
 from core.facade import Facade
+from core.vocabulary.consumer_groups import ConsumerGroupView, MemberKind, TopicShare
 from core.vocabulary.consumers import ConsumerInfo
 from core.vocabulary.foreign_groups import ZOOKEEPER, ForeignGroup
 from core.vocabulary.groups import (
@@ -46,7 +48,7 @@ from core.vocabulary.groups import (
     MemberView,
     Target,
 )
-from core.vocabulary.member_metadata import owned_partitions, wanted_topics
+from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, owned_partitions, wanted_topics
 
 
 def _with_a_path(name: str) -> str:
@@ -73,14 +75,17 @@ async def list_groups(
     state: Annotated[
         str, Query(description="Only groups in these states, with commas: `stable,empty`.", max_length=200)
     ] = "",
+    group_type: Annotated[
+        str, Query(alias="type", description="Only groups of these types: `consumer,share`.", max_length=200)
+    ] = "",
     page_size: Annotated[int | None, Query(ge=1, description="Groups on one page.")] = None,
     page_token: Annotated[str | None, Query(description="`next_page_token` of the page before.")] = None,
 ) -> GroupPage:
     """The groups by id, one page at a time."""
     asked = pages.asked(shared.config, page_size, page_token)
-    states = [part.strip() for part in state.split(",") if part.strip()]
     await broker.look_at_groups()
-    found = [group for group in _all_groups(broker, states) if group.group_id.startswith(prefix)]
+    groups = _all_groups(broker, _parts(state), _parts(group_type))
+    found = [group for group in groups if group.group_id.startswith(prefix)]
     page, token = asked.of(found, lambda group: group.group_id)
     return GroupPage(items=[_summary(group) for group in page], next_page_token=token)
 
@@ -92,6 +97,9 @@ async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
     if foreign is not None and broker.groups.describe(group) is None:
         return _foreign_detail(foreign)
     view = _view(broker, group)
+    consumers = [_consumer(info) for info in broker.consumers.of_group(group)]
+    if (assigned := broker.groups.describe_consumer(group)) is not None:
+        return _consumer_group_detail(assigned, consumers)
     return GroupDetail(
         group_id=view.group_id,
         state=view.state,
@@ -101,7 +109,7 @@ async def get_group(broker: BrokerDep, group: GroupId) -> GroupDetail:
         leader_id=view.leader_id or None,
         protocol=view.protocol or None,
         members=[_member(member, known=bool(view.protocol)) for member in view.members],
-        consumers=[_consumer(info) for info in broker.consumers.of_group(group)],
+        consumers=consumers,
     )
 
 
@@ -217,15 +225,54 @@ def _view(broker: Facade, group: str) -> GroupView:
     return view
 
 
-def _all_groups(broker: Facade, states: list[str]) -> list[GroupListing]:
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _all_groups(broker: Facade, states: list[str], types: list[str]) -> list[GroupListing]:
     """Our own groups, and those of Kafka 0.7 whose id none of ours has."""
     own = {group.group_id for group in broker.groups.list()} if broker.foreign_groups.list() else set()
     foreign = [
         GroupListing(group.group_id, "", group.state, ZOOKEEPER)
         for group in broker.foreign_groups.list(states)
-        if group.group_id not in own
+        if group.group_id not in own and (not types or ZOOKEEPER in (one.lower() for one in types))
     ]
-    return [*broker.groups.list(states), *foreign]
+    return [*broker.groups.list(states, types), *foreign]
+
+
+def _consumer_group_detail(group: ConsumerGroupView, consumers: list[GroupConsumer]) -> GroupDetail:
+    return GroupDetail(
+        group_id=group.group_id,
+        state=group.state,
+        type=group.group_type,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        generation_id=group.group_epoch,
+        leader_id=None,
+        protocol=group.assignor or None,
+        assignment_epoch=group.assignment_epoch,
+        members=[
+            GroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topics=list(member.topics),
+                partitions=_assigned(member.assignment),
+                metadata="",
+                assignment="",
+                kind="classic" if member.kind is MemberKind.CLASSIC else "consumer",
+                epoch=member.member_epoch,
+                pattern=member.pattern or None,
+                target=_assigned(member.target),
+            )
+            for member in group.members
+        ],
+        consumers=consumers,
+    )
+
+
+def _assigned(shares: Iterable[TopicShare]) -> list[AssignedPartition]:
+    return [AssignedPartition(topic=one.topic, partition=p) for one in shares for p in one.partitions]
 
 
 def _foreign_detail(group: ForeignGroup) -> GroupDetail:

@@ -393,7 +393,7 @@ class DeadLetterRead(Struct, gc=False):
         CauseName,
         Meta(
             description="`rejected` by a receiver; `limit`: released too often; `expired`: the lock of the last "
-            "delivery ran out; `lost`: the record could not be read."
+            "delivery ran out; `lost`: the log had deleted the record."
         ),
     ]
     reason: Annotated[str, Meta(description="What the receiver said when it rejected the record.")]

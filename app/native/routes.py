@@ -46,6 +46,7 @@ from app.native.record_schemas import (
 from app.native.records import RecordRoutes
 from app.native.refusals_on_writes import ON_WRITES
 from app.native.streams.merged import MergedRoutes
+from app.native.webhook_routes import webhook_routes
 from core.config import Config
 from core.security.guarded import Guarded
 from core.transactions.long_transactions import CallersTransactions
@@ -209,7 +210,7 @@ def control_routes() -> tuple[ControlRoute, ...]:
     """Return the routes of topics, groups, transactions, users, quotas and so on. Load FastAPI."""
     return (
         *_topics(), *_cluster(), *_groups(), *_members(), *_consumers(), *_transactions(), *_participants(),
-        *_long_transactions(), *queue_routes(), *_users(), *_acls(), *_quotas(),
+        *_long_transactions(), *queue_routes(), *webhook_routes(), *_users(), *_acls(), *_quotas(),
     )  # fmt: skip
 
 

@@ -28,7 +28,10 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "EncodingRead": ("json", "utf8", "base64"),
     "EncodingToRead": ("auto", "json", "text", "utf8", "base64"),
     "EncodingToWrite": ("json", "utf8", "text", "base64", "binary"),
-    "GroupState": ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+    "GroupMemberKind": ("classic", "consumer"),
+    "GroupState": (
+        "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead",
+    ),
     "HealthStatus": ("ok", "cluster unreachable", "starting or stopping"),
     "IsolationLevel": ("read_committed", "read_uncommitted"),
     "QueueBlocked": ("in-flight-limit", "key-order", "paused", "unserved"),
@@ -44,6 +47,10 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "TransactionState": (
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
     ),
+    "WebhookCircuit": ("closed", "open", "half-open"),
+    "WebhookFormat": ("standard-webhooks", "cloudevents-binary", "cloudevents-structured", "raw"),
+    "WebhookSigning": ("hmac-sha256", "ed25519"),
+    "WebhookVerdict": ("accepted", "rejected", "retried", "released", "switched-off"),
     "ZooKeeperState": ("away", "registering", "registered", "held by another broker"),
 }  # fmt: skip
 _BOUNDS = (

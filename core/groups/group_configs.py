@@ -174,16 +174,17 @@ class GroupConfigs:
 
     def describe(self, group_id: str) -> list[ConfigEntry]:
         """Return all settings of a group, by name."""
-        own, defaults = self._own.get(group_id, {}), self._defaults
-        entries = []
+        own, entries = self._own.get(group_id, {}), []
         for name, one in sorted(GROUP_DEFINITIONS.items()):
-            default = _text(getattr(defaults, one.attribute))
-            chain = [Synonym(name, one.normal(own[name]), "group")] if name in own else []
-            static = default != _text(getattr(_KAFKA, one.attribute))
-            if one.broker:
-                chain.append(Synonym(one.broker, default, "static" if static else "default"))
-            value, source = (chain[0].value, chain[0].source) if chain else (default, "default")
-            entries.append(ConfigEntry(name, value, source, one.type, one.doc, tuple(chain)))
+            default = _text(getattr(self._defaults, one.attribute))
+            if name in own:
+                found = Synonym(name, one.normal(own[name]), "group")
+            elif default == _text(getattr(_KAFKA, one.attribute)):
+                found = Synonym(name, default, "default")
+            else:
+                found = Synonym(one.broker, default, "static")
+            # As Kafka 4.1, without the values of the levels below.
+            entries.append(ConfigEntry(name, found.value, found.source, one.type, one.doc, (found,)))
         return entries
 
     def watch(self, watcher: Callable[[str], None]) -> Callable[[], None]:

@@ -113,6 +113,16 @@ def commit_knows_missing_groups(version: int) -> bool:
     return version >= 9
 
 
+def commit_has_member_epochs(version: int) -> bool:
+    """Whether OffsetCommit may be sent by members of the consumer protocol (KIP-848)."""
+    return version >= 9
+
+
+def heartbeat_has_its_member_id(version: int) -> bool:
+    """Whether clients of this version of ConsumerGroupHeartbeat make their member id themselves (KIP-1082)."""
+    return version >= 1
+
+
 def txn_commit_begins_transaction(version: int) -> bool:
     """Whether TxnOffsetCommit itself adds the group to the transaction; before, AddOffsetsToTxn did (KIP-890)."""
     return version >= 5

@@ -132,7 +132,10 @@ class GuardedGroups:
             return ConsumerHeartbeatReply(_GROUP_DENIED)
         if not self._rights.unlimited:
             request = replace(request, may_describe=self._may_describe)
-            if any(not self._may_describe(topic) for topic in request.topics or ()):
+            denied = [topic for topic in request.topics or () if not self._may_describe(topic)]
+            for topic in denied:
+                self._rights.refusal(_DESCRIBE, _TOPIC, topic)
+            if denied:
                 return ConsumerHeartbeatReply(_TOPIC_DENIED)
         reply = await self._groups.consumer_heartbeat(group_id, request)
         return ConsumerHeartbeatReply(_GROUP_DENIED) if self._denied(group_id) else reply

@@ -1,7 +1,7 @@
-"""The cluster's groups as they are shown: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups.
+"""The cluster's groups as they are shown: ListGroups, DescribeGroups and those of the newer types, DeleteGroups.
 
-A group of KIP-848 is unknown to DescribeGroups; ConsumerGroupDescribe shows it. Its members are then shown with a
-subscription and an assignment in the form of classic members.
+A group of KIP-848 or KIP-932 is unknown to DescribeGroups; ConsumerGroupDescribe or ShareGroupDescribe shows it. Its
+members are then shown with a subscription and an assignment in the form of classic members.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Collection
+from typing import Any
 
 from core.client.cluster import ClusterClient
 from core.client.failures import error_code
@@ -16,15 +17,21 @@ from core.errors import BrokerError, ErrorCode
 from core.groups.refusals import refusal
 from core.protocol.consumer_protocol import Subscription, encode_subscription
 from core.protocol.messages.consumer_group_describe import (
+    Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
 from core.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
+from core.protocol.messages.consumer_group_describe import Member as ConsumerMember
 from core.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from core.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from core.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from core.protocol.messages.share_group_describe import DescribedGroup as ShareGroup
+from core.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from core.protocol.schema import Message
 from core.types import TopicPartition
 from core.upstream.group_offsets import PATIENCE_MS
+from core.vocabulary.consumer_groups import ConsumerGroupView, ConsumerMemberView, MemberKind, TopicShare
 from core.vocabulary.groups import GroupListing, GroupView, MemberView, State
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE, assignment_of
 
@@ -40,6 +47,8 @@ class GroupViews:
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
         self._views: OrderedDict[str, GroupView | None] = OrderedDict()
+        # Those of KIP-848 among them, with what only they have.
+        self._consumer_groups: dict[str, ConsumerGroupView] = {}
         self._listings: list[GroupListing] = []
 
     # --- one group -----------------------------------------------------------------------------------------
@@ -54,8 +63,9 @@ class GroupViews:
         if error and error is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise refusal(error, group_id)
         view: GroupView | None
+        self._consumer_groups.pop(group_id, None)
         if error or found.group_state == State.DEAD:
-            view = await self._look_at_consumer_group(group_id)
+            view = await self._look_at_consumer_group(group_id) or await self._look_at_share_group(group_id)
         else:
             members = tuple(
                 MemberView(
@@ -72,29 +82,43 @@ class GroupViews:
         self._views[group_id] = view
         self._views.move_to_end(group_id)
         if len(self._views) > MAX_GROUPS:
-            self._views.popitem(last=False)
+            forgotten, _ = self._views.popitem(last=False)
+            self._consumer_groups.pop(forgotten, None)
         return view
 
     async def _look_at_consumer_group(self, group_id: str) -> GroupView | None:
+        answer: ConsumerGroupDescribeResponse | None = await self._ask(
+            group_id, ConsumerGroupDescribeRequest(group_ids=[group_id])
+        )
+        found = _found(answer)
+        if found is None:
+            return None
+        self._consumer_groups[group_id] = _consumer_group(found)
+        return _as_classic(found, "consumer")
+
+    async def _look_at_share_group(self, group_id: str) -> GroupView | None:
+        answer: ShareGroupDescribeResponse | None = await self._ask(
+            group_id, ShareGroupDescribeRequest(group_ids=[group_id])
+        )
+        found = _found(answer)
+        return None if found is None else _as_classic(found, "share")
+
+    async def _ask(self, group_id: str, request: Message) -> Any:
+        """Ask the coordinator; None if it is of a release before this request, or keeps no such groups."""
         try:
-            answer: ConsumerGroupDescribeResponse = await self._cluster.ask_coordinator(
-                group_id, ConsumerGroupDescribeRequest(group_ids=[group_id]), patience_ms=PATIENCE_MS
-            )
+            return await self._cluster.ask_coordinator(group_id, request, patience_ms=PATIENCE_MS)
         except BrokerError as error:
-            # A broker before Kafka 3.7, or one that keeps no such groups.
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 return None
             raise
-        found = answer.groups[0]
-        if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            return None
-        if found.error_code:
-            raise refusal(error_code(found.error_code), group_id)
-        return _consumer_group(found)
 
     def describe(self, group_id: str) -> GroupView | None:
         """Return the group as the last look has shown it; None if there is none."""
         return self._views.get(group_id)
+
+    def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
+        """Return a group of KIP-848 as the last look has shown it; None if there is none."""
+        return self._consumer_groups.get(group_id)
 
     async def delete(self, group_id: str) -> None:
         """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and others."""
@@ -102,6 +126,7 @@ class GroupViews:
             group_id, DeleteGroupsRequest(groups_names=[group_id]), patience_ms=PATIENCE_MS
         )
         self._views.pop(group_id, None)
+        self._consumer_groups.pop(group_id, None)
         error = error_code(answer.results[0].error_code)
         if error:
             raise refusal(error, group_id)
@@ -142,11 +167,56 @@ class GroupViews:
         ]
 
 
-def _consumer_group(found: ConsumerGroup) -> GroupView:
+def _consumer_group(found: ConsumerGroup) -> ConsumerGroupView:
+    return ConsumerGroupView(
+        found.group_id,
+        found.group_state,
+        found.group_epoch,
+        found.assignment_epoch,
+        found.assignor_name,
+        tuple(
+            ConsumerMemberView(
+                one.member_id,
+                one.instance_id,
+                one.rack_id,
+                one.member_epoch,
+                one.client_id,
+                one.client_host,
+                tuple(sorted(one.subscribed_topic_names)),
+                one.subscribed_topic_regex or None,
+                _shares(one.assignment),
+                _shares(one.target_assignment),
+                # Brokers before Kafka 4.1 do not say it.
+                MemberKind.CLASSIC if one.member_type == MemberKind.CLASSIC else MemberKind.CONSUMER,
+            )
+            for one in found.members
+        ),
+    )
+
+
+def _shares(assignment: Assignment) -> tuple[TopicShare, ...]:
+    return tuple(
+        TopicShare(one.topic_id, one.topic_name, tuple(one.partitions)) for one in assignment.topic_partitions
+    )
+
+
+def _found(answer: Any) -> Any:
+    """The group of an answer; None if there is none of this type. Raises what the coordinator refuses."""
+    if answer is None:
+        return None
+    found = answer.groups[0]
+    if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    if found.error_code:
+        raise refusal(error_code(found.error_code), found.group_id)
+    return found
+
+
+def _as_classic(found: ConsumerGroup | ShareGroup, group_type: str) -> GroupView:
     members = tuple(
         MemberView(
             one.member_id,
-            one.instance_id,
+            one.instance_id if isinstance(one, ConsumerMember) else None,
             one.client_id,
             one.client_host,
             encode_subscription(Subscription(sorted(one.subscribed_topic_names)), 0),
@@ -161,9 +231,9 @@ def _consumer_group(found: ConsumerGroup) -> GroupView:
     return GroupView(
         found.group_id,
         found.group_state,
-        CONSUMER_PROTOCOL_TYPE,
+        CONSUMER_PROTOCOL_TYPE if group_type == "consumer" else group_type,
         found.assignor_name,
         members,
         found.group_epoch,
-        group_type="consumer",
+        group_type=group_type,
     )

@@ -155,8 +155,8 @@ class RemoteGroups:
         return ConsumerHeartbeatReply(ErrorCode.UNSUPPORTED_VERSION, message=message)
 
     def describe_consumer(self, group_id: str) -> ConsumerGroupView | None:
-        """Return None: the cluster describes them itself."""
-        return None
+        """See `facade.Groups.describe_consumer`; call `look_at_group` before."""
+        return self._views.describe_consumer(group_id)
 
     def member_kind(self, group_id: str, member_id: str) -> MemberKind | None:
         """Return None: the cluster knows its members."""

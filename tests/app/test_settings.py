@@ -189,7 +189,7 @@ def test_every_field_of_config_can_be_set() -> None:
         "data_dir", "listeners", "advertised", "http_allowed_hosts", "http_allowed_origins", "topic_defaults",
         "v2_dialect", "log_format", "log_level", "zookeeper", "peers", "tls", "admin_password_file",
         "super_users", "oauth", "console_oidc", "audit_log", "peer_principal",
-        "gateways", "gateway_name", "gateway_secret_file", "gateway_ca", "upstream",
+        "gateways", "gateway_name", "gateway_secret_file", "gateway_ca", "upstream", "webhook_allow",
     }  # fmt: skip
     assert {f.name for f in fields(Config)} == set_by_hand | set(plain_fields())
 
@@ -382,3 +382,25 @@ def test_peers_are_brokers_with_other_numbers() -> None:
 def test_peers_that_cannot_be_are_refused(peers: list[str]) -> None:
     with pytest.raises(StartupError):
         load({}, broker_id=1, peers=peers)
+
+
+def test_webhooks_are_off_by_themselves_where_other_machines_reach_the_broker() -> None:
+    beyond = ("http://0.0.0.0:1?auth=token", "kafka://127.0.0.1:2")
+    tls = {"insecure_passwords": True}
+    assert load({}).webhooks
+    assert not load({"SLUICE_WEBHOOKS": "false"}).webhooks
+    assert not load({}, listeners=beyond, **tls).webhooks
+    asked = load({"SLUICE_WEBHOOKS": "true"}, listeners=beyond, **tls)
+    assert asked.webhooks and not asked.webhook_allow_only
+    assert load({}, listeners=beyond, webhooks=True, **tls).webhooks
+
+
+def test_webhooks_reach_only_the_allow_list_if_clients_need_no_login() -> None:
+    found = load(
+        {}, listeners=("http://0.0.0.0:1",), insecure=True, webhooks=True, webhook_allow=("10.0.0.0/8",)
+    )
+    assert found.webhooks and found.webhook_allow_only
+    assert found.webhook_allow == ("10.0.0.0/8",)
+    assert load({"SLUICE_WEBHOOK_ALLOW": "A.example, ::1"}).webhook_allow == ("a.example", "::1")
+    with pytest.raises(StartupError, match="SLUICE_WEBHOOK_ALLOW"):
+        load({"SLUICE_WEBHOOK_ALLOW": "http://x/"})

@@ -1,6 +1,6 @@
 """The kill loop: a broker under the load of clients of all protocols is killed with SIGKILL, again and again.
 
-Writers of every protocol write numbered values all the time (`writers`), groups of three kinds read and commit
+Writers of every protocol write numbered values all the time (`writers`), groups of four kinds read and commit
 (`readers`), and all of it is recorded in one history (`history`). Transactions have their own producers, reader and
 ledger (`transactors`), and so have the workers of a queue (`queue_workers`). After every restart the newest part of
 the log is compared with what was acknowledged and read before; in the end everything is, and the history is checked

@@ -15,14 +15,31 @@ from tests.crash.history import History, Partition, Session
 POLL_SECONDS = 0.2
 Reader = Callable[[BrokerProcess, History, str], None]
 # What the groups read; members by hand only commit.
-READ_BY = {"librdkafka": ["idempotent", "rest", "keyed"], "managed": ["text", "keyed"]}
+READ_BY = {
+    "librdkafka": ["idempotent", "rest", "keyed"],
+    "assigned": ["idempotent", "text"],
+    "managed": ["text", "keyed"],
+}
+# What members of the classic protocol set themselves; for the others the broker has it (KIP-848).
+CLASSIC = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
 
 
 def librdkafka(broker: BrokerProcess, history: History, name: str) -> None:
     """A member of the group `librdkafka` that commits what it has polled, now and then."""
-    group, sessions = "librdkafka", dict[Partition, Session]()
+    _consume(broker, history, name, "librdkafka", CLASSIC)
 
-    def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+
+def assigned(broker: BrokerProcess, history: History, name: str) -> None:
+    """The same in a group to whose members the broker assigns (KIP-848)."""
+    _consume(broker, history, name, "assigned", {"group.protocol": "consumer"})
+
+
+def _consume(
+    broker: BrokerProcess, history: History, name: str, group: str, settings: dict[str, Any]
+) -> None:
+    sessions: dict[Partition, Session] = {}
+
+    def given(consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for one in partitions:
             sessions[one.topic, one.partition] = history.begin(name, group, (one.topic, one.partition))
 
@@ -36,13 +53,12 @@ def librdkafka(broker: BrokerProcess, history: History, name: str) -> None:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 500,
             "reconnect.backoff.max.ms": 200,
             "log_level": 0,
+            **settings,
         }
     )
-    consumer.subscribe(READ_BY[group], on_assign=assigned, on_revoke=revoked)
+    consumer.subscribe(READ_BY[group], on_assign=given, on_revoke=revoked)
     behind: dict[Partition, int] = {}
     polls = 0
     while not history.stop.is_set():
@@ -183,6 +199,8 @@ def _serve(http: _Http, history: History, group: str, member: str, generation: i
 READERS: tuple[tuple[str, Reader], ...] = (
     ("first-librdkafka", librdkafka),
     ("second-librdkafka", librdkafka),
+    ("first-assigned", assigned),
+    ("second-assigned", assigned),
     ("first-managed", managed),
     ("second-managed", managed),
     ("first-by-hand", by_hand),

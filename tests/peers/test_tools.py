@@ -44,6 +44,9 @@ _NOISE = (
 )
 # Of what tools have measured only the number of records and their size remain.
 _MEASURED = {
+    "features": (r"Epoch: \d+", "Epoch: N"),
+    # Members make their ids themselves, or get them as a UUID of the same form.
+    "consumer-groups": (r"(?<![\w.-])[\w-]{22}(?![\w-])", "MEMBER"),
     "producer-perf-test": (r"(\d+ records sent), .*", r"\1"),
     "consumer-perf-test": (r"^(TIME, TIME, [\d.]+), [\d.]+, (\d+), .*", r"\1, \2"),
     # How many bytes a timestamp takes depends on its distance from the batch's.
@@ -111,6 +114,7 @@ def answers(
     peers = (Peer(kafka.bootstrap, kafka.logs), Peer(sluice.kafka, sluice.data_dir))
     known: dict[str, list[Answers]] = {}
     members: list[Member] = []
+    assigned: list[Member] = []
     producers: list[Producer] = []
 
     def run(row: Row, peer: Peer) -> tuple[int, str]:
@@ -120,21 +124,30 @@ def answers(
     def get(chapter: str) -> list[Answers]:
         if chapter not in known:
             if chapter == "live group":
-                members.extend(_join(broker, tools) for broker in (kafka, sluice))
+                members.extend(_join(broker, tools, "tools-live") for broker in (kafka, sluice))
+            if chapter == "live consumer group":
+                assigned.extend(
+                    _join(broker, tools, "tools-live-848", "consumer") for broker in (kafka, sluice)
+                )
+            if chapter == "left consumer group":
+                get("live consumer group")
+                for member in assigned:
+                    member.leave()
+                assigned.clear()
             if chapter == "live transactions":
                 producers.extend(one for broker in (kafka, sluice) for one in _transact(broker, tools))
             known[chapter] = [Answers(*(run(row, peer) for peer in peers)) for row in CHAPTERS[chapter]]
         return known[chapter]
 
     yield get
-    for member in members:
+    for member in (*members, *assigned):
         member.kill()
 
 
-def _join(broker: KafkaProcess | BrokerProcess, tools: Tools) -> Member:
-    options = ("--bootstrap-server", broker.kafka, "--create", "--topic", "tools-live", "--partitions", "2")
+def _join(broker: KafkaProcess | BrokerProcess, tools: Tools, name: str, protocol: str = "classic") -> Member:
+    options = ("--bootstrap-server", broker.kafka, "--create", "--topic", name, "--partitions", "2")
     assert tools.run(MAINS["topics"], *options).exit == 0
-    member = Member("java-4.1", broker, "tools-live", "tools-live")
+    member = Member("java-4.1", broker, name, name, protocol=protocol)
     member.wait_for(lambda member: len(member.assigned or []) == 2)
     return member
 

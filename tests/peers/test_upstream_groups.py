@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.gateway_process import GatewayProcess
-from tests.peers.kafka import KafkaProcess
+from tests.peers.kafka import KafkaProcess, Tools
+from tests.peers.tool_rows import MAINS
 
 API = "/api/v1"
 
@@ -197,8 +199,42 @@ def test_a_group_of_the_new_protocol_is_shown_and_its_positions_are_not_taken_fr
             pass
         shown = http.done("GET", f"/groups/{group}")
         assert (shown["type"], len(shown["members"])) == ("consumer", 1)
+        (one,) = shown["members"]
+        assert (one["kind"], one["topics"]) == ("consumer", [topic])
+        assert one["epoch"] == shown["assignment_epoch"] and one["target"] == one["partitions"]
         assert group in [one["group_id"] for one in http.done("GET", "/groups?page_size=1000")["items"]]
         position = {"offsets": [{"topic": topic, "partition": 0, "next_offset": 0}]}
         refused = http.request("PATCH", f"/groups/{group}/offsets", json=position)
         assert refused.status_code == 409, refused.text
         member.consumer.close()
+
+
+def test_a_share_group_of_the_cluster_is_listed_and_shown(
+    tools: Tools, tmp_path: Path, name: Callable[[], str]
+) -> None:
+    """A node of its own: share groups are a preview of Kafka 4.1, which has to be switched on."""
+    topic, group = name(), name()
+    node = KafkaProcess(tmp_path / "kafka", settings={"group.share.enable": "true"}).start()
+    try:
+        option = ("--bootstrap-server", node.bootstrap)
+        said = tools.run(MAINS["features"], *option, "upgrade", "--feature", "share.version=1")
+        assert said.exit == 0, said
+        producer = Producer({"bootstrap.servers": node.bootstrap})
+        producer.produce(topic, b"v")
+        assert producer.flush(30) == 0
+        share_consumer = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+        options = (*option, "--topic", topic, "--group", group, "--timeout-ms", "3000")
+        assert "Processed a total" in (said := tools.run(share_consumer, *options)).err, said
+        process = GatewayProcess(tmp_path / "data", node.bootstrap)
+        try:
+            with Http(process.start()) as http:
+                listed = http.done("GET", "/groups?type=share")["items"]
+                assert [(one["group_id"], one["type"]) for one in listed] == [(group, "share")]
+                shown = http.done("GET", f"/groups/{group}")
+                assert (shown["type"], shown["state"], shown["members"]) == ("share", "Empty", [])
+                assert http.done("GET", f"/groups/{group}/lag")["partitions"] == []
+        finally:
+            process.kill()
+        assert "Traceback" not in process.read_log()
+    finally:
+        node.kill()

@@ -105,6 +105,7 @@ _A = "--topic tools-a"
 _R = "--topic tools-records"
 _S = "--entity-type topics --entity-name tools-settings"
 _B = "--entity-type brokers --entity-name 1"
+_C = "--entity-type groups --entity-name tools-configured"
 _G = "--group tools-group"
 _RESET = f"consumer-groups {_G} --reset-offsets --topic tools-groups"
 
@@ -200,6 +201,27 @@ CHAPTERS: dict[str, list[Row]] = {
         same("configs --describe --entity-type groups", only="="),
         same(
             "configs --describe --entity-type groups --entity-name tools-none", "doesn't exist",
+        ),
+        same(f"configs --alter {_C} --add-config consumer.session.timeout.ms=50000", "Completed updating config"),
+        same(
+            f"configs --alter {_C} --add-config consumer.heartbeat.interval.ms=6000,share.auto.offset.reset=earliest",
+            "Completed updating config",
+        ),
+        same(f"configs --describe {_C}", "consumer.session.timeout.ms=50000"),
+        same("configs --describe --entity-type groups", "Dynamic configs for group tools-configured are:"),
+        same(f"configs --describe {_C} --all", "=50000", only="consumer.session.timeout.ms"),
+        same(f"configs --describe {_C} --all", "=false", only="share.isolation.level"),
+        words(f"configs --alter {_C} --add-config consumer.session.timeout.ms=1", "InvalidConfigurationException"),
+        words(f"configs --alter {_C} --add-config consumer.session.timeout.ms=soon", "InvalidConfigurationException"),
+        words(f"configs --alter {_C} --add-config no.such=1", "InvalidConfigurationException"),
+        same(
+            f"configs --alter {_C}"
+            " --delete-config consumer.session.timeout.ms,consumer.heartbeat.interval.ms,share.auto.offset.reset",
+            "Completed updating config",
+        ),
+        differs(
+            "configs --describe --entity-type groups", "Dynamic configs for group tools-configured are:", "",
+            "a group whose settings were all removed is not listed any more",
         ),
         same("configs --describe --entity-type client-metrics"),
         same("configs --describe --entity-type users"),
@@ -338,6 +360,39 @@ CHAPTERS |= {
             "topics --list", "__consumer_offsets", "", "offsets are in SQLite: there is no such topic", only="__"
         ),
     ],
+    # A member to which the broker assigns (KIP-848) is there while these run.
+    "live consumer group": [
+        same("consumer-groups --describe --group tools-live-848 --state", "uniform Stable 1"),
+        same("consumer-groups --describe --group tools-live-848 --state --verbose", "TARGET-ASSIGNMENT-EPOCH"),
+        same("consumer-groups --describe --group tools-live-848 --members", "tools-live-848"),
+        same("consumer-groups --describe --group tools-live-848 --members --verbose", "tools-live-848:0,1"),
+        same("consumer-groups --describe --group tools-live-848", "tools-live-848 tools-live-848 0", ordered=False),
+        same("consumer-groups --list --type consumer", "tools-live-848", only="tools-live-848"),
+        same("consumer-groups --list --type", "tools-live-848 Consumer", only="tools-live-848"),
+        same("consumer-groups --list --state Stable --type consumer", "Stable", only="tools-live-848"),
+        same("groups --list --consumer", "tools-live-848 Consumer consumer", only="tools-live-848"),
+        same("consumer-groups --delete --group tools-live-848", "GroupNotEmptyException"),
+        same(
+            "consumer-groups --group tools-live-848 --reset-offsets --to-earliest --topic tools-live-848 --execute",
+            "Assignments can only be reset if the group 'tools-live-848' is inactive",
+        ),
+        same(
+            "consumer-groups --group tools-live-848 --delete-offsets --topic tools-live-848",
+            "GroupSubscribedToTopic",
+        ),
+    ],
+    # The same group, after its member has left.
+    "left consumer group": [
+        same("consumer-groups --describe --group tools-live-848 --state", "Empty"),
+        same("consumer-groups --describe --group tools-live-848 --members", "has no active members"),
+        same(
+            "consumer-groups --group tools-live-848 --reset-offsets --to-earliest --topic tools-live-848 --execute",
+            "tools-live-848 tools-live-848 0 0", ordered=False,
+        ),
+        same("consumer-groups --group tools-live-848 --delete-offsets --topic tools-live-848:0", "Successful"),
+        same("consumer-groups --delete --group tools-live-848", "was successful"),
+        same("consumer-groups --list --type consumer", only="tools-live-848"),
+    ],
     # A member of the Java client is there while these run.
     "live group": [
         same("consumer-groups --describe --group tools-live --state", "roundrobin Stable 1"),
@@ -358,10 +413,13 @@ CHAPTERS |= {
         differs(
             "cluster unregister --id 7", "BrokerIdNotRegisteredException", "does not support", "brokers are in a file"
         ),
+        same("features describe", "FinalizedVersionLevel: 1", only="group.version"),
+        same("features describe", "FinalizedVersionLevel: 2", only="transaction.version"),
         differs(
-            "features describe", "Feature: metadata.version", "",
-            "there are no feature levels: a release has what it has",
+            "features describe", "Feature: metadata.version", "", "there is no KRaft", only="metadata.version"
         ),
+        same("features upgrade --feature group.version=1", "group.version"),
+        words("features downgrade --feature group.version=0 --feature no.such=1", "Could not downgrade", exit=1),
         differs(
             "features upgrade --feature metadata.version=1", "Could not upgrade metadata.version to 1.",
             "Could not upgrade metadata.version to 1.", "there are no feature levels", exit=1,

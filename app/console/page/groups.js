@@ -13,6 +13,7 @@ const PAGE = 25;
 // Lag over time is kept when the view is left, so that its chart is not empty when the reader comes back.
 const MOST_SERIES = 200;
 const lags = new Map();
+const TYPES = { classic: "Classic", consumer: "Consumer", share: "Share", "kafka07-zookeeper": "Kafka 0.7" };
 
 /** The lag of a group over time, and now; null where the group has no committed offset. */
 function lagOf(groupId, { total_lag, partitions }) {
@@ -27,12 +28,12 @@ function lagOf(groupId, { total_lag, partitions }) {
 
 function showState(place, state) {
   place.dataset.state = state;
-  say(place, { PreparingRebalance: "Rebalancing", CompletingRebalance: "Rebalancing" }[state] ?? state);
+  say(place, { PreparingRebalance: "Rebalancing", CompletingRebalance: "Rebalancing", Assigning: "Rebalancing", Reconciling: "Rebalancing" }[state] ?? state);
 }
 
 // --- the list --------------------------------------------------------------------------------------------
 
-const COLUMNS = [["name", "Group"], ["", "State"], ["number", "Members"], ["number strong", "Lag"], ["spark", ""]];
+const COLUMNS = [["name", "Group"], ["", "State"], ["", "Type"], ["number", "Members"], ["number strong", "Lag"], ["spark", ""]];
 
 function groupRow() {
   const link = h("a");
@@ -42,8 +43,9 @@ function groupRow() {
     say(link, group.group_id);
     link.href = `#/groups/${encodeURIComponent(group.group_id)}`;
     showState(state, group.state);
-    say(cells[2], count(group.members.length));
-    say(cells[3], count(lag.now));
+    say(cells[2], TYPES[group.type] ?? group.type);
+    say(cells[3], count(group.members.length));
+    say(cells[4], count(lag.now));
     line.update(lag.series);
   });
   element.children[0].append(link);
@@ -116,7 +118,8 @@ function memberRow() {
   return row(MEMBER_COLUMNS, (cells, member) => {
     say(cells[0], member.group_instance_id ? `${member.client_id} (${member.group_instance_id})` : member.client_id);
     say(cells[1], member.client_host);
-    say(cells[2], ranges(member.partitions));
+    const [now, then] = [ranges(member.partitions), ranges(member.target ?? member.partitions)];
+    say(cells[2], now === then ? now : `${now} → ${then}`);
     say(cells[3], member.member_id);
   });
 }
@@ -149,6 +152,7 @@ export function showGroup(place, groupId) {
     showState(at.state, group.state);
     say(at["member-count"], count(group.members.length));
     say(at.generation, count(group.generation_id));
+    say(at.type, TYPES[group.type] ?? group.type);
     say(at.protocol, group.protocol || "–");
     topics = [...new Set(lag.partitions.map(({ topic }) => topic))];
     const { series, now } = lagOf(groupId, lag);

@@ -82,7 +82,7 @@ const FLIGHT_COLUMNS = [
   ["", "Topic"], ["number", "Partition"], ["number", "Offset"], ["", "State"], ["number", "Delivery"], ["", "Until"], ["code", "Lease"],
 ];
 const LETTER_COLUMNS = [["", "Topic"], ["number", "Partition"], ["number", "Offset"], ["", "Cause"], ["", "Reason"], ["code", "Value"]];
-const CAUSES = { rejected: "Rejected", limit: "Too many deliveries", expired: "Lock ran out", lost: "Not readable" };
+const CAUSES = { rejected: "Rejected", limit: "Too many deliveries", expired: "Lock ran out", lost: "Deleted from the log" };
 const FLIGHT = { leased: "Leased", delayed: "Delayed", archiving: "To the dead letters" };
 
 function partitionRow() {

@@ -41,6 +41,7 @@ from core.protocol.messages.txn_offset_commit import (
 )
 from core.protocol.primitives import NIL
 from core.security.acl import Operation, ResourceType
+from core.vocabulary.consumer_groups import MemberKind
 from core.vocabulary.groups import NO_OFFSET, Commit, CommitRequest, TransactionalCommit
 from core.vocabulary.transactions import ProducerIdAndEpoch
 
@@ -78,7 +79,8 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
                 )
                 for one in topic.partitions
             ]
-    results: Sequence[int] = await session.broker.groups.commit(
+    results: Sequence[int] = await _commit(
+        session,
         request.group_id,
         CommitRequest(
             commits,
@@ -89,6 +91,7 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
             register=traits.offsets_of_zookeeper(session.version),
             any_partition=traits.commit_takes_any_partition(session.version),
         ),
+        may_read=may_read,
     )
     if ErrorCode.GROUP_ID_NOT_FOUND in results and not traits.commit_knows_missing_groups(session.version):
         old = {ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION}
@@ -107,6 +110,21 @@ async def offset_commit(session: KafkaSession, request: OffsetCommitRequest) -> 
         for topic, code in zip(request.topics, refused, strict=True)
     ]
     return OffsetCommitResponse(topics=topics)
+
+
+async def _commit(
+    session: KafkaSession, group_id: str, request: CommitRequest, *, may_read: bool
+) -> Sequence[ErrorCode]:
+    """Commit; UNSUPPORTED_VERSION if the client cannot know what a member epoch is, and its member has one."""
+    groups = session.broker.groups
+    if (
+        may_read
+        and request.member_id
+        and not traits.commit_has_member_epochs(session.version)
+        and groups.member_kind(group_id, request.member_id) is MemberKind.CONSUMER
+    ):
+        return [ErrorCode.UNSUPPORTED_VERSION] * len(request.commits)
+    return await groups.commit(group_id, request)
 
 
 def _name(session: KafkaSession, topic_id: UUID) -> str | None:
@@ -233,6 +251,9 @@ def _fetch_group(
 ) -> OffsetFetchResponseGroup:
     if not _may_describe(session, group.group_id):
         return OffsetFetchResponseGroup(group.group_id, [], ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    error = session.broker.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
+    if error:
+        return OffsetFetchResponseGroup(group.group_id, [], error)
     topics = []
     by_id = traits.names_topics_by_id(9, session.version)
     if group.topics is None:

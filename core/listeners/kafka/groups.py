@@ -39,12 +39,13 @@ _REASON = 255
 # Kinds of keys that FindCoordinator asks for: a group's and a transactional producer's.
 _COORDINATED = (0, 1)
 # KIP-430: the operations on a group; the last two since groups have configs (KIP-848).
-_GROUP_OPERATIONS = (
+GROUP_OPERATIONS = (
     Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
 )  # fmt: skip
 # The resource that a kind of key belongs to.
 _KEY_RESOURCES = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 _NOT_ASKED = -0x8000_0000
+_CLASSIC = "classic"
 
 
 # --- membership --------------------------------------------------------------------------------------------
@@ -173,7 +174,10 @@ async def leave_group(session: KafkaSession, request: LeaveGroupRequest) -> Leav
 
 
 def describe_groups(session: KafkaSession, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Describe groups with their members. A missing group is dead; from version 6 its answer has an error message."""
+    """Describe classic groups with their members.
+
+    A group that is missing or of another type is dead; from version 6 its answer has an error message.
+    """
     groups = []
     for group_id in request.groups:
         try:
@@ -184,8 +188,11 @@ def describe_groups(session: KafkaSession, request: DescribeGroupsRequest) -> De
             continue
         operations = _NOT_ASKED
         if request.include_authorized_operations:
-            operations = session.rights.operations(ResourceType.GROUP, group_id, _GROUP_OPERATIONS)
-        groups.append(_missing(session, group_id) if view is None else _described(view, operations))
+            operations = session.rights.operations(ResourceType.GROUP, group_id, GROUP_OPERATIONS)
+        if view is None or view.group_type != _CLASSIC:
+            groups.append(_missing(session, group_id, view))
+        else:
+            groups.append(_described(view, operations))
     return DescribeGroupsResponse(groups=groups)
 
 
@@ -202,9 +209,11 @@ def _described(view: GroupView, operations: int) -> DescribedGroup:
     )
 
 
-def _missing(session: KafkaSession, group_id: str) -> DescribedGroup:
+def _missing(session: KafkaSession, group_id: str, other: GroupView | None) -> DescribedGroup:
     if traits.describe_knows_missing_groups(session.version):
-        message = f"There is no group {group_id!r}."
+        message = f"Group {group_id} not found."
+        if other is not None:
+            message = f"Group {group_id} is not a classic group, but a {other.group_type} group."
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id, "Dead")
     return DescribedGroup(0, None, group_id, "Dead")
 

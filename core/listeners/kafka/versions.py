@@ -1,7 +1,7 @@
 """ApiVersions (KIP-35 as adopted, KIP-511) and UpdateFeatures (KIP-584).
 
-In ApiVersions the client also names its software. The one feature is `transaction.version`; its level is fixed, so
-each update is refused.
+In ApiVersions the client also names its software. The levels of the features are fixed: a release has what it has. So
+an update is refused, unless it asks for the level that there is.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from core.security.acl import Operation, ResourceType
 # KIP-511: the characters allowed in the name and version of a client's software, because both are logged.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _MAX_SOFTWARE = 256
-# Clients begin transactions by a first Produce if this level is 2, and by AddPartitionsToTxn if not (KIP-890). They
-# also look whether Produce 12, TxnOffsetCommit 5 and EndTxn 5 are served.
-_TRANSACTIONS = "transaction.version"
-_TRANSACTION_LEVEL = 2
+# Each feature with its level, and an API without which there is no such feature here. Clients begin transactions by a
+# first Produce if transaction.version is 2, and by AddPartitionsToTxn if not (KIP-890); they also look whether
+# Produce 12, TxnOffsetCommit 5 and EndTxn 5 are served. group.version is that of KIP-848, share.version of KIP-932:
+# admin tools read them, while consumers look for the APIs.
+_FEATURES = (("group.version", 1, 68), ("share.version", 1, 76), ("transaction.version", 2, 26))
 
 
 def api_versions(
@@ -54,25 +55,42 @@ def api_versions(
     if error is ErrorCode.INVALID_REQUEST:
         return ApiVersionsResponse(error_code=error)
     answer = ApiVersionsResponse(error_code=error, api_keys=_served(session))
-    answer.supported_features = [SupportedFeatureKey(_TRANSACTIONS, 0, _TRANSACTION_LEVEL)]
-    answer.finalized_features = [FinalizedFeatureKey(_TRANSACTIONS, _TRANSACTION_LEVEL, _TRANSACTION_LEVEL)]
+    features = _features(session)
+    answer.supported_features = [SupportedFeatureKey(name, 0, level) for name, level in features.items()]
+    answer.finalized_features = [FinalizedFeatureKey(name, level, level) for name, level in features.items()]
     # Java ignores features of an unknown epoch.
     answer.finalized_features_epoch = 0
     return answer
 
 
 def update_features(session: KafkaSession, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Refuse any feature with INVALID_UPDATE_VERSION: this broker has one level of each."""
+    """Refuse to change a level with INVALID_UPDATE_VERSION; nothing is to do for the level that there is.
+
+    A request is refused as a whole, and its first feature with another level is named, as in Kafka.
+    """
     if (denied := session.rights.denial(Operation.ALTER, ResourceType.CLUSTER)) is not None:
         return UpdateFeaturesResponse(error_code=denied.code, error_message=denied.message)
-    if not request.feature_updates:
-        return UpdateFeaturesResponse()
-    first = request.feature_updates[0]
-    return UpdateFeaturesResponse(
-        error_code=ErrorCode.INVALID_UPDATE_VERSION,
-        error_message=f"No feature was updated: invalid version {first.max_version_level} for feature "
-        f"{first.feature!r}. The levels of this broker are fixed.",
-    )
+    features = _features(session)
+    for update in request.feature_updates:
+        name, wanted = update.feature, update.max_version_level
+        if features.get(name) == wanted:
+            continue
+        level = features.get(name)
+        why = (
+            "This broker does not have this feature."
+            if level is None
+            else f"Its level is {level}, and the levels of this broker are fixed."
+        )
+        return UpdateFeaturesResponse(
+            error_code=ErrorCode.INVALID_UPDATE_VERSION,
+            error_message=f"Invalid update version {wanted} for feature {name[:249]!r}. {why}",
+        )
+    return UpdateFeaturesResponse()
+
+
+def _features(session: KafkaSession) -> dict[str, int]:
+    """Return the features of this listener, with the level of each."""
+    return {name: level for name, level, key in _FEATURES if key in session.listener.handlers}
 
 
 def _served(session: KafkaSession) -> list[ApiVersion]:

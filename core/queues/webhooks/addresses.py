@@ -266,7 +266,7 @@ def is_local(address: Ip) -> bool:
     """Return whether an address is one of this machine."""
     if address.is_loopback or address.is_unspecified:
         return True
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    family = socket.AF_INET if isinstance(address, ipaddress.IPv4Address) else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((str(address), 0))

@@ -7,8 +7,7 @@ top, so that records that failed together do not come together again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC
-from email.utils import parsedate_to_datetime
+from email.utils import mktime_tz, parsedate_tz
 from typing import NamedTuple
 
 from core.vocabulary.webhooks import MAX_RETRY_MS, Verdict
@@ -64,13 +63,15 @@ def retry_after_ms(text: str, now_ms: int) -> int:
     text = text.strip()
     if text.isascii() and text.isdigit():
         return min(int(text[:9]) * 1000, MAX_RETRY_MS)
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
+    moment = parsedate_tz(text)
+    if moment is None:
         return 0
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0, min(int(moment.timestamp() * 1000) - now_ms, MAX_RETRY_MS))
+    try:
+        # Without a zone it is UTC: RFC 9110 allows nothing else.
+        seconds = mktime_tz((*moment[:9], moment[9] or 0))
+    except (ValueError, OverflowError):
+        return 0
+    return max(0, min(int(seconds * 1000) - now_ms, MAX_RETRY_MS))
 
 
 def pause_ms(retries_ms: Sequence[int], delivery_count: int, at_least_ms: int, random: float) -> int:

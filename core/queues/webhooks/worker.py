@@ -77,6 +77,7 @@ class Worker:
         self._changed = asyncio.Event()
         self._stopping = False
         self._receiving: asyncio.Future[Received] | None = None
+        self._interrupted = False
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -172,7 +173,7 @@ class Worker:
         try:
             return (await asyncio.shield(receiving)).records
         except asyncio.CancelledError:
-            if receiving.cancelled() and not self._stopping:
+            if receiving.cancelled() and self._interrupted and not self._stopping:
                 # The endpoint has begun to fail while this waited for records.
                 return ()
             # A stop: what was leased in the same moment is given back.
@@ -184,6 +185,7 @@ class Worker:
             raise
         finally:
             self._receiving = None
+            self._interrupted = False
 
     async def _extend_locks(self) -> None:
         while True:
@@ -261,6 +263,7 @@ class Worker:
         if found.hold_ms:
             self._hold_until = max(self._hold_until, now + found.hold_ms / 1000)
         if self._receiving is not None and (found.hold_ms or self.breaker.circuit is Circuit.OPEN):
+            self._interrupted = True
             self._receiving.cancel()
         if before is Circuit.CLOSED and self.breaker.circuit is Circuit.OPEN:
             log.warning(

@@ -24,15 +24,21 @@ def group(sluice: Sluice, topic: str) -> str:
 
 
 def test_the_list_shows_groups_by_state(sluice: Sluice, group: str) -> None:
-    assert sluice("groups", "list", group).rows == [[group, "Empty", "-"]]
+    assert sluice("groups", "list", group).rows == [[group, "Empty", "classic", "-"]]
     assert [g["group_id"] for g in sluice("groups", "list", group, "--json").json] == [group]
     assert sluice("groups", "list", group, "--state", "empty", "--state", "dead").rows != []
     assert sluice("groups", "list", group, "--state", "stable").rows == []
     assert sluice("groups", "list", "--state", "happy", code=2).out == ""
 
 
+def test_the_list_shows_groups_by_type(sluice: Sluice, group: str) -> None:
+    assert sluice("groups", "list", group, "--type", "classic", "--type", "share").rows != []
+    assert sluice("groups", "list", group, "--type", "consumer").rows == []
+    assert sluice("groups", "list", "--type", "other", code=2).out == ""
+
+
 def test_the_long_list_shows_members_and_lag(sluice: Sluice, group: str) -> None:
-    assert sluice("groups", "list", group, "-l").rows == [[group, "Empty", "0", "8", "-"]]
+    assert sluice("groups", "list", group, "-l").rows == [[group, "Empty", "classic", "0", "8", "-"]]
     (item,) = sluice("groups", "list", group, "-l", "--json").json
     assert (item["members"], item["total_lag"]) == (0, 8)
 

@@ -11,6 +11,7 @@ import pytest
 
 from app.main import Application
 from app.native.receipts import receipt_of
+from core.records.record import NewRecord
 from tests.app.conftest import Problem
 from tests.app.native.test_queues import URL, queue, received, stats
 from tests.app.native.test_records import make
@@ -195,6 +196,53 @@ async def test_too_many_waiting_receivers_of_a_client_are_refused(
     finally:
         for _ in range(limit):
             waiting.leave("@127.0.0.1")
+
+
+async def called(app: Application, path: str, body: dict[str, Any], leaves: asyncio.Event) -> list[Any]:
+    """Send a POST whose client disconnects when `leaves` is set; return what was sent to it."""
+    sent: list[Any] = []
+    parts = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+
+    async def receive() -> Any:
+        if parts:
+            return parts.pop()
+        await leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1:8082"), (b"content-type", b"application/json")]
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path,
+        "raw_path": path.encode(), "query_string": b"", "headers": headers, "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8082),
+    }  # fmt: skip
+    await app(scope, receive, send)
+    return sent
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_client_that_hangs_up_costs_no_delivery(
+    http: httpx.AsyncClient, app: Application, topic: str, turns: int
+) -> None:
+    """It hangs up some turns of the event loop after the record was written: while it waits, or is served."""
+    path = await queue(http, topic)
+    leaves = asyncio.Event()
+    waiting = asyncio.create_task(called(app, f"{path}:receive", {"wait_ms": 60_000}, leaves))
+    async with asyncio.timeout(60):
+        while not (await stats(http, path))["waiting_receivers"]:
+            await asyncio.sleep(0.01)
+    writing = asyncio.create_task(app.server.broker.records.produce(topic, [NewRecord(None, b"a")], acks=1))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    leaves.set()
+    sent = await waiting
+    await writing
+    if not sent:
+        # Its records are available again in a moment, not when the lock runs out.
+        again = await received(http, path, wait_ms=20_000)
+        assert [(one["value"], one["delivery_count"]) for one in again["records"]] == [("a", 1)]
 
 
 # --- settle -------------------------------------------------------------------------------------------------

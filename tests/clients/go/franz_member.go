@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"slices"
 	"time"
 
@@ -14,7 +15,9 @@ var franzStrategies = map[string]func() kgo.GroupBalancer{
 	"cooperative-sticky": kgo.CooperativeStickyBalancer,
 }
 
+// With PROTOCOL=consumer the broker assigns (KIP-848); INSTANCE makes the member static.
 func franzMember(bootstrap, group, topic, strategy string) error {
+	newProtocol := os.Getenv("PROTOCOL") == "consumer"
 	// The callbacks run one at a time.
 	owned := []int32{}
 	gained := func(_ context.Context, _ *kgo.Client, given map[string][]int32) {
@@ -23,16 +26,25 @@ func franzMember(bootstrap, group, topic, strategy string) error {
 	}
 	lost := func(_ context.Context, _ *kgo.Client, taken map[string][]int32) {
 		owned = slices.DeleteFunc(owned, func(one int32) bool { return slices.Contains(taken[topic], one) })
-		if strategy == "cooperative-sticky" { // else all partitions are taken, and then given
+		if newProtocol || strategy == "cooperative-sticky" { // else all partitions are taken, and then given
 			say("assigned", owned)
 		}
 	}
-	client, err := kgo.NewClient(franzOptions(
-		bootstrap, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.Balancers(franzStrategies[strategy]()),
-		kgo.SessionTimeout(sessionTimeout), kgo.HeartbeatInterval(heartbeatInterval), kgo.FetchMaxWait(fetchWait),
+	protocol := []kgo.Opt{
+		kgo.Balancers(franzStrategies[strategy]()), kgo.SessionTimeout(sessionTimeout),
+		kgo.HeartbeatInterval(heartbeatInterval),
+	}
+	if newProtocol {
+		protocol = []kgo.Opt{kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer())}
+	}
+	if instance := os.Getenv("INSTANCE"); instance != "" {
+		protocol = append(protocol, kgo.InstanceID(instance))
+	}
+	client, err := kgo.NewClient(franzOptions(bootstrap, append(protocol,
+		kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(fetchWait),
 		kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.OnPartitionsAssigned(gained), kgo.OnPartitionsRevoked(lost), kgo.OnPartitionsLost(lost),
-	)...)
+	)...)...)
 	if err != nil {
 		return err
 	}

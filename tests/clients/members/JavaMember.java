@@ -3,6 +3,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.CountDownLatch;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
@@ -18,6 +19,9 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  * SIGTERM makes it leave. It is compiled against each release that the tests drive.
  */
 public final class JavaMember {
+    /** Whether the broker assigns (KIP-848); all partitions are revoked before others are assigned if not. */
+    private static final boolean NEW_PROTOCOL = "consumer".equals(System.getenv("PROTOCOL"));
+
     private static volatile boolean stopping;
 
     public static void main(String[] arguments) {
@@ -30,23 +34,47 @@ public final class JavaMember {
                 // The process ends in any case.
             }
         }));
-        Map<String, Object> settings = Map.of(
+        Map<String, Object> settings = new TreeMap<>(Map.of(
             "bootstrap.servers", arguments[0],
             "group.id", arguments[1],
             "auto.offset.reset", "earliest",
             "enable.auto.commit", false,
-            "partition.assignment.strategy", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
-            "session.timeout.ms", 3000,
-            "heartbeat.interval.ms", 300,
-            "fetch.max.wait.ms", 50);
+            "fetch.max.wait.ms", 50));
+        if (NEW_PROTOCOL) {
+            settings.put("group.protocol", "consumer");
+        } else {
+            settings.putAll(Map.of(
+                "partition.assignment.strategy", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+                "session.timeout.ms", 3000,
+                "heartbeat.interval.ms", 300));
+        }
+        String instance = System.getenv().getOrDefault("INSTANCE", "");
+        if (!instance.isEmpty()) {
+            settings.put("group.instance.id", instance);
+        }
         try (KafkaConsumer<String, String> consumer =
                 new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
-            consumer.subscribe(List.of(arguments[2]), new Listener());
+            subscribe(consumer, arguments[2]);
             while (!stopping) {
                 consume(consumer);
             }
         } finally {
             left.countDown();
+        }
+    }
+
+    /** Subscribe to a topic, or to a pattern of the broker, which begins with ^ and which Kafka 4 brought. */
+    private static void subscribe(KafkaConsumer<String, String> consumer, String topic) {
+        if (!topic.startsWith("^")) {
+            consumer.subscribe(List.of(topic), new Listener());
+            return;
+        }
+        try {
+            Class<?> pattern = Class.forName("org.apache.kafka.clients.consumer.SubscriptionPattern");
+            KafkaConsumer.class.getMethod("subscribe", pattern, ConsumerRebalanceListener.class)
+                .invoke(consumer, pattern.getConstructor(String.class).newInstance(topic), new Listener());
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
         }
     }
 
@@ -72,15 +100,20 @@ public final class JavaMember {
     }
 
     private static final class Listener implements ConsumerRebalanceListener {
+        private final TreeSet<Integer> owned = new TreeSet<>();
+
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> revoked) {
-            // Nothing is kept.
+            revoked.forEach(one -> owned.remove(one.partition()));
+            if (NEW_PROTOCOL) {
+                say("{\"assigned\": " + owned + "}");
+            }
         }
 
         @Override
         public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
-            say("{\"assigned\": " + assigned.stream().map(TopicPartition::partition).sorted()
-                .collect(Collectors.toList()) + "}");
+            assigned.forEach(one -> owned.add(one.partition()));
+            say("{\"assigned\": " + owned + "}");
         }
     }
 

@@ -39,6 +39,8 @@ INSTALLED_AS = (
     | dict.fromkeys(JAVA_SETS, "kafka")
 )
 
+# Members to which the broker can assign (KIP-848).
+CONSUMER_KINDS = ("confluent-kafka", "java-4.1", "java-3.9", "franz-go")
 # Members that copy records in transactions, with the generation of the group (KIP-447).
 COPIERS = ("confluent-kafka", "kafka-python", "franz-go", "java-3.9", "java-4.1")
 
@@ -47,6 +49,7 @@ class Member:
     """One group member of some client, in a process of its own.
 
     `strategy` is its assignor by Kafka's name. Further variables make it a copier of `COPIERS`, which may have none.
+    With `protocol` "consumer" the broker assigns (KIP-848): `CONSUMER_KINDS`. `instance` makes it static.
     """
 
     def __init__(
@@ -57,6 +60,9 @@ class Member:
         topic: str,
         strategy: str = "roundrobin",
         copier: Mapping[str, str] | None = None,
+        *,
+        protocol: str = "classic",
+        instance: str = "",
     ) -> None:
         self.kind = kind
         self.assigned: list[int] | None = None
@@ -65,7 +71,7 @@ class Member:
         self.events: list[tuple[float, dict[str, Any]]] = []
         shadow = old_kafka_python_path(OLD_KAFKA_PYTHON[kind][0]) if kind in OLD_KAFKA_PYTHON else None
         environment = {**os.environ, "PYTHONPATH": shadow or str(ROOT), "NODE_PATH": str(NODE_MODULES)}
-        environment["STRATEGY"] = strategy
+        environment |= {"STRATEGY": strategy, "PROTOCOL": protocol, "INSTANCE": instance}
         environment |= copier or {}
         program = _program if copier is None else _copier
         self._process = subprocess.Popen(

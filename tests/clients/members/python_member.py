@@ -2,7 +2,8 @@
 
 It reads, commits what it has read, and says so in lines of JSON: {"assigned": [partition, …]},
 {"read": [partition, offset, value]}, {"committed": {partition: next offset}}. SIGTERM makes it leave.
-Its assignor is round robin; librdkafka takes another from the variable STRATEGY.
+Its assignor is round robin; librdkafka takes another from the variable STRATEGY. With PROTOCOL=consumer the broker
+assigns (KIP-848), INSTANCE makes the member static, and a TOPIC that begins with ^ is a pattern: librdkafka alone.
 """
 
 from __future__ import annotations
@@ -50,20 +51,29 @@ def confluent(bootstrap: str, group: str, topic: str) -> None:
 
     def taken(_: Consumer, partitions: list[Any]) -> None:
         owned.difference_update(one.partition for one in partitions)
-        if strategy == "cooperative-sticky":  # else all are taken, and then given
+        if strategy == "cooperative-sticky" or protocol == "consumer":  # else all are taken, and then given
             say(assigned=sorted(owned))
 
+    protocol = os.environ.get("PROTOCOL", "classic")
+    settings: dict[str, Any] = {
+        "partition.assignment.strategy": strategy,
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+    }
+    if protocol == "consumer":
+        # The broker has these settings now; a new topic of a pattern is found by the broker, and fetched at once.
+        settings = {"group.protocol": "consumer", "topic.metadata.refresh.interval.ms": 500}
+    if instance := os.environ.get("INSTANCE"):
+        settings["group.instance.id"] = instance
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "partition.assignment.strategy": strategy,
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
             "fetch.wait.max.ms": 50,
             "log_level": 0,
+            **settings,
         }
     )
     consumer.subscribe([topic], on_assign=given, on_revoke=taken, on_lost=taken)

@@ -75,8 +75,8 @@ async def test_all_brokers_of_a_cluster_announce_transactions(two: Brokers) -> N
         listener = KafkaListener(two[number], HANDLERS)
         listener.bound(Endpoint("kafka", "127.0.0.1", 9092))
         answer = await Client(listener).ask(18, 4, ApiVersionsRequest("test", "1"))
-        (feature,) = answer.finalized_features
-        assert (answer.finalized_features_epoch, feature.max_version_level) == (0, 2)
+        levels = {one.name: one.max_version_level for one in answer.finalized_features}
+        assert (answer.finalized_features_epoch, levels["transaction.version"]) == (0, 2)
 
 
 async def test_no_client_is_shown_what_the_follower_lacks_and_acks_all_waits_for_it(two: Brokers) -> None:

@@ -23,6 +23,7 @@ from core.protocol.messages import alter_user_scram_credentials as credentials
 from core.protocol.messages import describe_client_quotas as quota_filters
 from core.protocol.messages import describe_quorum as quorum
 from core.protocol.messages import offset_commit, offset_fetch
+from core.protocol.messages.api_versions import ApiVersionsRequest
 from core.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from core.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from core.protocol.messages.delete_records import (
@@ -257,12 +258,38 @@ async def test_quotas_that_cannot_be_are_refused(
 # --- features and resources --------------------------------------------------------------------------------
 
 
-async def test_there_are_no_features_to_update(client: Client) -> None:
-    assert (await client.newest(57, UpdateFeaturesRequest())).error_code == NONE
-    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("transaction.version", 2)])
-    answer = await client.newest(57, request)
+async def test_features_are_announced_with_their_levels(client: Client) -> None:
+    answer = await client.ask(18, 4, ApiVersionsRequest("test", "1"))
+    levels = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
+    finalized = {
+        one.name: (one.min_version_level, one.max_version_level) for one in answer.finalized_features
+    }
+    assert levels.items() >= {"group.version": (0, 1), "transaction.version": (0, 2)}.items()
+    assert finalized == {name: (level, level) for name, (_, level) in levels.items()}
+    assert ("share.version" in levels) is (76 in {one.api_key for one in answer.api_keys})
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "message"),
+    [
+        ("group.version", 0, "Its level is 1, and the levels of this broker are fixed."),
+        ("transaction.version", 3, "Its level is 2, and the levels of this broker are fixed."),
+        ("metadata.version", 1, "This broker does not have this feature."),
+    ],
+)
+async def test_an_update_to_another_level_is_refused(
+    client: Client, name: str, level: int, message: str
+) -> None:
+    updates = [FeatureUpdateKey("group.version", 1), FeatureUpdateKey(name, level)]
+    answer = await client.newest(57, UpdateFeaturesRequest(feature_updates=updates))
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert "'transaction.version'" in answer.error_message
+    assert answer.error_message == f"Invalid update version {level} for feature {name!r}. {message}"
+
+
+async def test_an_update_to_the_level_that_there_is_does_nothing(client: Client) -> None:
+    assert (await client.newest(57, UpdateFeaturesRequest())).error_code == NONE
+    updates = [FeatureUpdateKey("group.version", 1), FeatureUpdateKey("transaction.version", 2)]
+    assert (await client.newest(57, UpdateFeaturesRequest(feature_updates=updates))).error_code == NONE
 
 
 @pytest.mark.parametrize(

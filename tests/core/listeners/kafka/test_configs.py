@@ -456,16 +456,23 @@ async def test_a_change_of_a_logger_is_refused_as_kafka_does(
 async def test_a_group_is_described_with_its_own_settings_before_those_of_the_broker(client: Client) -> None:
     assert await change(client, GROUP, "g", ("consumer.session.timeout.ms", SET, " 050000")) == (0, None)
     found = await entries(client, GROUP, "g")
-    assert shown(found["consumer.session.timeout.ms"]) == (
-        "50000", 8,
-        [("consumer.session.timeout.ms", "50000", 8), ("group.consumer.session.timeout.ms", "45000", 5)],
-    )  # fmt: skip
-    assert shown(found["share.auto.offset.reset"]) == ("latest", 5, [])
+    name = "consumer.session.timeout.ms"
+    assert shown(found[name]) == ("50000", 8, [(name, "50000", 8)])
+    name = "share.auto.offset.reset"
+    assert shown(found[name]) == ("latest", 5, [(name, "latest", 5)])
     assert found["share.renew.acknowledge.enable"].config_type == 1
     assert not any(entry.read_only for entry in found.values())
     assert (await entries(client, GROUP, "other"))["consumer.session.timeout.ms"].value == "45000"
     assert await change(client, GROUP, "g", ("consumer.session.timeout.ms", DELETE, None)) == (0, None)
     assert (await entries(client, GROUP, "g"))["consumer.session.timeout.ms"].config_source == 5
+
+
+@pytest.mark.settings(group_consumer_session_timeout_ms=50_000)
+async def test_a_group_is_described_with_what_the_broker_was_started_with(client: Client) -> None:
+    found = await entries(client, GROUP, "g")
+    assert shown(found["consumer.session.timeout.ms"]) == (
+        "50000", 4, [("group.consumer.session.timeout.ms", "50000", 4)]
+    )  # fmt: skip
 
 
 async def test_alter_configs_replaces_the_settings_of_a_group(client: Client) -> None:

@@ -164,6 +164,18 @@ CASES: dict[int, tuple[dict[str, Any], ErrorCode]] = {
     61: ({"topics": [{"name": "t", "partition_indexes": [0]}]}, ErrorCode.NONE),
     65: ({"transactional_ids": ["x"]}, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
     66: ({}, ErrorCode.NONE),
+    68: (
+        {
+            "group_id": "j",
+            "member_id": "m",
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 60_000,
+            "subscribed_topic_names": ["t"],
+            "topic_partitions": [],
+        },
+        ErrorCode.NONE,
+    ),
+    69: ({"group_ids": ["j"]}, ErrorCode.GROUP_ID_NOT_FOUND),
     74: ({}, ErrorCode.NONE),
     75: ({"topics": [{"name": "t"}]}, ErrorCode.NONE),
     # The group is a classic one.
