@@ -17,9 +17,8 @@ from uuid import UUID
 from core.vocabulary.queues import Receipt
 
 # Numbers of 64 bits and a topic id of 128, without signs.
-_RECEIPT = re.compile(
-    r"([0-9a-f]{1,16})\.([0-9a-f]{1,16})\.([A-Za-z0-9_-]{22})\.([0-9a-f]{1,8})\.([0-9a-f]{1,16})"
-)
+_PREFIX = re.compile(r"([0-9a-f]{1,16})\.([0-9a-f]{1,16})\.([A-Za-z0-9_-]{22})\.([0-9a-f]{1,8})")
+_DIGITS = 16
 _LEASE = re.compile(r"[0-9a-f]{1,16}")
 _MAX_PARTITION, _MAX_OFFSET = 2**31 - 1, 2**63 - 1
 # The longest text of a receipt.
@@ -47,16 +46,26 @@ def receipt_text(receipt: Receipt) -> str:
     return f"{receipt_prefix(receipt)}{receipt.offset:x}"
 
 
+@lru_cache(maxsize=1024)
+def _prefix_of(text: str) -> tuple[int, int, UUID, int] | None:
+    """Return what a receipt says before its offset; receipts that are settled together share it."""
+    found = _PREFIX.fullmatch(text)
+    if found is None or int(found[4], 16) > _MAX_PARTITION:
+        return None
+    return int(found[1], 16), int(found[2], 16), _id_of(found[3]), int(found[4], 16)
+
+
 def receipt_of(text: str) -> Receipt | None:
     """Return the receipt in a text, None if there is none."""
-    found = _RECEIPT.fullmatch(text)
-    if found is None:
+    prefix, _, digits = text.rpartition(".")
+    known = _prefix_of(prefix)
+    if known is None or not digits.isalnum() or len(digits) > _DIGITS:
         return None
-    nonce, lease, topic_id, partition, offset = found.groups()
-    receipt = Receipt(int(nonce, 16), int(lease, 16), _id_of(topic_id), int(partition, 16), int(offset, 16))
-    if receipt.partition > _MAX_PARTITION or receipt.offset > _MAX_OFFSET:
+    try:
+        offset = int(digits, 16)
+    except ValueError:
         return None
-    return receipt
+    return Receipt(*known, offset) if offset <= _MAX_OFFSET else None
 
 
 def lease_text(lease: int) -> str:

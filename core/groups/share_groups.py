@@ -8,12 +8,13 @@ back the names here. A first heartbeat of a group without a queue has one made, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
-from core.groups.group_configs import GroupSettings, duration_ms
+from core.groups.group_configs import GROUP_DEFINITIONS, GroupSettings, duration_ms
 from core.groups.machines import SHARE, Effects
 from core.groups.registry import GroupRegistry
 from core.groups.share_group import Shape, ShareGroup, ShareSettings
@@ -21,7 +22,8 @@ from core.types import TopicPartition
 from core.vocabulary.queues import DeadLetter, Queues, QueueSettings, Start
 from core.vocabulary.share_groups import JOINING, LEAVING, ShareGroupView, ShareHeartbeat, ShareReply
 
-# Kafka's group.share.partition.max.record.locks bounds what one partition has in flight.
+_RESET, _COPIES = "share.auto.offset.reset", "errors.deadletterqueue.copy.record.enable"
+_NAMES = frozenset(GROUP_DEFINITIONS)
 _RESETS = {"earliest": Start("earliest"), "latest": Start("latest")}
 
 
@@ -30,6 +32,10 @@ class Settings(Protocol):
 
     def of(self, group_id: str) -> GroupSettings:
         """Return the settings in force of a group."""
+        ...
+
+    def own(self, group_id: str) -> dict[str, str]:
+        """Return what a group sets itself."""
         ...
 
 
@@ -41,6 +47,8 @@ class ShareGroups:
         self._broker = broker
         self._queues: Callable[[], Queues] | None = None
         self._settings: Settings | None = None
+        # The settings of groups that their queues have, as far as members have come since the start.
+        self._adopted: dict[str, GroupSettings] = {}
 
     def serve(self, queues: Callable[[], Queues], settings: Settings) -> None:
         """Take the queues of this broker and the settings of groups; before the first request."""
@@ -78,6 +86,7 @@ class ShareGroups:
         """Give an id back: its queue is deleted, and its members are removed."""
         if self._group(group_id) is not None:
             self._registry.forget(group_id)
+        self._adopted.pop(group_id, None)
 
     def has_members(self, group_id: str) -> bool:
         """Return whether share consumers are in the group of a queue."""
@@ -87,9 +96,7 @@ class ShareGroups:
     def create_settings(self, group_id: str, topics: Sequence[str]) -> QueueSettings:
         """Return the settings of a queue that a share consumer makes, which behaves as Kafka's."""
         assert self._settings is not None
-        return with_group_settings(
-            QueueSettings(topics=tuple(topics)), self._settings.of(group_id), self._broker.clock.wall_ms()
-        )
+        return of_a_share_group(topics, self._settings.of(group_id), self._broker.clock.wall_ms())
 
     # --- members -----------------------------------------------------------------------------------------------
 
@@ -101,9 +108,10 @@ class ShareGroups:
         refused = self._refusal(group_id, request)
         if refused is not None:
             return refused
-        if request.topics is not None and request.member_epoch != LEAVING:
+        if request.member_epoch != LEAVING:
             try:
                 await self._subscribe(group_id, request)
+                await self._adopt(group_id)
             except BrokerError as error:
                 return ShareReply(error.code, message=error.message)
         group = self._group(group_id)
@@ -162,12 +170,28 @@ class ShareGroups:
         """Have the queue read the topics of a member, if it does not yet."""
         assert self._queues is not None
         topics = sorted(set(request.topics or ()))
+        if not topics:
+            return
         queues = self._queues()
         if self._group(group_id) is not None:
             known = {*queues.topics(group_id), *queues.get(group_id).settings.topics}
             if known.issuperset(topics):
                 return
         await queues.subscribe(group_id, topics, self.create_settings(group_id, topics))
+
+    async def _adopt(self, group_id: str) -> None:
+        """Let the queue have what its group sets itself, if that was changed since the last heartbeat."""
+        assert self._queues is not None and self._settings is not None
+        settings = self._settings.of(group_id)
+        if self._adopted.get(group_id) is settings or self._group(group_id) is None:
+            return
+        if own := self._settings.own(group_id):
+            queues = self._queues()
+            before = queues.get(group_id).settings
+            after = with_group_settings(before, settings, self._broker.clock.wall_ms(), own)
+            if after != before:
+                await queues.put(group_id, after)
+        self._adopted[group_id] = settings
 
     def _shape(self, topic: str) -> Shape | None:
         """Return the partitions of a topic that this broker serves to share groups."""
@@ -219,26 +243,42 @@ def of_another_type(group_id: str, group_type: str) -> BrokerError:
     )
 
 
-def with_group_settings(queue: QueueSettings, group: GroupSettings, now_ms: int) -> QueueSettings:
-    """Return the settings of a queue as those of its share group say (KIP-932, KIP-1191).
+def of_a_share_group(topics: Sequence[str], group: GroupSettings, now_ms: int) -> QueueSettings:
+    """Return the settings of a queue that a share consumer makes.
 
-    Such a queue gives a record up after so many deliveries, as Kafka does, and without a dead-letter topic drops it.
+    Such a queue gives a record up at its delivery limit, as Kafka does. Without a dead-letter topic it drops it.
+    """
+    queue = QueueSettings(topics=tuple(topics), drop=True)
+    return with_group_settings(queue, group, now_ms, _NAMES)
+
+
+def with_group_settings(
+    queue: QueueSettings, group: GroupSettings, now_ms: int, names: Collection[str]
+) -> QueueSettings:
+    """Return the settings of a queue with those of its share group that `names` has (KIP-932, KIP-1191).
+
+    A new start matters to topics that are added later.
     """
     start = _RESETS.get(group.share_auto_offset_reset.lower())
     if start is None:
         start = Start(time_ms=now_ms - (duration_ms(group.share_auto_offset_reset) or 0))
     topic = group.errors_deadletterqueue_topic_name
-    return QueueSettings(
-        topics=queue.topics,
-        pattern=queue.pattern,
-        start=start,
-        lock_ms=group.share_record_lock_duration_ms,
-        delivery_limit=group.share_delivery_count_limit,
-        backoff=queue.backoff,
-        dead_letter=DeadLetter(topic, group.errors_deadletterqueue_copy_record_enable) if topic else None,
-        drop=True,
-        order=queue.order,
-        max_in_flight=group.share_partition_max_record_locks,
-        max_delay_ms=queue.max_delay_ms,
-        read_committed=group.share_isolation_level == "read_committed",
-    )
+    found: dict[str, dict[str, Any]] = {
+        _RESET: {"start": start},
+        "share.record.lock.duration.ms": {"lock_ms": group.share_record_lock_duration_ms},
+        "share.delivery.count.limit": {"delivery_limit": group.share_delivery_count_limit},
+        "share.partition.max.record.locks": {"max_in_flight": group.share_partition_max_record_locks},
+        "share.isolation.level": {"read_committed": group.share_isolation_level == "read_committed"},
+        "errors.deadletterqueue.topic.name": {
+            "dead_letter": DeadLetter(topic, group.errors_deadletterqueue_copy_record_enable)
+            if topic
+            else None
+        },
+    }
+    if _COPIES in names:
+        names = {*names, "errors.deadletterqueue.topic.name"}
+    if _RESET in names and queue.start.time_ms is not None and start.time_ms is not None:
+        # A duration counts from the creation of the queue on, and is the same setting as then.
+        names = set(names) - {_RESET}
+    changes = {field: value for name in names for field, value in found.get(name, {}).items()}
+    return replace(queue, **changes)

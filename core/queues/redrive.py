@@ -331,8 +331,22 @@ class DeadLetters:
         for partition, end in task.ends.items():
             async for _, letter in self._left(queue, letters, self._dead(queue, partition), 0, end):
                 if letter is not None and _matches(letter, task.redrive):
-                    task.moved += not letter.pointer
-                    task.skipped += letter.pointer
+                    movable = self._is_movable(queue, task.redrive, letter)
+                    task.moved += movable
+                    task.skipped += not movable
+
+    def _is_movable(self, queue: Queue, redrive: Redrive, letter: DeadRecord) -> bool:
+        """Return whether a dead letter has a record, and names a source that the caller may write to.
+
+        Any producer of the dead-letter topic can write the name of any topic; rights were asked for those of the
+        queue.
+        """
+        if letter.pointer:
+            return False
+        topic = letter.tp.topic
+        if redrive.to is not None or redrive.topic == topic or topic in queue.settings.topics:
+            return True
+        return queue.settings.pattern is not None and topic in self._registry.topics_of(queue.settings)
 
     def _begin(self, queue: Queue, letters: _Letters, task: _Task) -> None:
         letters.work = asyncio.get_running_loop().create_task(self._run(queue, letters, task))
@@ -342,6 +356,8 @@ class DeadLetters:
         try:
             while task.state == RUNNING and not queue.deleted:
                 try:
+                    # What is skipped is left where it is, and found again by each pass.
+                    task.skipped = 0
                     for partition in task.ends:
                         await self._move(queue, letters, task, partition)
                     if task.state == RUNNING:
@@ -368,7 +384,10 @@ class DeadLetters:
                 return
             if letter is None:
                 letters.done(partition).missing(0, record.offset, record.offset)
-            elif _matches(letter, task.redrive) and not letter.pointer:
+            elif _matches(letter, task.redrive):
+                if not self._is_movable(queue, task.redrive, letter):
+                    task.skipped += 1
+                    continue
                 chosen.append(letter)
                 if len(chosen) == _together(task.redrive):
                     await self._move_some(queue, letters, task, chosen)

@@ -313,7 +313,8 @@ class Redrive:
 class RedriveTask:
     """A redrive. `state` is running, done, cancelled or failed, and `error` says why it failed.
 
-    `moved` were appended, or would be by a dry run; `skipped` match and cannot be: pointers without a record.
+    `moved` were appended, or would be by a dry run; `skipped` match and cannot be: pointers without a record,
+    records that are too large, and those of a source that the queue does not read.
     """
 
     id: str

@@ -22,8 +22,8 @@ from tests.clients.wire import Wire
 BROKER_ENVIRONMENT = {
     "SLUICE_GROUP_INITIAL_REBALANCE_DELAY_MS": "100",
     "SLUICE_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
-    # A member that was killed is found after three seconds, and not after 45.
-    "SLUICE_GROUP_CONSUMER_SESSION_TIMEOUT_MS": "3000",
+    # A member that was killed is found after eight seconds, and not after 45.
+    "SLUICE_GROUP_CONSUMER_SESSION_TIMEOUT_MS": "8000",
     "SLUICE_GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS": "1000",
     "SLUICE_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "300",
     "SLUICE_GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS": "100",

@@ -1,4 +1,4 @@
-"""Real share consumers (KIP-932): the Java client of Kafka 4.1 and 4.4, librdkafka, franz-go, and curl beside them."""
+"""Real share consumers (KIP-932): the Java client of Kafka 4.1 and 4.4, librdkafka, franz-go; curl."""
 
 from __future__ import annotations
 

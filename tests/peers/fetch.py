@@ -56,6 +56,12 @@ SETS: dict[str, tuple[str, ...]] = {
         "org.apache.kafka:kafka-clients:4.4.0",
         "org.slf4j:slf4j-nop:1.7.36",
     ),
+    # The tools of share groups: those of 4.1 cannot move offsets yet, and Maven Central has none newer.
+    "tools-4.3": (
+        "org.apache.kafka:kafka-tools:4.3.1",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.1",
+        "org.apache.logging.log4j:log4j-core:2.25.1",
+    ),
     "clients-2.8": (
         "org.apache.kafka:kafka-clients:2.8.2",
         "org.slf4j:slf4j-nop:1.7.36",
@@ -81,6 +87,7 @@ _SERVER = (*_CLIENT, _TRANSACTIONS, _COPIER, JAVA / "Child.java", JAVA / "Mains.
 SOURCES: dict[str, tuple[Path, ...]] = {
     "kafka-4.1": (*_SERVER, _SHARE_MEMBER, JAVA / "WordCount.java"),
     "kafka-3.9": _SERVER,
+    "tools-4.3": (JAVA / "Child.java", JAVA / "Mains.java"),
     "clients-4.4": (_SHARE_MEMBER, JAVA / "Child.java"),
     "clients-2.8": _CLIENT,
 }

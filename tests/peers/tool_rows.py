@@ -354,7 +354,10 @@ CHAPTERS |= {
         same("groups --list --consumer", "tools-group Classic consumer", only="tools-group"),
         same("groups --list --share", "GROUP TYPE PROTOCOL"),
         same("share-groups --list"),
-        words("share-groups --describe --group tools-none", "UnsupportedVersionException"),
+        differs(
+            "share-groups --describe --group tools-none", "UnsupportedVersionException", "GroupIdNotFoundException",
+            "share groups are a preview in Kafka 4.1, and off",
+        ),
         same("streams-groups --list"),
         differs(
             "topics --list", "__consumer_offsets", "", "offsets are in SQLite: there is no such topic", only="__"

@@ -283,7 +283,7 @@ class Members(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """After two heartbeats of all, each member has what it shall have, and all partitions have a member."""
+        """After two heartbeats of all, each member has its assignment, and all partitions have a member."""
         for _ in range(2):
             for member in sorted(self.seen):
                 self._take(

@@ -389,3 +389,21 @@ async def test_a_queue_without_a_dead_letter_topic_has_none(w: World) -> None:
     with pytest.raises(BrokerError) as refused:
         await w.broker.queues.dead_letters.list(Q)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+async def test_a_forged_dead_letter_is_not_redriven_to_a_topic_that_the_queue_does_not_read(w: World) -> None:
+    """Any producer of the dead-letter topic can name any source."""
+    await w.topic()
+    for topic in ("secret", "dead"):
+        await w.broker.topics.create(topic)
+    await queue(w, dead_letter=DEAD)
+    values = {"topic": "secret", "partition": "0", "offset": "0", "group": Q, "delivery.count": "1"}
+    headers = tuple((f"__dlq.errors.{name}", value.encode()) for name, value in values.items())
+    broken = (*headers[:2], ("__dlq.errors.offset", b"x"), *headers[3:])
+    forged = [NewRecord(value=b"x", headers=one) for one in (headers, broken)]
+    await w.broker.records.produce("dead", forged, acks=1)
+    letters = w.broker.queues.dead_letters
+    assert (await letters.redrive(Q, Redrive(dry_run=True))).skipped == 1
+    done = await ended(w, await letters.redrive(Q, Redrive()))
+    assert (done.state, done.moved, done.skipped) == ("done", 0, 1)
+    assert await records(w, "secret") == []

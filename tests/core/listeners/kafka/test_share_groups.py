@@ -93,7 +93,7 @@ class Sharer:
         return request
 
     async def fetch(self, *acks: Batch, version: int = 2, **more: Any) -> Any:
-        """The whole answer; the session goes to its next epoch."""
+        """The whole answer; the next request has the next epoch."""
         request = self.fetch_request(*acks, **more)
         answer = await self.client.ask(78, version, request)
         if answer.error_code == 0 and "epoch" not in more:
@@ -120,7 +120,7 @@ class Sharer:
         return found
 
     async def acknowledge(self, *acks: Batch, **more: Any) -> tuple[int, int]:
-        """(error, error of the partition); the session goes to its next epoch."""
+        """(error, error of the partition); the next request has the next epoch."""
         epoch = more.pop("epoch", None)
         partition = AcknowledgePartition(
             more.pop("partition", 0), [AcknowledgementBatch(*one) for one in acks]
@@ -228,6 +228,27 @@ async def test_a_group_with_members_is_not_deleted(jobs: Client) -> None:
     await a.beat(-1)
     assert (await jobs.newest(42, DeleteGroupsRequest(["workers"]))).results[0].error_code == 0
     assert (await a.beat(1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_settings_of_the_group_reach_its_queue_with_the_next_heartbeat(jobs: Client) -> None:
+    a = await Sharer(jobs.listener).join()
+    settings = jobs.listener.broker.queues.get("workers").settings
+    assert (settings.start.at, settings.delivery_limit, settings.drop, settings.read_committed) == (
+        "earliest", 5, True, False,
+    )  # fmt: skip
+    await configure(
+        jobs,
+        "workers",
+        share_delivery_count_limit="3",
+        share_isolation_level="read_committed",
+        share_record_lock_duration_ms="20000",
+        share_auto_offset_reset="by_duration:PT1H",
+    )
+    assert (await a.beat(1)).error_code == 0
+    settings = jobs.listener.broker.queues.get("workers").settings
+    assert (settings.delivery_limit, settings.lock_ms, settings.read_committed) == (3, 20_000, True)
+    assert settings.start.time_ms == jobs.listener.broker.clock.wall_ms() - 3_600_000
+    assert (await a.fetch()).acquisition_lock_timeout_ms == 20_000
 
 
 # --- fetch and acknowledge ---------------------------------------------------------------------------------
