@@ -4,10 +4,10 @@ Theory. The broker assigns. Three numbers say how far the group is:
 
     group epoch    rises when a member joins or leaves, when its subscription or its preferred assignor changes, and
                    when a topic that is subscribed to appears, grows, or is deleted
-    target epoch   the group epoch for which the *target*, the assignment that shall be, was computed
+    target epoch   the group epoch for which the *target*, the assignment to reach, was computed
     member epoch   the target epoch that a member has reached
 
-There is no barrier: each member goes from what it has to its target on its own, in the answers to its heartbeats
+There is no barrier: each member reaches its target on its own, in the answers to its heartbeats
 (`reconciliation.py`). A member that must give partitions up stays in its old epoch until its own list does not show
 them any more; only then another member gets them. So a partition never has two owners, whatever the members do, and
 a member that is slow holds up no more than the partitions that it has to give up.
@@ -21,7 +21,7 @@ It is not stored, and is computed again after a restart: what members *have* is 
 rule of one owner holds whatever the new target is. If all members had reached the target, what they have is the
 target, and nothing moves.
 
-Who may speak: epoch 0 joins or joins again, and the member keeps what it has. A greater epoch than the member's is
+Epochs of requests: 0 joins or joins again, and the member keeps what it has. A greater epoch than the member's is
 FENCED_MEMBER_EPOCH. A smaller one as well, unless it is the previous one and the member shows no partition that it
 does not have: then the last answer was lost, and it is given again. A member that does not give its partitions up
 within its own rebalance timeout, or is silent for a session, is removed.
@@ -29,7 +29,7 @@ within its own rebalance timeout, or is silent for a session, is removed.
 Static members: a client that joins under an instance id that is in use gets UNRELEASED_INSTANCE_ID, unless the
 holder has left for a while (epoch −2); then it takes its place with all its partitions.
 
-Members of the classic protocol may be in the same group; `classic_members.py` has their side, `migration.py` how a
+Members of the classic protocol may be in the same group; `classic_in_consumer.py` has their side, `migration.py` how a
 group changes its type. Every call returns `Effects`: what must be durable, and the answers that may leave after that.
 A heartbeat that changes nothing stores nothing. Sources: KIP-848, KIP-1082, KIP-1251, KIP-1263.
 """
@@ -197,7 +197,9 @@ class ConsumerGroup:
             member.member_id,
             member.epoch,
             int(self.settings.heartbeat_interval * 1000),
-            as_partitions(member.assigned) if reassigned or is_told_again or is_full else None,
+            as_partitions(member.assigned)
+            if reassigned or is_told_again or is_full or not member.has_only(request.owned)
+            else None,
         )
 
     def _joining(self, request: ConsumerHeartbeat, member_id: str) -> ConsumerMember:

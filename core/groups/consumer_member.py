@@ -4,7 +4,7 @@
 still reads and must give up. No other member gets a partition of either. The member is in `epoch`, and was in
 `previous_epoch` before: a heartbeat with that one repeats a request whose answer was lost.
 
-    STABLE        it has what it shall have in its epoch
+    STABLE        it has all of its target in its epoch
     UNREVOKED     it must give up `revoking` first, and stays in its epoch until then
     UNRELEASED    it is in the newest epoch, and waits for partitions that other members give up
 """
@@ -191,6 +191,17 @@ class ConsumerMember:
         return partitions is not None and all(
             self.assigned.get(topic_id, {}).keys() >= set(numbers) for topic_id, numbers in partitions.items()
         )
+
+    def has_only(self, partitions: Partitions | None) -> bool:
+        """Return whether these are all that is assigned to the member, or nothing is said.
+
+        Other than in Kafka, a member that shows other partitions is told its assignment again: the answer that named
+        it may be lost, and not each client then says everything again.
+        """
+        if partitions is None:
+            return True
+        shown = {topic_id: set(numbers) for topic_id, numbers in partitions.items() if numbers}
+        return shown == {topic_id: numbers.keys() for topic_id, numbers in self.assigned.items() if numbers}
 
     def inherit(self, old: ConsumerMember) -> None:
         """Take the place of another member id of the same static member: all but the epochs."""

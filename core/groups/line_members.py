@@ -28,6 +28,7 @@ from core.groups.group import Group
 from core.groups.hosted import JOIN_AGAIN, HostedMembers, Then, offers
 from core.groups.interfaces import partition_count
 from core.groups.member import Member
+from core.groups.migration import LINE_HOST
 from core.groups.offset_store import OffsetStore
 from core.groups.positions import GroupPositions
 from core.groups.refusals import refusal
@@ -55,7 +56,7 @@ from core.vocabulary.member_metadata import (
 )
 
 # The beginning of the host of such a member in DescribeGroups, before its address.
-HOST = "line:"
+HOST = LINE_HOST
 # Characters of a group id and a member id: as for topics, and far less than the Kafka port accepts.
 MAX_NAME = 249
 
@@ -201,6 +202,14 @@ class LineMembers:
         protocols = offers([topic], assignor)
         _check_names(group_id, member_id)
         self._registry.require_name(group_id)
+        other = self._registry.group(group_id)
+        if other is not None and not isinstance(other, Group) and not other.is_empty:
+            raise BrokerError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"Group {group_id!r} is of the type {other.group_type!r}; members of the line protocol need another"
+                " group.",
+                group=group_id,
+            )
         await self._broker.topics.get_or_create(topic)
         present = self._present(group_id, member_id)
         if present is not None and not _is_line(present):

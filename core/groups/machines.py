@@ -107,7 +107,7 @@ class Machine(Protocol):
 
     @property
     def is_stable(self) -> bool:
-        """Whether every member has what it shall have. While it is not, watchers are called after each step."""
+        """Whether every member has its target. While it is not, watchers are called after each step."""
         ...
 
     @property

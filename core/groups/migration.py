@@ -24,6 +24,9 @@ from core.protocol.primitives import ProtocolError
 from core.vocabulary.groups import JoinRequest, State
 from core.vocabulary.member_metadata import CONSUMER_PROTOCOL_TYPE
 
+# The hosts of members of the line protocol begin with this.
+LINE_HOST = "line:"
+
 
 def upgrade(
     group: Group, settings: ConsumerGroupSettings, catalog: Catalog, downgrade: Downgrade, now: float
@@ -41,6 +44,8 @@ def upgrade(
         raise _refused(group, "the setting group_consumer_upgrade forbids it")
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise _refused(group, f"its members are of the type {group.protocol_type!r}")
+    if any(one.client_host.startswith(LINE_HOST) for one in group.roster.members.values()):
+        raise _refused(group, "it has members of the line protocol, which read the rounds of a classic group")
     if len(group.roster) >= settings.max_size:
         raise _refused(group, "it has as many members as a group may have")
     # A client that does not know its member id yet joins again as another member.

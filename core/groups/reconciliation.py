@@ -5,7 +5,7 @@ more, or the member is removed. `Owners` is that table; nothing else decides whe
 
 One step of a member (`reconcile`), in this order:
 
-    it keeps what it has and shall have; what it has and shall not have is to be revoked
+    it keeps what it has of its target; all else that it has is to be revoked
     it still has partitions to revoke    UNREVOKED, in its old epoch
     else                                 it moves to the epoch of the target and gets what is free of it;
                                          UNRELEASED if other members own some of it, else STABLE
@@ -20,7 +20,7 @@ from uuid import UUID
 from core.groups.consumer_member import ConsumerMember, MemberState, Owned, contains_any
 from core.vocabulary.consumer_groups import Partitions
 
-# The partitions that a member shall have.
+# The partitions that a member is to have.
 MemberTarget = Mapping[UUID, frozenset[int]]
 NOTHING: MemberTarget = {}
 
@@ -140,7 +140,7 @@ def _move(member: ConsumerMember, epoch: int) -> None:
 
 
 def _revoke(member: ConsumerMember, target: MemberTarget) -> Owned:
-    """Take from `assigned` what the member shall not have, and return that."""
+    """Take from `assigned` what is not in the target, and return that."""
     revoked: Owned = {}
     for topic_id, numbers in list(member.assigned.items()):
         lost = numbers.keys() - target.get(topic_id, frozenset())

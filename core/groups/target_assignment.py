@@ -87,27 +87,21 @@ def _classes(subscribers: Sequence[Subscriber], topics: Mapping[UUID, int]) -> l
 def _uniform(classes: Sequence[_Class], shares: _Shares) -> None:
     loads = dict.fromkeys(shares, 0)
     for one in classes:
-        kept = {s.member_id: _valid(s, one.topics) for s in one.subscribers}
+        counts = dict(one.topics)
+        kept = {s.member_id: _valid(s, counts) for s in one.subscribers}
         quotas = _quotas(one, loads, kept)
-        free = _keep(one, shares, kept, quotas)
-        _fill(one, shares, free, quotas)
-        for subscriber in one.subscribers:
-            mine = shares[subscriber.member_id]
-            loads[subscriber.member_id] += sum(len(mine.get(topic_id, ())) for topic_id, _ in one.topics)
+        for member_id, quota in quotas.items():
+            loads[member_id] += quota
+        _fill(one, shares, _keep(one, shares, kept, quotas), quotas)
 
 
-def _valid(subscriber: Subscriber, topics: Sequence[tuple[UUID, int]]) -> int:
+def _valid(subscriber: Subscriber, counts: Mapping[UUID, int]) -> int:
     """Return how many partitions of these topics a member has and may keep."""
-    has = subscriber.has
-    if not has:
-        return 0
-    return sum(
-        len(has[topic_id])
-        if max(has[topic_id], default=-1) < count
-        else sum(n < count for n in has[topic_id])
-        for topic_id, count in topics
-        if topic_id in has
-    )
+    valid = 0
+    for topic_id, numbers in subscriber.has.items():
+        count = counts.get(topic_id, 0)
+        valid += len(numbers) if max(numbers, default=-1) < count else sum(n < count for n in numbers)
+    return valid
 
 
 def _quotas(one: _Class, loads: Mapping[str, int], kept: Mapping[str, int]) -> dict[str, int]:
@@ -183,7 +177,8 @@ def _fill(
 
 def _range(classes: Sequence[_Class], shares: _Shares) -> None:
     for one in classes:
-        first = {s.member_id: _first_held(s, one.topics) for s in one.subscribers}
+        counts = dict(one.topics)
+        first = {s.member_id: _first_held(s, counts) for s in one.subscribers}
         members = sorted((s.member_id for s in one.subscribers), key=lambda m: first[m])
         for topic_id, count in one.topics:
             share, extra = divmod(count, len(members))
@@ -196,9 +191,9 @@ def _range(classes: Sequence[_Class], shares: _Shares) -> None:
                 start = end
 
 
-def _first_held(subscriber: Subscriber, topics: Sequence[tuple[UUID, int]]) -> float:
+def _first_held(subscriber: Subscriber, counts: Mapping[UUID, int]) -> float:
     """Return the place of a member in the order: the lowest number that it has; new members come last."""
-    held = [min(subscriber.has[topic_id]) for topic_id, _ in topics if subscriber.has.get(topic_id)]
+    held = [min(numbers) for topic_id, numbers in subscriber.has.items() if numbers and topic_id in counts]
     return min(held, default=float("inf"))
 
 

@@ -1,4 +1,4 @@
-"""The broker opens connections in few places, and to addresses of its settings alone."""
+"""The broker opens connections in few places, to addresses of its settings, or to those that webhooks may reach."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ ALLOWED = {
     "core/security/jwks.py": "the setting oauth",
     "core/client/network.py": "the setting upstream, options of `sluice move`; brokers that its metadata name",
     "core/client/link.py": "calls core/client/network.py",
+    "core/queues/webhooks/http_client.py": "webhooks: each address is checked by core/queues/webhooks/addresses.py",
     "app/gateways/links.py": "the setting gateways",
     "app/health.py": "`sluice health` asks the broker at the address that it has written into its data directory",
 }

@@ -86,6 +86,7 @@ BODIES: dict[str, Any] = {
     "setPartitionRole": {"role": "leader"},
     "putWebhook": {"url": "https://example.com/hook"},
     "putQueue": {"topics": ["{name}"]},
+    "putWebhook": {"url": "https://example.org/"},
     "seekQueue": {"start": "earliest"},
     "settleRecords": {"accept": ["7f"]},
     "truncateTopic": {"partitions": [{"partition": 0, "before_offset": 0}]},

@@ -28,7 +28,7 @@ class Breaker:
         self._until = 0.0
         self._probing = False
 
-    def room(self, now: float) -> int | None:
+    def capacity(self, now: float) -> int | None:
         """Return how many records may be leased: None is without a limit, 0 is none until `wait` is over."""
         if self.circuit is Circuit.CLOSED:
             return None

@@ -41,7 +41,7 @@ class Rate:
         # A full burst at the start would be a burst after each restart.
         self._tokens, self._at = 1.0, now
 
-    def room(self, now: float) -> int | None:
+    def capacity(self, now: float) -> int | None:
         """Return how many requests may begin now; None is without a limit."""
         if self._per_second is None:
             return None

@@ -116,13 +116,13 @@ class Worker:
     async def _lease_and_send(self) -> None:
         pause = _FIRST_PAUSE
         while not self._stopping:
-            room = self._room()
-            if room <= 0:
+            capacity = self._capacity()
+            if capacity <= 0:
                 await self._wait()
                 continue
             began = self._clock.monotonic()
             try:
-                leased = await self._receive(room)
+                leased = await self._receive(capacity)
                 pause = _FIRST_PAUSE
             except BrokerError as error:
                 if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
@@ -143,19 +143,23 @@ class Worker:
             for one in leased:
                 self._begin(one)
 
-    def _room(self) -> int:
+    def _capacity(self) -> int:
         """Return how many records may be leased now."""
         now = self._clock.monotonic()
         if now < self._hold_until:
             return 0
-        room = self.pace.limit - len(self._running)
-        for limit in (self.breaker.room(now), self._rate.room(now), 0 if self._slots.locked() else None):
+        capacity = self.pace.limit - len(self._running)
+        for limit in (
+            self.breaker.capacity(now),
+            self._rate.capacity(now),
+            0 if self._slots.locked() else None,
+        ):
             if limit is not None:
-                room = min(room, limit)
-        return room
+                capacity = min(capacity, limit)
+        return capacity
 
     async def _wait(self) -> None:
-        """Wait until there may be room: a request ends, or a pause is over."""
+        """Wait until there may be capacity: a request ends, or a pause is over."""
         now = self._clock.monotonic()
         waits = [self.breaker.wait(now), self._hold_until - now, self._rate.wait(now)]
         # The slots of the process have no event of their own: they are looked at once a second.
@@ -165,9 +169,9 @@ class Worker:
             async with asyncio.timeout(longest):
                 await self._changed.wait()
 
-    async def _receive(self, room: int) -> Sequence[Leased]:
+    async def _receive(self, capacity: int) -> Sequence[Leased]:
         request = Receive(
-            max_records=room, max_bytes=_MAX_BYTES, wait_ms=MAX_WAIT_MS, lock_ms=LOCK_MS, in_process=True
+            max_records=capacity, max_bytes=_MAX_BYTES, wait_ms=MAX_WAIT_MS, lock_ms=LOCK_MS, in_process=True
         )
         receiving = self._receiving = asyncio.ensure_future(self._queues.receive(self._queue, request))
         try:

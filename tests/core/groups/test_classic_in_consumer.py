@@ -210,7 +210,7 @@ def test_a_classic_group_becomes_a_consumer_group_and_its_members_keep_their_par
     assert len(of_sync(m.sync(first, joined.generation))) == 2
 
 
-@pytest.mark.parametrize("reason", ["policy", "type", "size", "metadata", "user data"])
+@pytest.mark.parametrize("reason", ["policy", "type", "size", "metadata", "user data", "line"])
 def test_a_group_that_cannot_become_a_consumer_group_is_not_found(reason: str) -> None:
     c, m = classic_group(), ConsumerMachine()
     member = next(iter(c.group.roster.members.values()))
@@ -218,6 +218,8 @@ def test_a_group_that_cannot_become_a_consumer_group_is_not_found(reason: str) -
         m.settings = replace(m.settings, may_upgrade=False)
     elif reason == "type":
         c.group.protocol_type = "connect"
+    elif reason == "line":
+        member.client_host = "line:/127.0.0.1"
     elif reason == "size":
         m.settings = replace(m.settings, max_size=2)
     elif reason == "metadata":

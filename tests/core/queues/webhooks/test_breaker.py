@@ -20,9 +20,9 @@ def test_failures_in_a_row_open_it() -> None:
     breaker = Breaker()
     for _ in range(IN_A_ROW - 1):
         breaker.failed(0.0)
-    assert breaker.room(0.0) is None
+    assert breaker.capacity(0.0) is None
     breaker.failed(0.0)
-    assert (breaker.circuit, breaker.room(0.0), breaker.wait(0.0)) == (Circuit.OPEN, 0, FIRST_SECONDS)
+    assert (breaker.circuit, breaker.capacity(0.0), breaker.wait(0.0)) == (Circuit.OPEN, 0, FIRST_SECONDS)
 
 
 def test_half_of_the_last_requests_open_it() -> None:
@@ -48,12 +48,12 @@ def test_a_third_of_failures_does_not_open_it() -> None:
 
 def test_half_open_lets_one_record_through() -> None:
     breaker = opened()
-    assert breaker.room(FIRST_SECONDS - 0.1) == 0
-    assert breaker.room(FIRST_SECONDS) == 1
+    assert breaker.capacity(FIRST_SECONDS - 0.1) == 0
+    assert breaker.capacity(FIRST_SECONDS) == 1
     breaker.sent()
-    assert breaker.room(FIRST_SECONDS) == 0
+    assert breaker.capacity(FIRST_SECONDS) == 0
     breaker.succeeded()
-    assert breaker.room(FIRST_SECONDS) is None
+    assert breaker.capacity(FIRST_SECONDS) is None
 
 
 def test_a_probe_that_fails_doubles_the_pause_up_to_ten_minutes() -> None:
@@ -61,7 +61,7 @@ def test_a_probe_that_fails_doubles_the_pause_up_to_ten_minutes() -> None:
     for _ in range(12):
         pauses.append(breaker.wait(now))
         now += breaker.wait(now)
-        assert breaker.room(now) == 1
+        assert breaker.capacity(now) == 1
         breaker.sent()
         breaker.failed(now)
     assert pauses[:4] == [5.0, 10.0, 20.0, 40.0]
@@ -77,10 +77,10 @@ def test_requests_that_began_before_do_not_lengthen_the_pause() -> None:
 
 def test_a_probe_without_a_result_leaves_the_place_to_the_next_one() -> None:
     breaker = opened()
-    assert breaker.room(5.0) == 1
+    assert breaker.capacity(5.0) == 1
     breaker.sent()
     breaker.unsent()
-    assert breaker.room(5.0) == 1
+    assert breaker.capacity(5.0) == 1
 
 
 @given(st.lists(st.tuples(st.sampled_from(["send", "ok", "fail", "none"]), st.floats(0, 1000)), max_size=200))
@@ -90,12 +90,12 @@ def test_while_it_is_open_there_is_never_room_and_half_open_at_most_one(
     breaker, now, probes = Breaker(), 0.0, 0
     for step, wait in steps:
         now += wait
-        room = breaker.room(now)
+        capacity = breaker.capacity(now)
         if breaker.circuit is Circuit.OPEN:
-            assert room == 0 and breaker.wait(now) > 0
+            assert capacity == 0 and breaker.wait(now) > 0
         if breaker.circuit is Circuit.HALF_OPEN:
-            assert room is not None and room + probes <= 1
-        if step == "send" and room != 0:
+            assert capacity is not None and capacity + probes <= 1
+        if step == "send" and capacity != 0:
             breaker.sent()
             probes = 1 if breaker.circuit is Circuit.HALF_OPEN else 0
         elif step == "ok":

@@ -46,16 +46,16 @@ def test_no_more_begin_than_the_rate_and_a_second_of_burst(rate: float, waits: l
     bucket, now, taken = Rate(rate, 0.0), 0.0, 0
     for wait in waits:
         now += wait
-        room = bucket.room(now)
-        assert room is not None
-        bucket.took(room)
-        taken += room
+        capacity = bucket.capacity(now)
+        assert capacity is not None
+        bucket.took(capacity)
+        taken += capacity
         assert taken <= now * rate + max(1.0, rate) + 1e-6
         later = copy(bucket)
-        assert later.room(now + later.wait(now) + 1e-3)
+        assert later.capacity(now + later.wait(now) + 1e-3)
 
 
 def test_no_rate_is_no_limit() -> None:
     bucket = Rate(None, 0.0)
-    assert bucket.room(0.0) is None
+    assert bucket.capacity(0.0) is None
     assert bucket.wait(0.0) == 0.0
