@@ -20,6 +20,8 @@ from core.vocabulary.records import FetchRead
 
 # Records of one acquisition, at most: batches hold up to some hundred thousand.
 _MOST_RECORDS = 20_000
+# Bytes of one acquisition of one partition, as Kafka's max.partition.fetch.bytes: they are read to find the batches.
+_MOST_BYTES = 1_048_576
 # Reads that find nothing but what no consumer may see.
 _MOST_READS = 8
 
@@ -111,6 +113,7 @@ class Members:
         self, share: Share, first: int, end: int, max_records: int, max_bytes: int, queue: Queue
     ) -> tuple[list[tuple[int, int]], list[FileSlice], list[tuple[int, int]]]:
         """Return the offsets of whole batches from `first` on, the batches, and offsets that no consumer may see."""
+        max_bytes = min(max_bytes, _MOST_BYTES)
         read = FetchRead(share.tp, first, max_bytes, committed=queue.settings.read_committed)
         fetched = self._broker.partitions.fetch_now([read], max_bytes=max_bytes).answers[0]
         if fetched.error is not None:

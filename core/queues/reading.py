@@ -129,7 +129,7 @@ class Reading:
         return found
 
     def _take(self, found: Found, read: Sequence[Record], position: int, until: int, max_bytes: int) -> bool:
-        """Take the records from `position` up to `until`; return whether there was room for all of them."""
+        """Take the records from `position` up to `until`; return whether all of them fitted."""
         for index in range(bisect_left(read, position, key=_offset), len(read)):
             record = read[index]
             offset = record.offset

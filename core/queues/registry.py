@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 # A nonce has 40 random bits, so that those of a queue that was deleted and created again differ.
 _NONCES = 1 << 40
-# The first lease of a new queue is one of so many blocks of numbers, for the same reason.
+# The first lease of a new queue is in one of this many blocks of numbers, for the same reason.
 _FIRST_BLOCKS = 500_000
 _BLOCK = 1_000
 # Pieces of expiry in one turn of the event loop; the rest is done by the timer.
@@ -259,7 +259,7 @@ class Registry:
                 self.writes.remove_topics(sorted(topic_ids)).add_done_callback(_seen)
 
     async def seek(self, queue: Queue, places: Mapping[Share, int]) -> None:
-        """Let partitions begin at other offsets; all their receipts are gone. Raises KAFKA_STORAGE_ERROR."""
+        """Let partitions begin at other offsets; all their receipts end. Raises KAFKA_STORAGE_ERROR."""
         pending = [share.last_write for share in places if share.last_write is not None]
         if pending:
             await asyncio.wait(pending)
@@ -390,7 +390,7 @@ class Registry:
     # --- truncation ----------------------------------------------------------------------------------------
 
     async def cut_back(self, ends: Mapping[TopicPartition, int]) -> list[Cut]:
-        """See `Queues.cut_back`: the nonce rises, so that old receipts are gone."""
+        """See `Queues.cut_back`: the nonce rises, so that old receipts end."""
         by_id: dict[tuple[UUID, int], tuple[TopicPartition, int]] = {}
         for tp, end in ends.items():
             found = self._partitions(tp.topic)

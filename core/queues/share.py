@@ -26,7 +26,7 @@ MAX_ATTEMPTS = 10_000
 
 
 class QueueClock:
-    """The time of leases: the wall clock at the start plus the monotonic time since. It never goes back."""
+    """The time of leases: the wall clock at the start plus the monotonic time since. It never decreases."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

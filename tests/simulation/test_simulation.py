@@ -103,6 +103,11 @@ def test_a_batch_of_lost_records_that_is_acknowledged_is_noticed(monkeypatch: py
     assert "held0" in failure and "never saw" in failure
 
 
+def test_what_a_queue_knows_of_lost_records_and_keeps_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UncleanStart, "cut_back_queues", _nothing)
+    assert "workers has come to the end of the log and never saw" in str(first_failure().failure)
+
+
 def test_a_leader_epoch_that_stays_after_an_unclean_stop_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaderEpochs, "raise_to", _nothing)
     assert "epochs0" in str(first_failure().failure)

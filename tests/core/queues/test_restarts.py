@@ -40,7 +40,7 @@ async def test_an_expired_lease_is_delivered_after_a_restart_with_the_next_count
     assert [r.delivery_count for r in again.records] == [2]
 
 
-async def test_numbers_of_leases_are_never_given_twice(w: World) -> None:
+async def test_the_number_of_a_lease_is_not_used_again(w: World) -> None:
     await w.topic(records=10)
     await queue(w)
     seen = set()
