@@ -84,7 +84,6 @@ BODIES: dict[str, Any] = {
     "setGroupOffsets": {"offsets": [{"topic": "{name}", "partition": 0, "next_offset": 1}]},
     "resetGroupOffsets": {"to": "earliest"},
     "setPartitionRole": {"role": "leader"},
-    "putWebhook": {"url": "https://example.com/hook"},
     "putQueue": {"topics": ["{name}"]},
     "putWebhook": {"url": "https://example.org/"},
     "seekQueue": {"start": "earliest"},
