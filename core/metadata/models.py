@@ -20,7 +20,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_REVISION = "0017"
+SCHEMA_REVISION = "0013"
 
 metadata = MetaData()
 

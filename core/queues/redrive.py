@@ -1,8 +1,8 @@
 """The dead letters of queues as operators see them: listed, appended again (redriven), purged.
 
 For each queue one row says which records of its dead-letter topic are done with: redriven, purged, or not of this
-queue. That is a share partition for each partition of the topic, in which nothing is ever leased. A redrive goes
-through the records that are left, appends those that match under idempotency keys that follow from their place in the
+queue. That is a share partition for each partition of the topic, in which nothing is ever leased. A redrive reads
+the records that are left, appends those that match under idempotency keys that follow from their place in the
 topic, and then stores them as done. So a redrive that was interrupted continues after a restart, and one that runs a
 second time finds nothing: each dead letter is appended once.
 """

@@ -81,7 +81,7 @@ def test_the_worker_of_the_guide_accepts_retries_and_rejects(
         assert time.monotonic() < deadline, counts
         time.sleep(0.1)
     assert counts["available"] == counts["delayed"] == 0
-    # Four records came twice, and the one that cannot be sent once.
+    # Four records were delivered two times, and the one that cannot be sent once.
     assert {name: counts["totals"].get(name) for name in ("delivered", "released", "rejected")} == {
         "delivered": 9, "released": 4, "rejected": 1,
     }  # fmt: skip

@@ -99,6 +99,11 @@ def write(http: httpx.Client, kafka: str) -> None:
             "/groups/watchers/consumers/one:poll", json={"limit": 5, "wait_ms": 6000}
         ).raise_for_status()
     http.post("/topics/orders/records", **ONCE).raise_for_status()
+    made = http.put("/queues/mail", json={"topics": ["orders"], "start": "earliest"})
+    if made.is_success:
+        lease = http.post("/queues/mail:receive", json={"max": 4}).raise_for_status().json()
+        said = {"accept": [lease["records"][0]["receipt"]]}
+        http.post("/queues/mail:settle", json=said).raise_for_status()
 
 
 def run(tree: Path, data: Path, *, kill: bool) -> None:

@@ -121,6 +121,10 @@ def test_everything_is_there(broker: tuple[BrokerProcess, str]) -> None:
         if revision >= "0006":
             shown = http.get("/topics/orders").json()["effective_configs"]["delete.retention.ms"]
             assert (shown["value"], shown["source"]) == ("123456", "broker")
+        if revision >= "0013":
+            partitions = http.get("/queues/mail/stats").json()["partitions"]
+            assert sum(p["start"] for p in partitions) == 1
+            assert sum(p["available"] + p["in_flight"] for p in partitions) == len(CODECS) * PER_CODEC
 
 
 @pytest.mark.parametrize("sample", OLD, ids=lambda path: path.name[:4])

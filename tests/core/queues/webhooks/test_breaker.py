@@ -84,7 +84,7 @@ def test_a_probe_without_a_result_leaves_the_place_to_the_next_one() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["send", "ok", "fail", "none"]), st.floats(0, 1000)), max_size=200))
-def test_while_it_is_open_there_is_never_room_and_half_open_at_most_one(
+def test_while_it_is_open_nothing_is_sent_and_half_open_at_most_one(
     steps: list[tuple[str, float]],
 ) -> None:
     breaker, now, probes = Breaker(), 0.0, 0
