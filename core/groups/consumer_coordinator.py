@@ -163,7 +163,8 @@ class ConsumerCoordinator:
             return ConsumerGroup(group_id, settings, self.catalog, self._downgrade)
         if isinstance(before, Group) and not before.is_dead:
             return upgrade(before, settings, self.catalog, self._downgrade, now)
-        if before.is_empty and not before.is_dead:
+        # The group of a queue is in use without a member, too.
+        if before.is_unused and not before.is_dead:
             return ConsumerGroup(group_id, settings, self.catalog, self._downgrade, converted=True)
         raise _not_found(group_id)
 

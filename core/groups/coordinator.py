@@ -199,7 +199,8 @@ class GroupCoordinator:
         group = entry.group
         if isinstance(group, Group):
             return group
-        if empty_becomes_classic and group.is_empty and not group.is_dead:
+        # The group of a queue is in use without a member, too.
+        if empty_becomes_classic and group.is_unused and not group.is_dead:
             return self._registry.become_classic(entry)
         return ClassicInConsumer(group) if isinstance(group, ConsumerGroup) else None
 

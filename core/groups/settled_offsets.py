@@ -23,6 +23,7 @@ from core.groups.effects import OffsetsChange
 from core.groups.offset_store import OffsetStore
 from core.groups.refusals import refusal
 from core.groups.registry import Entry, GroupRegistry
+from core.groups.share_group import ShareGroup
 from core.groups.store import offsets_effects
 from core.metadata.store import Effect
 from core.vocabulary.groups import NO_MEMBER, NO_OFFSET, Commit, CommitRequest
@@ -119,7 +120,7 @@ class SettledOffsets:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         if not error and entry is not None:
             named = one.generation >= 0 or one.member_id != NO_MEMBER or one.group_instance_id is not None
-            if named or entry.group.is_dead:
+            if named or entry.group.is_dead or isinstance(entry.group, ShareGroup):
                 request = CommitRequest(
                     [Commit(one.topic, one.partition, one.offset)],
                     one.member_id,

@@ -64,7 +64,7 @@ class Leasing:
     def answer_all(self, queue: Queue) -> None:
         """Answer every receiver of a queue with nothing."""
         while queue.waiters:
-            receiver = queue.waiters.popleft()
+            receiver, _ = queue.waiters.popitem(last=False)
             if not receiver.given.done():
                 receiver.given.set_result(None)
         if queue.pump is not None:
@@ -182,7 +182,7 @@ class Leasing:
                 limit=MAX_WAITERS,
             )
         receiver = Receiver(request, asyncio.get_running_loop().create_future())
-        queue.waiters.append(receiver)
+        queue.waiters[receiver] = None
         if queue.pump is None or queue.pump.done():
             queue.pump = asyncio.create_task(self._pump(queue))
         try:
@@ -198,8 +198,7 @@ class Leasing:
                 self._registry.start_task(self.take_back(queue, taken.lease.number))
             raise
         finally:
-            with contextlib.suppress(ValueError):
-                queue.waiters.remove(receiver)
+            queue.waiters.pop(receiver, None)
 
     async def _pump(self, queue: Queue) -> None:
         """Serve the receivers that wait at a queue until none is left."""
@@ -219,19 +218,19 @@ class Leasing:
     def _serve(self, queue: Queue) -> None:
         """Give what there is to the receivers at the front of the line."""
         while queue.waiters:
-            receiver = queue.waiters[0]
+            receiver = next(iter(queue.waiters))
             if receiver.given.done():
-                queue.waiters.popleft()
+                del queue.waiters[receiver]
                 continue
             try:
                 taken = self.take(queue, receiver.request, others=len(queue.waiters) > 1)
             except BrokerError as error:
-                queue.waiters.popleft()
+                del queue.waiters[receiver]
                 receiver.given.set_exception(error)
                 return
             if taken is None:
                 return
-            queue.waiters.popleft()
+            del queue.waiters[receiver]
             receiver.given.set_result(taken)
 
     # --- taking --------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -129,7 +129,8 @@ class Taken:
     write: asyncio.Future[None] | None
 
 
-class Receiver(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Receiver:
     """A receiver that waits."""
 
     request: Receive
@@ -170,7 +171,8 @@ class Queue:
         # Member id → its lease.
         self.members: dict[str, int] = {}
         self.attempts: OrderedDict[str, Attempt] = OrderedDict()
-        self.waiters: deque[Receiver] = deque()
+        # The line. One that leaves from its middle costs no look at the others.
+        self.waiters: OrderedDict[Receiver, None] = OrderedDict()
         self.pump: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.timer_due = 0

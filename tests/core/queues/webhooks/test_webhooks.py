@@ -15,6 +15,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from core.broker.broker import Broker
 from core.errors import BrokerError, ErrorCode
 from core.queues.webhooks import webhooks
+from core.vocabulary.queues import AcknowledgeBatch, Outcome
 from core.vocabulary.webhooks import (
     MAX_FAILING_MS,
     ROTATION_MS,
@@ -24,7 +25,7 @@ from core.vocabulary.webhooks import (
     WebhookView,
 )
 from tests.core.consumers.consumer_world import World
-from tests.core.queues.queue_world import Q, queue
+from tests.core.queues.queue_world import T0, Q, offsets, queue, receive, settle
 from tests.core.queues.webhooks.endpoint import Endpoint, Got, silence, status
 
 pytestmark = pytest.mark.settings(
@@ -78,6 +79,28 @@ async def test_records_of_a_queue_arrive_signed_and_are_accepted(w: World, e: En
     assert view(w).accepted == 20
     assert len(w.broker.webhooks.attempts(Q, "hook")) == 20
     assert w.broker.webhooks.attempts(Q, "hook")[0].status == 200
+
+
+async def test_a_webhook_receivers_and_share_consumers_draw_from_one_queue(w: World, e: Endpoint) -> None:
+    await w.topic(records=90)
+    await queue(w)
+    received, acquired = set(), set()
+    await put(w, e, concurrency=4)
+    while unsettled(w.broker):
+        got = await receive(w, 2)
+        received.update(offsets(got))
+        assert set(await settle(w, got.records)) <= {Outcome.SETTLED}
+        taken = await w.broker.queues.acquire(
+            Q, T0, "m", max_records=2, max_bytes=1 << 20, batch_size=2, strict=True
+        )
+        for first, last, _ in taken.ranges:
+            acquired.update(range(first, last + 1))
+            whole = AcknowledgeBatch(first, last, (1,))
+            assert await w.broker.queues.acknowledge(Q, T0, "m", [whole]) is ErrorCode.NONE
+        await asyncio.sleep(0.01)
+    pushed = [int(one.headers["sluice-offset"]) for one in e.got]
+    assert received and acquired and pushed
+    assert sorted([*received, *acquired, *pushed]) == list(range(90))
 
 
 def _verify_any_time(_: Webhook, text: str) -> Any:
