@@ -13,6 +13,12 @@ depends_on = None
 
 def upgrade() -> None:
     """Create the tables of modern groups, share groups, webhooks and group configs."""
+    _create_groups()
+    _create_partitions()
+    _create_the_rest()
+
+
+def _create_groups() -> None:
     op.create_table(
         "modern_groups",
         sa.Column("group_id", sa.String, primary_key=True),
@@ -43,6 +49,9 @@ def upgrade() -> None:
         sa.Column("until_ms", sa.BigInteger, nullable=False),
         sa.Column("ranges", sa.LargeBinary, nullable=False),
     )
+
+
+def _create_partitions() -> None:
     op.create_table(
         "share_partitions",
         sa.Column("group_id", sa.String, primary_key=True),
@@ -63,6 +72,9 @@ def upgrade() -> None:
         sa.Column("change", sa.LargeBinary, nullable=False),
         sqlite_with_rowid=False,
     )
+
+
+def _create_the_rest() -> None:
     op.create_table(
         "webhooks",
         sa.Column("queue", sa.String, primary_key=True),
