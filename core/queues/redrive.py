@@ -416,7 +416,16 @@ class DeadLetters:
         for error in errors:
             raise error
         if task.redrive.rate is not None:
-            await asyncio.sleep(len(chosen) / task.redrive.rate)
+            await self._keep_pace(queue, task, len(chosen) / task.redrive.rate)
+
+    async def _keep_pace(self, queue: Queue, task: _Task, seconds: float) -> None:
+        """Sleep, but not beyond the end of the task: a rate may be one record a day."""
+        until = self._broker.clock.monotonic() + seconds
+        while task.state == RUNNING and not queue.deleted:
+            left = until - self._broker.clock.monotonic()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, _PAUSE))
 
     async def _append(self, queue: Queue, letters: _Letters, redrive: Redrive, letter: DeadRecord) -> None:
         topic = redrive.to or letter.tp.topic

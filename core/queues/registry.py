@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from core.clock import TimeSlice
@@ -28,12 +28,15 @@ from core.vocabulary.groups import Cut
 from core.vocabulary.queues import LATEST, QueueSettings, Start, work_key
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 # A nonce has 40 random bits, so that those of a queue that was deleted and created again differ.
 _NONCES = 1 << 40
 # The first lease of a new queue is in one of this many blocks of numbers, for the same reason.
 _FIRST_BLOCKS = 500_000
 _BLOCK = 1_000
+# Seconds after a write that was refused until the records are offered again: the next one may be refused as well.
+_AFTER_REFUSAL = 1.0
 # Pieces of expiry in one turn of the event loop; the rest is done by the timer.
 _EXPIRE_STEPS = 4
 
@@ -49,7 +52,7 @@ class Registry:
         self._store = store
         self._given_up = given_up
         self.clock = QueueClock(broker.clock)
-        self.writes = Writes(store, self._broken)
+        self.writes = Writes(store, self._broken, self._taken_back)
         self.reading = Reading(broker)
         self.keyed = KeyReading(self.reading)
         self.queues: dict[str, Queue] = {}
@@ -57,7 +60,7 @@ class Registry:
         self._stored: dict[str, dict[tuple[UUID, int], int]] = {}
         # The error of all calls before `open`, and after `close`.
         self.refusal: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -88,11 +91,13 @@ class Registry:
                 queue.timer.cancel()
                 queue.timer = None
 
-    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that no caller waits for; an error of the store is no news."""
-        task: asyncio.Task[None] = asyncio.create_task(work)
+    def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine that no caller need wait for; an error of the store is no news."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_seen)
+        return task
 
     async def finish_tasks(self) -> None:
         """Wait for what was begun by `start_task`."""
@@ -172,6 +177,15 @@ class Registry:
         if queue.shares.get(share.key) is share:
             del queue.shares[share.key]
             queue.loaded = False
+
+    def _taken_back(self, queue: Queue, share: Share) -> None:
+        """Look again soon at records that are what they were: available, or leased with a lock to watch."""
+        asyncio.get_running_loop().call_later(_AFTER_REFUSAL, self._look_again, queue, share)
+
+    def _look_again(self, queue: Queue, share: Share) -> None:
+        if self.refusal is ErrorCode.NONE and queue.shares.get(share.key) is share:
+            self.changed(queue, share)
+            self.wake(queue, share)
 
     # --- partitions ----------------------------------------------------------------------------------------
 
@@ -267,7 +281,7 @@ class Registry:
         changes = []
         for share, offset in places.items():
             changes.append((share, share.machine.seek(now, offset, share.machine.nonce + 1)))
-            share.keys = None
+            share.forget_keys()
         written = self.writes.submit(queue, changes)
         queue.attempts.clear()
         if written is not None:
@@ -398,9 +412,12 @@ class Registry:
                 by_id[found[0], tp.partition] = tp, end
         cuts: list[Cut] = []
         for queue in list(self.queues.values()):
-            if not queue.loaded and not any(
-                key in by_id and tracked > by_id[key][1]
-                for key, tracked in self._stored.get(queue.name, {}).items()
+            stored = self._stored.get(queue.name)
+            # Those of a queue that is to be loaded again are not known: see `_broken`.
+            if (
+                not queue.loaded
+                and stored is not None
+                and not any(key in by_id and tracked > by_id[key][1] for key, tracked in stored.items())
             ):
                 continue
             await self.ready(queue)
@@ -421,7 +438,7 @@ class Registry:
             if share.machine.cut(self.clock.now_ms(), end, share.machine.nonce + 1) is not None:
                 cuts.append(Cut(queue.name, *tp, before, end))
                 share.begin = min(share.begin, end)
-                share.keys = None
+                share.forget_keys()
                 changed.append(share)
         if changed:
             try:
@@ -434,6 +451,6 @@ class Registry:
         return cuts
 
 
-def _seen(future: asyncio.Future[None]) -> None:
+def _seen(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()
