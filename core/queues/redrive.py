@@ -264,9 +264,15 @@ class DeadLetters:
         """See `core.vocabulary.queues.DeadLetters`."""
         queue, letters, partitions = await self._find(name)
         self._require_idle(letters)
-        for partition in range(partitions):
-            letters.done(partition).trim(0, self._bounds(self._dead(queue, partition))[1])
-        await self._put(queue, letters)
+        ends = [self._bounds(self._dead(queue, partition))[1] for partition in range(partitions)]
+        changes = [letters.done(partition).trim(0, end) for partition, end in enumerate(ends)]
+        try:
+            await self._put(queue, letters)
+        except BrokerError:
+            for partition, change in enumerate(changes):
+                if change is not None:
+                    letters.done(partition).undo(change)
+            raise
 
     # --- records -------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -35,6 +35,8 @@ _NONCES = 1 << 40
 # The first lease of a new queue is in one of this many blocks of numbers, for the same reason.
 _FIRST_BLOCKS = 500_000
 _BLOCK = 1_000
+# The first lease of a share consumer or a webhook is one of this many.
+_VOLATILE_STARTS = 1 << 30
 # Seconds after a write that was refused until the records are offered again: the next one may be refused as well.
 _AFTER_REFUSAL = 1.0
 # Pieces of expiry in one turn of the event loop; the rest is done by the timer.
@@ -69,9 +71,7 @@ class Registry:
         for group_id, settings, version, paused, created_ms, leases in await self._store.read(
             tables.load_groups
         ):
-            self.queues[group_id] = Queue(
-                group_id, decode(settings), version, bool(paused), created_ms, leases
-            )
+            self.add(Queue(group_id, decode(settings), version, bool(paused), created_ms, leases))
         orphans: set[bytes] = set()
         for group_id, topic_id, partition, _, _, end in await self._store.read(tables.load_partitions):
             if self._name_of(UUID(bytes=topic_id)) is None:
@@ -122,6 +122,8 @@ class Registry:
 
     def add(self, queue: Queue) -> None:
         """Add a queue that is stored."""
+        # Dead letters are told apart by the last lease: leases of two runs of the process must differ.
+        queue.next_volatile += self._broker.clock.randrange(_VOLATILE_STARTS)
         self.queues[queue.name] = queue
 
     def remove(self, queue: Queue) -> None:
@@ -227,8 +229,12 @@ class Registry:
                 for partition in range(found[1]):
                     present.add((found[0], partition))
                     self.share(queue, TopicPartition(topic, partition), found[0], 0)
+        deleted = set()
         for key in [key for key in queue.shares if key not in present]:
             del queue.shares[key]
+            if self._name_of(key[0]) is None:
+                deleted.add(key[0].bytes)
+        self._forget_topics(deleted)
 
     def share(self, queue: Queue, tp: TopicPartition, topic_id: UUID, start: int) -> Share:
         """Return a partition of a queue; a new one begins at `start`, and is stored with its first change."""
@@ -267,9 +273,12 @@ class Registry:
             for key in [key for key in stored if self._name_of(key[0]) is None]:
                 del stored[key]
                 topic_ids.add(key[0].bytes)
+        self._forget_topics(topic_ids)
+
+    def _forget_topics(self, topic_ids: Collection[bytes]) -> None:
+        """Remove the rows of topics that were deleted. If it is refused, the next start does it."""
         if topic_ids:
             with contextlib.suppress(BrokerError):
-                # If it is refused, the next start does it.
                 self.writes.remove_topics(sorted(topic_ids)).add_done_callback(_seen)
 
     async def seek(self, queue: Queue, places: Mapping[Share, int]) -> None:
