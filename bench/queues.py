@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from bench.http import Http, post
+from bench.load import Connection
+from bench.server import CORES, broker, measured_cpu
 from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
@@ -69,6 +74,59 @@ async def throughput(directory: Path, *, each: bool) -> None:
         f"time a record, {done / used:,.0f} records a second of it"
     )
     await broker.close()
+
+
+def http_work(http: Http, most: int) -> int:
+    """One client over HTTP: receive, settle the lease, until there is nothing or `most` records are settled."""
+    receive = post("/api/v1/queues/q:receive", {"max": BATCH, "wait_ms": 0})
+    done = 0
+    while done < most:
+        status, body = http.call(receive)
+        # The lease is the first member; records are counted and not read, so that the client stays cheap.
+        head = body[: body.find(b",", 1)]
+        lease = head.split(b":")[1].strip(b'" ').decode()
+        if status != 200 or lease == "null":
+            return done
+        status, settled = http.call(post("/api/v1/queues/q:settle", {"accept": [lease]}))
+        if status != 200:
+            raise RuntimeError(settled)
+        done += json.loads(settled)["counts"]["settled"]
+    return done
+
+
+def over_http(rounds: int = 5, each: int = 40_000) -> None:
+    """Measure the same over HTTP: clients in this process, the broker in another, the least of the rounds."""
+    costs, rates = [], []
+    with broker() as server:
+        http = Http(server)
+        kafka = Connection(server.kafka_address)
+        kafka.create_topic("t", 4)
+        kafka.close()
+        for start in range(0, (rounds + 1) * each, 1_000):
+            place, value = start // 1_000 % 4, json.loads(VALUE)
+            records = [
+                {"partition": place, "key": str(n), "value": value} for n in range(start, start + 1_000)
+            ]
+            status, answer = http.call(post("/api/v1/topics/t/records?acks=1", {"records": records}))
+            if status != 200:
+                raise RuntimeError(answer[:300])
+        http.call(post("/api/v1/queues/q:receive", {"topics": ["t"], "start": "earliest", "wait_ms": 0}))
+        clients = [Http(server) for _ in range(CLIENTS)]
+        with CORES.apart(server.pid), ThreadPoolExecutor(CLIENTS) as pool:
+            for _ in range(rounds):
+                began = time.perf_counter()
+                with measured_cpu(server) as used:
+                    done = sum(pool.map(lambda client: http_work(client, each // CLIENTS), clients))
+                costs.append(used[0] / done)
+                rates.append(done / (time.perf_counter() - began))
+        for client in (http, *clients):
+            client.close()
+    least = min(costs)
+    print(
+        f"over HTTP, by the lease: {max(rates):,.0f} records/s, {least * 1e6:.1f} µs of processor time of the broker "
+        f"a record (rounds: {', '.join(f'{cost * 1e6:.1f}' for cost in costs)}), {1 / least:,.0f} records a second "
+        f"of it; load {os.getloadavg()[0]:.1f}"
+    )
 
 
 async def single(directory: Path) -> None:
