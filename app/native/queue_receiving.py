@@ -165,16 +165,16 @@ def _in_lines(received: Received, settled: SettlementDone | UnsetType, reader: R
 
 def leased_texts(records: Sequence[Leased], reader: Reader) -> list[bytes]:
     """Return each record of a lease as JSON by itself."""
-    texts = []
+    texts: list[bytes] = []
     for tp, run in groupby(records, _of_topic):
         some = list(run)
         plain = record_texts(tp, [one.record for one in some], reader)
-        known, prefix = None, ""
-        for text, (_, _, count, receipt) in zip(plain, some, strict=True):
-            if (key := (receipt.nonce, receipt.lease)) != known:
-                known, prefix = key, receipt_prefix(receipt)
-            more = f',"delivery_count":{count},"receipt":"{prefix}{receipt.offset:x}"}}'
-            texts.append(text[:-1] + more.encode())
+        # The records of one partition in one lease share all but the end of their receipts.
+        prefix = receipt_prefix(some[0].receipt).encode()
+        texts += [
+            b'%b,"delivery_count":%d,"receipt":"%b%x"}' % (text[:-1], count, prefix, record.offset)
+            for text, (_, record, count, _) in zip(plain, some, strict=True)
+        ]
     return texts
 
 

@@ -62,6 +62,11 @@ class Found:
         found.append((low, high))
         return found
 
+    def between(self, first: int, last: int) -> list[Record]:
+        """Return the records from the offset `first` to `last`, both inclusive."""
+        records = self.records
+        return records[bisect_left(records, first, key=_offset) : bisect_left(records, last + 1, key=_offset)]
+
 
 class Reading:
     """Reads for queues."""
