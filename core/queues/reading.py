@@ -174,6 +174,6 @@ def _span(candidates: Sequence[AcquiredRange], number: int, position: int) -> in
 def size_of(record: Record) -> int:
     """Return what a record counts for, in bytes."""
     size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) + len(value or b"")
+    if record.headers:
+        size += sum(len(name) + len(value or b"") for name, value in record.headers)
     return size
