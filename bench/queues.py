@@ -1,8 +1,8 @@
 """What queues cost: receives and settlements of 100 records by 4 clients, memory and start with 1 M in flight.
 
 Run `python -m bench.queues [directory]`. But for the figures over HTTP the clients call the broker in this process:
-what is measured are the machine, reads of the log, and one commit for each receive and each settlement. Processor time
-is that of the whole process of the broker: the writer thread of the metadata store is part of it.
+what is measured are the machine, reads of the log, and one commit for each receive and each settlement. Processor
+time is that of the whole process of the broker: the writer thread of the metadata store is part of it.
 """
 
 from __future__ import annotations
