@@ -107,7 +107,7 @@ class Authenticator:
             if TOKEN in ways and self._setup.fits(token) and (request.scope["method"], path) == SETUP_REQUEST:
                 return SETUP
             page = None if login else self._sessions.owner_of(token)
-            identity = page or await self._bearer(ways, token)
+            identity = page or await self._bearer(ways, token, request)
         elif kind == b"basic":
             identity = await self._basic(ways, value, request)
         mechanism = _mechanism(kind, value)
@@ -148,7 +148,7 @@ class Authenticator:
             request.scope[LOGIN] = self._logins.add(identity, task.cancel)
         return str(identity.principal)
 
-    async def _bearer(self, ways: frozenset[str], token: str) -> Identity | None:
+    async def _bearer(self, ways: frozenset[str], token: str, request: Request) -> Identity | None:
         """A token of the broker's own, or of another issuer."""
         if token.startswith(TOKEN_PREFIX):
             return self._passwords.token(token) if TOKEN in ways else None
@@ -158,7 +158,8 @@ class Authenticator:
             owner = Identity(*await self._jwts.verify(token))
         except BrokerError:
             return None
-        return await self._passwords.access_token(token, owner)
+        client = request.scope.get("client")
+        return await self._passwords.access_token(token, owner, client[0] if client else "")
 
     async def _basic(self, ways: frozenset[str], value: bytes, request: Request) -> Identity | None:
         """A password, or a token in its place."""

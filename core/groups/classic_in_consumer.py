@@ -91,10 +91,11 @@ class ClassicInConsumer:
         """Return the subscription of a JoinGroup.
 
         Raises COORDINATOR_NOT_AVAILABLE, INCONSISTENT_GROUP_PROTOCOL (another protocol type, a subscription that is
-        unreadable, or no protocol that all members of the classic protocol support).
+        unreadable, or no protocol that all members of the classic protocol support), and what `_check_policy` raises.
         """
         if self._group.is_dead:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group is being deleted; try again.")
+        self._check_policy(request)
         names = {name for name, _ in request.protocols}
         supported = all(
             not names.isdisjoint(name for name, _ in member.classic.protocols)
@@ -107,6 +108,26 @@ class ClassicInConsumer:
             return decode_subscription(request.protocols[0][1])
         except ProtocolError as error:
             raise _inconsistent() from error
+
+    def _check_policy(self, request: JoinRequest) -> None:
+        """Refuse another member of the classic protocol if the group cannot become a classic one.
+
+        While an upgrade is under way (`may_upgrade`, and the group still has such members) their clients may restart.
+        Raises INCONSISTENT_GROUP_PROTOCOL; UNKNOWN_MEMBER_ID in an empty group, which becomes a classic one with a
+        join under no id.
+        """
+        settings, roster = self._group.settings, self._roster
+        if settings.may_downgrade or (settings.may_upgrade and roster.classic):
+            return
+        member = roster.members.get(request.member_id)
+        if member is not None and member.classic is not None:
+            return
+        if not roster.members:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "The group is empty; join without a member id.")
+        raise BrokerError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "The setting group_consumer_downgrade forbids members of the classic protocol in this group.",
+        )
 
     def _joining(self, member_id: str, request: JoinRequest) -> ConsumerMember:
         """Return the member that joins. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""

@@ -114,6 +114,11 @@ class ConsumerCoordinator:
             return _refused(registry.closed, "The group coordinator does not serve requests now; try again.")
         if not group_id:
             return _refused(ErrorCode.INVALID_REQUEST, "The group id must not be empty.")
+        if _size(request) > registry.config.group_max_member_bytes:
+            return _refused(
+                ErrorCode.INVALID_REQUEST,
+                "The names and the subscription are longer than group_max_member_bytes.",
+            )
         if self._is_refreshing:
             self._refresh()
         entry = registry.get(group_id)
@@ -163,7 +168,8 @@ class ConsumerCoordinator:
             return ConsumerGroup(group_id, settings, self.catalog, self._downgrade)
         if isinstance(before, Group) and not before.is_dead:
             return upgrade(before, settings, self.catalog, self._downgrade, now)
-        if before.is_empty and not before.is_dead:
+        # A queue keeps its id also without members.
+        if before.is_unused and not before.is_dead:
             return ConsumerGroup(group_id, settings, self.catalog, self._downgrade, converted=True)
         raise _not_found(group_id)
 
@@ -215,6 +221,14 @@ def default_settings(registry: GroupRegistry) -> ConsumerGroupSettings:
 
 def _refused(error: ErrorCode, message: str) -> ConsumerHeartbeatReply:
     return ConsumerHeartbeatReply(error, message=message)
+
+
+def _size(request: ConsumerHeartbeat) -> int:
+    """Return how much of a heartbeat is kept, in characters."""
+    size = len(request.member_id) + len(request.client_id) + len(request.pattern or "")
+    if request.group_instance_id is not None or request.rack_id is not None:
+        size += len(request.group_instance_id or "") + len(request.rack_id or "")
+    return size + sum(map(len, request.topics)) if request.topics else size
 
 
 def _not_found(group_id: str) -> BrokerError:

@@ -214,6 +214,11 @@ class ConsumerGroup:
                     f"Instance {instance_id!r} is in use by the member {holder!r}; stop that client, or wait for"
                     " the end of its session.",
                 )
+            if member_id in roster.members:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"The group has another member {member_id!r}; join as {instance_id!r} under another member id.",
+                )
             return self.replace_static(old, member_id)
         member = roster.members.get(member_id)
         if member is None:
@@ -244,6 +249,9 @@ class ConsumerGroup:
         if member.update(request) or is_seen_otherwise:
             self.roster.mark(member)
             self.roster.classic -= was_classic
+            if was_classic:
+                # It was to join or to sync, and has joined with nothing to give up.
+                member.rebalance_deadline = inf
             member.may_describe, member.is_limited = request.may_describe, is_limited
             member.is_unresolved = False
             self.roster.resolve(member)

@@ -137,7 +137,9 @@ class GroupCoordinator:
         group = self._members_of(entry)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return group.heartbeat(member_id, generation, self._monotonic(), group_instance_id)
+        error = group.heartbeat(member_id, generation, self._monotonic(), group_instance_id)
+        self._registry.keep_time(entry)
+        return error
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[LeaveReply]:
         """Handle LeaveGroup of one or more members, named by member id or by instance id alone.
@@ -199,7 +201,7 @@ class GroupCoordinator:
         group = entry.group
         if isinstance(group, Group):
             return group
-        if empty_becomes_classic and group.is_empty and not group.is_dead:
+        if empty_becomes_classic and group.is_unused and not group.is_dead:
             return self._registry.become_classic(entry)
         return ClassicInConsumer(group) if isinstance(group, ConsumerGroup) else None
 

@@ -203,7 +203,7 @@ class LineMembers:
         _check_names(group_id, member_id)
         self._registry.require_name(group_id)
         other = self._registry.group(group_id)
-        if other is not None and not isinstance(other, Group) and not other.is_empty:
+        if other is not None and not isinstance(other, Group) and not other.is_unused:
             raise BrokerError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"Group {group_id!r} is of the type {other.group_type!r}; members of the line protocol need another"

@@ -279,8 +279,7 @@ class GroupRegistry:
             else:
                 # These answers may disclose a change that is not durable yet.
                 entry.saving.add_done_callback(partial(_give_after, effects.answers))
-        if entry.group.wake_at < entry.wake_at:
-            self._arm(entry)
+        self.keep_time(entry)
         if not entry.group.is_stable:
             for watcher in self._watchers:
                 watcher(entry.group.group_id)
@@ -380,6 +379,14 @@ class GroupRegistry:
             self._producers.pop(producer_id, None)
 
     # --- time --------------------------------------------------------------------------------------------------
+
+    def keep_time(self, entry: Entry) -> None:
+        """Set the timer if the group has to be woken earlier than it says. After every call that may move `wake_at`.
+
+        A timer that is set too late would be taken for a pause of the process.
+        """
+        if entry.group.wake_at < entry.wake_at:
+            self._arm(entry)
 
     def _arm(self, entry: Entry) -> None:
         if entry.timer is not None:

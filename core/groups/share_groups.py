@@ -8,6 +8,7 @@ back the names here. A first heartbeat of a group without a queue has one made, 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -174,9 +175,11 @@ class ShareGroups:
             return
         queues = self._queues()
         if self._group(group_id) is not None:
-            known = {*queues.topics(group_id), *queues.get(group_id).settings.topics}
-            if known.issuperset(topics):
-                return
+            # The id is taken a little before there is a queue: for the first of two members that join at once.
+            with contextlib.suppress(BrokerError):
+                known = {*queues.topics(group_id), *queues.get(group_id).settings.topics}
+                if known.issuperset(topics):
+                    return
         await queues.subscribe(group_id, topics, self.create_settings(group_id, topics))
 
     async def _adopt(self, group_id: str) -> None:

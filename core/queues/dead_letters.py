@@ -19,7 +19,7 @@ from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
 from core.queues.registry import Registry
 from core.queues.share import Queue, Share
-from core.queues.share_changes import ARCHIVING, CAUSES, Cell, Change
+from core.queues.share_changes import CAUSES, Cell, Change
 from core.records.record import Headers, NewRecord, Record
 from core.types import TopicPartition
 from core.vocabulary.idempotency import Idempotency, KeyedRequest
@@ -192,7 +192,17 @@ class DeadLetterWriter:
             return
         task = asyncio.get_running_loop().create_task(self._write(queue, share))
         self._busy[share] = task
-        task.add_done_callback(lambda _: self._busy.pop(share, None))
+        task.add_done_callback(lambda task: self._written(queue, share, task))
+
+    def _written(self, queue: Queue, share: Share, task: asyncio.Task[None]) -> None:
+        self._busy.pop(share, None)
+        if task.cancelled() or not self._started or queue.deleted or queue.shares.get(share.key) is not share:
+            return
+        if (error := task.exception()) is not None:
+            log.error("queue %s: dead letters of %s wait", queue.name, share.tp, exc_info=error)
+        elif share.machine.archiving:
+            # Something was given up since the task looked last.
+            self.given_up(queue, share)
 
     async def _write(self, queue: Queue, share: Share) -> None:
         """Write until nothing is left, or until the topic takes nothing."""
@@ -200,7 +210,8 @@ class DeadLetterWriter:
             try:
                 await self._write_some(queue, share)
             except BrokerError as error:
-                self._pause(queue, share, error)
+                if not queue.deleted:
+                    self._pause(queue, share, error)
                 return
         self._pauses.pop(share, None)
 
@@ -222,15 +233,15 @@ class DeadLetterWriter:
     async def _write_some(self, queue: Queue, share: Share) -> None:
         """Write the oldest records and store that they are archived. Raises the first error of any of them."""
         machine = share.machine
-        # What is archiving in memory may not be stored yet; the append must come after it.
-        if share.last_write is not None:
-            await asyncio.wait([share.last_write])
         cells = {
             offset: machine.cell(offset)
             for first, last, _, _ in machine.given_up(_TOGETHER)
             for offset in range(first, last + 1)
         }
-        cells = {offset: cell for offset, cell in cells.items() if cell.state == ARCHIVING}
+        # What is archiving in memory may not be stored yet; the append must come after it.
+        if share.last_write is not None:
+            await asyncio.wait([share.last_write])
+            cells = {offset: cell for offset, cell in cells.items() if machine.cell(offset) == cell}
         settings = queue.settings.dead_letter
         errors: list[BaseException] = []
         done = list(cells)

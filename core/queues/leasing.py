@@ -352,8 +352,8 @@ class Leasing:
         if queue.settings.order is Order.KEY:
             found = self._keyed.find(share, end, left, room, committed=committed)
             if found.more and not found.records:
-                # There are many records to look through: other requests run in between.
-                asyncio.get_running_loop().call_soon(self._registry.wake, queue, share)
+                # There are many records to look through.
+                self._wake_soon(queue, share)
             return found
         candidates = share.machine.candidates(end, left)
         found = self._reading.read(share, candidates, room, committed=committed)
@@ -366,9 +366,15 @@ class Leasing:
             found.missing += further.missing
             found.corrupt += further.corrupt
             if len(found.missing) + len(found.corrupt) > MAX_RECEIVE:
-                self._registry.wake(queue, share)
+                found.more = True
                 break
+        if found.more and not found.records:
+            self._wake_soon(queue, share)
         return found
+
+    def _wake_soon(self, queue: Queue, share: Share) -> None:
+        """Let those that wait look further, once they wait: other requests run in between."""
+        asyncio.get_running_loop().call_soon(self._registry.wake, queue, share)
 
     def _give_up(
         self,

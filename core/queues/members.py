@@ -74,8 +74,9 @@ class Members:
         ranges: list[AcquiredRange] = []
         slices: list[FileSlice] = []
         for _ in range(_MOST_READS):
-            allowed = self._allowed(queue, share, end, max_records, max_bytes)
-            if allowed is None:
+            allowed, missing = self._allowed(queue, share, end, max_records, max_bytes)
+            changes += [(share, machine.missing(now, low, high)) for low, high in missing]
+            if not allowed:
                 break
             first = allowed[0][0]
             within, slices, hidden = self._batches(share, first, end, max_records, max_bytes, queue)
@@ -100,14 +101,14 @@ class Members:
 
     def _allowed(
         self, queue: Queue, share: Share, end: int, max_records: int, max_bytes: int
-    ) -> list[tuple[int, int]] | None:
-        """Return offsets that may be acquired, at least the first of them; None if there are none."""
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Return offsets that may be acquired, at least the first of them, and offsets that the log does not have."""
         if queue.settings.order is not Order.KEY:
             candidates = share.machine.candidates(end, 1)
-            return [(candidates[0].first, candidates[0].last)] if candidates else None
+            return [(one.first, one.last) for one in candidates], []
         committed = queue.settings.read_committed
         found = self._registry.keyed.find(share, end, max_records, max_bytes, committed=committed)
-        return found.ranges() or None
+        return found.ranges(), found.missing
 
     def _batches(
         self, share: Share, first: int, end: int, max_records: int, max_bytes: int, queue: Queue

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from core.errors import BrokerError, ErrorCode
 from core.facade import Logs
@@ -39,6 +40,16 @@ from core.vocabulary.queues import (
     Start,
 )
 
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Turns:
+    """The callers that change a queue or wait to do so."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    callers: int = 0
+
 
 class Queues:
     """Implements `core.vocabulary.queues.Queues`. Open it where groups are served, and close it where they leave."""
@@ -54,7 +65,7 @@ class Queues:
         self._members = Members(broker, self._registry)
         self._views = Views(broker, self._registry)
         # One change of the settings of a queue at a time.
-        self._changing: dict[str, asyncio.Lock] = {}
+        self._changing: dict[str, _Turns] = {}
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -114,6 +125,9 @@ class Queues:
         """See `core.vocabulary.queues.Queues`."""
         check_name(name)
         check(settings, self._broker.config.max_pattern_bytes)
+        return await self._whole(self._put(name, settings, if_version))
+
+    async def _put(self, name: str, settings: QueueSettings, if_version: int | None) -> QueueView:
         async with self._change(name):
             queue = self._registry.queues.get(name)
             version = 0 if queue is None else queue.version
@@ -141,6 +155,9 @@ class Queues:
 
     async def delete(self, name: str, *, force: bool = False) -> None:
         """See `core.vocabulary.queues.Queues`."""
+        await self._whole(self._delete(name, force=force))
+
+    async def _delete(self, name: str, *, force: bool) -> None:
         async with self._change(name):
             queue = await self._ready(name)
             if not force:
@@ -210,10 +227,13 @@ class Queues:
         if name not in self._registry.queues and request.create is not None:
             check_name(name)
             check(request.create, self._broker.config.max_pattern_bytes)
-            async with self._change(name):
-                if name not in self._registry.queues:
-                    await self._create(name, request.create)
+            await self._whole(self._create_missing(name, request.create))
         return await self._leasing.receive(await self._ready(name), request)
+
+    async def _create_missing(self, name: str, settings: QueueSettings) -> None:
+        async with self._change(name):
+            if name not in self._registry.queues:
+                await self._create(name, settings)
 
     async def take_back(self, name: str, lease: int) -> None:
         """See `core.vocabulary.queues.Queues`."""
@@ -232,6 +252,9 @@ class Queues:
 
     async def subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         """See `core.vocabulary.queues.Queues`."""
+        return await self._whole(self._subscribe(name, topics, create))
+
+    async def _subscribe(self, name: str, topics: Sequence[str], create: QueueSettings) -> QueueView:
         async with self._change(name):
             queue = self._registry.queues.get(name)
             if queue is None:
@@ -308,17 +331,23 @@ class Queues:
             return queue
         return await self._registry.ready(queue)
 
+    async def _whole(self, change: Coroutine[Any, Any, T]) -> T:
+        """Carry out a change to its end, also if the caller is cancelled: the store does, and memory must follow."""
+        return await asyncio.shield(self._registry.start_task(change))
+
     @contextlib.asynccontextmanager
     async def _change(self, name: str):  # type: ignore[no-untyped-def]
         """Let one caller at a time change a queue."""
         self._registry.require_open()
-        lock = self._changing.setdefault(name, asyncio.Lock())
+        lock = self._changing.setdefault(name, _Turns())
+        lock.callers += 1
         try:
-            async with lock:
+            async with lock.lock:
                 self._registry.require_open()
                 yield
         finally:
-            if not lock.locked() and self._changing.get(name) is lock:
+            lock.callers -= 1
+            if not lock.callers:
                 del self._changing[name]
 
     def _require_unused(self, queue: Queue) -> None:
@@ -373,15 +402,16 @@ class Queues:
         if dropped:
             more.append(tables.remove_group_topics(queue.name, {key[0].bytes for key in dropped}))
         self._take(queue, settings, queue.version + 1)
+        # Nothing is stored of them after their rows are removed.
+        removed = {key: queue.shares.pop(key) for key in dropped}
         try:
             await self._registry.writes.put(queue, new, more)
         except BrokerError:
-            self._take(queue, before, queue.version - 1)
             for share in new:
                 queue.shares.pop(share.key, None)
+            queue.shares |= removed
+            self._take(queue, before, queue.version - 1)
             raise
-        for key in dropped:
-            queue.shares.pop(key, None)
         self._registry.wake_all(queue)
         return queue.view
 
@@ -389,7 +419,7 @@ class Queues:
         queue.settings, queue.version, queue.seen_version = settings, version, -1
         for share in queue.shares.values():
             share.machine.settings = settings
-            share.keys = None
+            share.forget_keys()
 
     async def _read_also(self, queue: Queue, topics: Iterable[str]) -> QueueView:
         """Add topics to a queue that names its topics."""

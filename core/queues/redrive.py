@@ -264,9 +264,15 @@ class DeadLetters:
         """See `core.vocabulary.queues.DeadLetters`."""
         queue, letters, partitions = await self._find(name)
         self._require_idle(letters)
-        for partition in range(partitions):
-            letters.done(partition).trim(0, self._bounds(self._dead(queue, partition))[1])
-        await self._put(queue, letters)
+        ends = [self._bounds(self._dead(queue, partition))[1] for partition in range(partitions)]
+        changes = [letters.done(partition).trim(0, end) for partition, end in enumerate(ends)]
+        try:
+            await self._put(queue, letters)
+        except BrokerError:
+            for partition, change in enumerate(changes):
+                if change is not None:
+                    letters.done(partition).undo(change)
+            raise
 
     # --- records -------------------------------------------------------------------------------------------
 
@@ -416,7 +422,16 @@ class DeadLetters:
         for error in errors:
             raise error
         if task.redrive.rate is not None:
-            await asyncio.sleep(len(chosen) / task.redrive.rate)
+            await self._keep_pace(queue, task, len(chosen) / task.redrive.rate)
+
+    async def _keep_pace(self, queue: Queue, task: _Task, seconds: float) -> None:
+        """Sleep, but not beyond the end of the task: a rate may be one record a day."""
+        until = self._broker.clock.monotonic() + seconds
+        while task.state == RUNNING and not queue.deleted:
+            left = until - self._broker.clock.monotonic()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, _PAUSE))
 
     async def _append(self, queue: Queue, letters: _Letters, redrive: Redrive, letter: DeadRecord) -> None:
         topic = redrive.to or letter.tp.topic

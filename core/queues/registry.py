@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 from uuid import UUID
 
 from core.clock import TimeSlice
@@ -28,12 +28,17 @@ from core.vocabulary.groups import Cut
 from core.vocabulary.queues import LATEST, QueueSettings, Start, work_key
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 # A nonce has 40 random bits, so that those of a queue that was deleted and created again differ.
 _NONCES = 1 << 40
 # The first lease of a new queue is in one of this many blocks of numbers, for the same reason.
 _FIRST_BLOCKS = 500_000
 _BLOCK = 1_000
+# The first lease of a share consumer or a webhook is one of this many.
+_VOLATILE_STARTS = 1 << 30
+# Seconds after a write that was refused until the records are offered again: the next one may be refused as well.
+_AFTER_REFUSAL = 1.0
 # Pieces of expiry in one turn of the event loop; the rest is done by the timer.
 _EXPIRE_STEPS = 4
 
@@ -49,7 +54,7 @@ class Registry:
         self._store = store
         self._given_up = given_up
         self.clock = QueueClock(broker.clock)
-        self.writes = Writes(store, self._broken)
+        self.writes = Writes(store, self._broken, self._taken_back)
         self.reading = Reading(broker)
         self.keyed = KeyReading(self.reading)
         self.queues: dict[str, Queue] = {}
@@ -57,7 +62,7 @@ class Registry:
         self._stored: dict[str, dict[tuple[UUID, int], int]] = {}
         # The error of all calls before `open`, and after `close`.
         self.refusal: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -66,9 +71,7 @@ class Registry:
         for group_id, settings, version, paused, created_ms, leases in await self._store.read(
             tables.load_groups
         ):
-            self.queues[group_id] = Queue(
-                group_id, decode(settings), version, bool(paused), created_ms, leases
-            )
+            self.add(Queue(group_id, decode(settings), version, bool(paused), created_ms, leases))
         orphans: set[bytes] = set()
         for group_id, topic_id, partition, _, _, end in await self._store.read(tables.load_partitions):
             if self._name_of(UUID(bytes=topic_id)) is None:
@@ -88,11 +91,13 @@ class Registry:
                 queue.timer.cancel()
                 queue.timer = None
 
-    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that no caller waits for; an error of the store is no news."""
-        task: asyncio.Task[None] = asyncio.create_task(work)
+    def start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine that no caller need wait for; an error of the store is no news."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_seen)
+        return task
 
     async def finish_tasks(self) -> None:
         """Wait for what was begun by `start_task`."""
@@ -117,6 +122,8 @@ class Registry:
 
     def add(self, queue: Queue) -> None:
         """Add a queue that is stored."""
+        # Dead letters are told apart by the last lease: leases of two runs of the process must differ.
+        queue.next_volatile += self._broker.clock.randrange(_VOLATILE_STARTS)
         self.queues[queue.name] = queue
 
     def remove(self, queue: Queue) -> None:
@@ -173,6 +180,15 @@ class Registry:
             del queue.shares[share.key]
             queue.loaded = False
 
+    def _taken_back(self, queue: Queue, share: Share) -> None:
+        """Look again soon at records that are what they were: available, or leased with a lock to watch."""
+        asyncio.get_running_loop().call_later(_AFTER_REFUSAL, self._look_again, queue, share)
+
+    def _look_again(self, queue: Queue, share: Share) -> None:
+        if self.refusal is ErrorCode.NONE and queue.shares.get(share.key) is share:
+            self.changed(queue, share)
+            self.wake(queue, share)
+
     # --- partitions ----------------------------------------------------------------------------------------
 
     def topics_of(self, settings: QueueSettings) -> list[str]:
@@ -213,8 +229,12 @@ class Registry:
                 for partition in range(found[1]):
                     present.add((found[0], partition))
                     self.share(queue, TopicPartition(topic, partition), found[0], 0)
+        deleted = set()
         for key in [key for key in queue.shares if key not in present]:
             del queue.shares[key]
+            if self._name_of(key[0]) is None:
+                deleted.add(key[0].bytes)
+        self._forget_topics(deleted)
 
     def share(self, queue: Queue, tp: TopicPartition, topic_id: UUID, start: int) -> Share:
         """Return a partition of a queue; a new one begins at `start`, and is stored with its first change."""
@@ -253,9 +273,12 @@ class Registry:
             for key in [key for key in stored if self._name_of(key[0]) is None]:
                 del stored[key]
                 topic_ids.add(key[0].bytes)
+        self._forget_topics(topic_ids)
+
+    def _forget_topics(self, topic_ids: Collection[bytes]) -> None:
+        """Remove the rows of topics that were deleted. If it is refused, the next start does it."""
         if topic_ids:
             with contextlib.suppress(BrokerError):
-                # If it is refused, the next start does it.
                 self.writes.remove_topics(sorted(topic_ids)).add_done_callback(_seen)
 
     async def seek(self, queue: Queue, places: Mapping[Share, int]) -> None:
@@ -267,7 +290,7 @@ class Registry:
         changes = []
         for share, offset in places.items():
             changes.append((share, share.machine.seek(now, offset, share.machine.nonce + 1)))
-            share.keys = None
+            share.forget_keys()
         written = self.writes.submit(queue, changes)
         queue.attempts.clear()
         if written is not None:
@@ -398,9 +421,12 @@ class Registry:
                 by_id[found[0], tp.partition] = tp, end
         cuts: list[Cut] = []
         for queue in list(self.queues.values()):
-            if not queue.loaded and not any(
-                key in by_id and tracked > by_id[key][1]
-                for key, tracked in self._stored.get(queue.name, {}).items()
+            stored = self._stored.get(queue.name)
+            # Those of a queue that is to be loaded again are not known: see `_broken`.
+            if (
+                not queue.loaded
+                and stored is not None
+                and not any(key in by_id and tracked > by_id[key][1] for key, tracked in stored.items())
             ):
                 continue
             await self.ready(queue)
@@ -421,7 +447,7 @@ class Registry:
             if share.machine.cut(self.clock.now_ms(), end, share.machine.nonce + 1) is not None:
                 cuts.append(Cut(queue.name, *tp, before, end))
                 share.begin = min(share.begin, end)
-                share.keys = None
+                share.forget_keys()
                 changed.append(share)
         if changed:
             try:
@@ -434,6 +460,6 @@ class Registry:
         return cuts
 
 
-def _seen(future: asyncio.Future[None]) -> None:
+def _seen(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()

@@ -78,6 +78,7 @@ class Settling:
         outcomes: list[Settled] = [Settled(Outcome.INVALID)] * len(items)
         now = self._registry.clock.now_ms()
         touched: dict[Share, None] = {}
+        self._require_leading(queue, items)
         self._receipts(queue, items, outcomes, changes, touched, now)
         for index, item in enumerate(items):
             if item.receipt is None and item.lease is not None:
@@ -92,6 +93,25 @@ class Settling:
             raise
         self._count(queue, items, outcomes)
         return outcomes
+
+    def _require_leading(self, queue: Queue, items: Sequence[Settle]) -> None:
+        """Raise NOT_LEADER_OR_FOLLOWER, before anything is settled, for a receipt of a partition led elsewhere."""
+        places = {
+            (item.receipt.topic_id, item.receipt.partition): item.receipt.nonce
+            for item in items
+            if item.receipt
+        }
+        for place, nonce in places.items():
+            share = queue.shares.get(place)
+            if (
+                share is not None
+                and share.machine.nonce == nonce
+                and not self._registry.reading.leads(share.tp)
+            ):
+                raise BrokerError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"This broker does not lead {share.tp}; send the settlement to its leader.",
+                )
 
     # --- receipts ------------------------------------------------------------------------------------------
 
@@ -130,11 +150,6 @@ class Settling:
         if share is None or share.machine.nonce != receipt.nonce:
             outcomes[index] = Settled(Outcome.GONE)
             return None
-        if not self._registry.reading.leads(share.tp):
-            raise BrokerError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"This broker does not lead {share.tp}; send the settlement to its leader.",
-            )
         known = 0 < receipt.lease < VOLATILE or receipt.lease in queue.leases
         if not known or not 0 <= receipt.offset < share.machine.tracked_end or not self._valid(queue, item):
             return None

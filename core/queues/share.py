@@ -25,6 +25,11 @@ MAX_KNOWN_LEASES = 20_000
 MAX_ATTEMPTS = 10_000
 
 
+# Leases are stored in 32 bits.
+_MOST_VOLATILE = (1 << 32) - 1
+_HALF = VOLATILE // 2
+
+
 class QueueClock:
     """The time of leases: the wall clock at the start plus the monotonic time since. It never decreases."""
 
@@ -78,6 +83,11 @@ class Share:
         self.last_write: asyncio.Future[None] | None = None
         # (start offset, timestamp of its record), as it was looked up last.
         self.oldest: tuple[int, int] = (-1, -1)
+
+    def forget_keys(self) -> None:
+        """End the order by key that was followed so far; the next receive begins another one if it needs one."""
+        self.keys = None
+        self.machine.watch = None
 
     @property
     def key(self) -> tuple[UUID, int]:
@@ -189,12 +199,21 @@ class Queue:
         return ("queue", self.name)
 
     def new_lease(self, *, volatile: bool) -> int:
-        """Return a number that no lease has had."""
+        """Return a number that no lease has had, or none of the last two billion."""
         if volatile:
+            if self.next_volatile > _MOST_VOLATILE:
+                self.next_volatile = VOLATILE
             self.next_volatile += 1
             return self.next_volatile - 1
+        if self.next_lease >= VOLATILE:
+            self.next_lease, self.leases_reserved = 1, 0
         self.next_lease += 1
         return self.next_lease - 1
+
+    def reserved(self, leases: int) -> None:
+        """Note that the numbers below one are durably reserved; it is smaller than the last once they began again."""
+        if leases > self.leases_reserved and leases - self.leases_reserved < _HALF:
+            self.leases_reserved = leases
 
     def remember(self, lease: Lease) -> None:
         """Remember what a lease was given."""

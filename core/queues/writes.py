@@ -11,7 +11,7 @@ import logging
 import zlib
 from collections.abc import Callable, Sequence
 
-from core.errors import BrokerError
+from core.errors import BrokerError, ErrorCode
 from core.metadata import queues as tables
 from core.metadata.store import Effect, Store
 from core.queues.settings import encode
@@ -55,11 +55,20 @@ def partition_row(queue: Queue, share: Share) -> tuple[object, ...]:
 
 
 class Writes:
-    """Stores queues. `broken` is called with a partition whose memory cannot be taken back to what is stored."""
+    """Stores queues. `broken` is called with a partition whose memory cannot be taken back to what is stored.
 
-    def __init__(self, store: Store, broken: Callable[[Queue, Share], None]) -> None:
+    `taken_back` is called with one whose change was refused: its records are what they were before.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        broken: Callable[[Queue, Share], None],
+        taken_back: Callable[[Queue, Share], None],
+    ) -> None:
         self._store = store
         self._broken = broken
+        self._taken_back = taken_back
 
     def put(
         self, queue: Queue, new: Sequence[Share] = (), more: Sequence[Effect] = ()
@@ -97,15 +106,26 @@ class Writes:
     def submit(
         self, queue: Queue, changes: Changes, *, lease: int = 0, more: Sequence[Effect] = ()
     ) -> asyncio.Future[None] | None:
-        """Store changes with one commit; None if there is nothing to store. Raises COORDINATOR_LOAD_IN_PROGRESS.
+        """Store changes with one commit; None if there is nothing to store.
+
+        Raises COORDINATOR_LOAD_IN_PROGRESS, also for a queue that is being deleted: the store may refuse that.
 
         The changes of a partition are in their order, and become one row. `lease` is the number of a new lease. A
-        change that is refused is taken back before the future's other callbacks run.
+        change that is refused is taken back before the future's other callbacks run. Nothing is stored of a partition
+        that the queue does not have any more: its rows are removed, or another object writes them.
         """
         by_share: dict[Share, list[Change]] = {}
         for share, change in changes:
-            if change is not None:
+            if change is not None and queue.shares.get(share.key) is share:
                 by_share.setdefault(share, []).append(change)
+        if queue.deleted and (by_share or more):
+            # Its rows are removed: one that is stored now would be of the next queue of that name.
+            self._undo(queue, by_share)
+            raise BrokerError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                f"The queue {queue.name!r} is being deleted; ask again.",
+                group=queue.name,
+            )
         rows, new = [], []
         sizes: list[tuple[Share, int, int]] = []
         for share, own in by_share.items():
@@ -164,7 +184,7 @@ class Writes:
         if future.exception() is not None:
             self._undo(queue, changes)
             return
-        queue.leases_reserved = max(queue.leases_reserved, reserved)
+        queue.reserved(reserved)
         for share, seq, size in sizes:
             share.stored = True
             share.rows_since_fold += 1
@@ -175,12 +195,13 @@ class Writes:
 
     def _undo(self, queue: Queue, changes: dict[Share, list[Change]]) -> None:
         for share, own in changes.items():
-            share.keys = None
+            share.forget_keys()
             try:
                 for change in reversed(own):
                     share.machine.undo(change)
             except ValueError:
                 self._broken(queue, share)
+            self._taken_back(queue, share)
 
     def _fold(self, queue: Queue, share: Share, seq: int) -> None:
         if queue.deleted:

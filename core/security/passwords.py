@@ -66,8 +66,11 @@ class PasswordChecks(Protocol):
     async def check(self, user: str, password: str, address: str) -> Identity | None:
         """Return the user of a password or a token; None if it is wrong. Raises THROTTLING_QUOTA_EXCEEDED."""
 
-    async def access_token(self, token: str, owner: Identity) -> Identity | None:
-        """Return the login by a token of another issuer, which is verified and `owner`'s; None if it is refused."""
+    async def access_token(self, token: str, owner: Identity, address: str) -> Identity | None:
+        """Return the login by a token of another issuer, which is verified and `owner`'s; None if it is refused.
+
+        `address` is that of the client. Raises THROTTLING_QUOTA_EXCEEDED.
+        """
 
 
 class Passwords:
@@ -151,7 +154,7 @@ class Passwords:
         _remember(self._remembered, mark, (until, credential))
         return Identity(Principal(name=user), by_password=True)
 
-    async def access_token(self, token: str, owner: Identity) -> Identity | None:
+    async def access_token(self, token: str, owner: Identity, address: str) -> Identity | None:
         """See `PasswordChecks.access_token`: the token is enough."""
         return owner
 

@@ -152,13 +152,16 @@ class Callers:
         identity = Identity(Principal(name=user), by_password=True, credential=self._mark(user, password))
         return await self._enter(identity, Login(self._mechanism, user, _constant(password)), address)
 
-    async def access_token(self, token: str, owner: Identity) -> Identity | None:
-        """Return the login of an access token that the cluster takes as well; None if it refuses it."""
+    async def access_token(self, token: str, owner: Identity, address: str) -> Identity | None:
+        """Return the login of an access token that the cluster takes as well; None if it refuses it.
+
+        Limits and errors are those of `check`.
+        """
         if self._mechanism != _OAUTH:
             return None
         name = owner.principal.name
         identity = owner._replace(credential=self._mark(name, token))
-        return await self._enter(identity, Login(_OAUTH, name, _constant(token)), "")
+        return await self._enter(identity, Login(_OAUTH, name, _constant(token)), address)
 
     def _mark(self, user: str, secret: str) -> bytes:
         return hmac.digest(self._key, f"{user}\0{secret}".encode("utf-8", "surrogatepass"), "sha256")

@@ -118,7 +118,7 @@ class Gateway:
         await self.start()
 
 
-def client_of(app: Application) -> httpx.AsyncClient:
-    """Return an HTTP client that calls the application without a socket."""
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+def client_of(app: Application, address: str = "127.0.0.1") -> httpx.AsyncClient:
+    """Return an HTTP client with this address that calls the application without a socket."""
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=True, client=(address, 123))
     return httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", timeout=None)

@@ -365,5 +365,13 @@ async def test_access_tokens_are_passed_on(tmp_path: Path) -> None:
             wrong = {"authorization": f"Bearer {issuer.mint(sub='alice', aud='another')}"}
             for headers in ({}, wrong, basic("alice")):
                 assert (await http.get(path.format("hers"), headers=headers)).status_code == 401
+
+            async def first_of(number: int) -> int:
+                async with client_of(app, f"10.0.0.{number}") as other:
+                    token = {"authorization": f"Bearer {issuer.mint(sub=f'user-{number}')}"}
+                    return (await other.get(path.format("hers"), headers=token)).status_code
+
+            # Many that begin at the same time, as after a restart, are no guesser of one address.
+            assert set(await asyncio.gather(*(first_of(number) for number in range(20)))) == {403}
         await served.stop()
         await broker.close()

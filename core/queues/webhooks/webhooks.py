@@ -229,7 +229,10 @@ class Webhooks:
         unique = self._clock.uuid4()
         leased = Leased(tp, record, 1, Receipt(0, 0, unique, 0, 0))
         message_id = f"msg_test_{unique.hex}"
-        client = self._client(parse_url(settings.url))
+        target = parse_url(settings.url)
+        # The rules may have changed since it was made.
+        self._rules.check_target(target)
+        client = self._client(target)
         try:
             async with self._slots:
                 secrets = live(webhook.stored.secrets, now_ms)
@@ -323,6 +326,7 @@ class Webhooks:
                 lambda healthy: self._learn(webhook, worker, healthy=healthy),
                 lambda: self._switch_off(webhook, worker, "The endpoint answered 410: it wants no more requests."),
                 lambda: self._queue_deleted(webhook),
+                lambda: self._has_its_queue(webhook),
             ),
         )  # fmt: skip
         webhook.worker = worker
@@ -424,6 +428,14 @@ class Webhooks:
     def _queue(self, queue: str) -> QueueView:
         """Return a queue. Raises GROUP_ID_NOT_FOUND."""
         return self._queues.get(queue)
+
+    def _has_its_queue(self, webhook: _Webhook) -> bool:
+        """Return whether the queue of a webhook is there, and is not a later one of the same name."""
+        stored = webhook.stored
+        try:
+            return self._queues.get(stored.queue).created_ms == stored.queue_created_ms
+        except BrokerError as error:
+            return error.code is not ErrorCode.GROUP_ID_NOT_FOUND
 
     def _of(self, queue: str, name: str, view: QueueView) -> _Webhook | None:
         """Return a webhook of a queue, unless it is of an earlier queue of that name."""

@@ -44,6 +44,8 @@ class Events(NamedTuple):
     # The endpoint asks for no more (410).
     refused: Callable[[], None]
     queue_missing: Callable[[], None]
+    # Returns whether the queue is still the one that the webhook was made for, and not the next one of its name.
+    is_current: Callable[[], bool] = lambda: True
 
 
 class Worker:
@@ -173,9 +175,10 @@ class Worker:
         request = Receive(
             max_records=capacity, max_bytes=_MAX_BYTES, wait_ms=MAX_WAIT_MS, lock_ms=LOCK_MS, in_process=True
         )
+        self._require_current()
         receiving = self._receiving = asyncio.ensure_future(self._queues.receive(self._queue, request))
         try:
-            return (await asyncio.shield(receiving)).records
+            received = await asyncio.shield(receiving)
         except asyncio.CancelledError:
             if receiving.cancelled() and self._interrupted and not self._stopping:
                 # The endpoint has begun to fail while this waited for records.
@@ -190,6 +193,18 @@ class Worker:
         finally:
             self._receiving = None
             self._interrupted = False
+        try:
+            self._require_current()
+        except BrokerError:
+            if received.lease is not None and received.records:
+                await self._queues.take_back(self._queue, received.lease)
+            raise
+        return received.records
+
+    def _require_current(self) -> None:
+        """Raise GROUP_ID_NOT_FOUND if the queue was deleted, also if there is another one of its name."""
+        if not self._events.is_current():
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"The queue {self._queue} was deleted.")
 
     async def _extend_locks(self) -> None:
         while True:
@@ -212,6 +227,8 @@ class Worker:
         del self._running[task]
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
+            # Else a breaker that waits for its probe would wait for ever.
+            self.breaker.unsent()
             log.error("webhook %s of queue %s: a delivery failed", self._name, self._queue, exc_info=error)
 
     async def _deliver(self, leased: Leased, number: int) -> None:
@@ -222,6 +239,9 @@ class Worker:
         found = Meaning(Verdict.RELEASED, healthy=False)
         try:
             async with self._slots:
+                if self._stopping:
+                    # The webhook was deleted or changed during the wait.
+                    raise asyncio.CancelledError
                 # The wait for a slot is no time of the endpoint.
                 began, at_ms = self._clock.monotonic(), self._clock.wall_ms()
                 answer, error = await send(

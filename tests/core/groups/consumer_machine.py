@@ -80,15 +80,21 @@ class ModernDisk:
 
 
 class ConsumerMachine:
-    """One group that begins as a consumer group, a clock, a disk."""
+    """One group that begins as a consumer group, a clock, a disk. `stays`: it never becomes a classic one."""
 
     def __init__(
-        self, topics: TopicCatalog | None = None, *, interval: float = 0.0, **settings: object
+        self,
+        topics: TopicCatalog | None = None,
+        *,
+        interval: float = 0.0,
+        stays: bool = False,
+        **settings: object,
     ) -> None:
         self.settings = ConsumerGroupSettings(assignment_interval=interval, **settings)  # type: ignore[arg-type]
         self.topics = topics or catalog(t=6)
         self.downgrade = downgrade_to(CLASSIC)
-        self.machine: Machine = ConsumerGroup("g", self.settings, self.topics, self.downgrade)
+        self._becomes = None if stays else self.downgrade
+        self.machine: Machine = ConsumerGroup("g", self.settings, self.topics, self._becomes)
         self.now = 1_000.0
         self.disk = ModernDisk()
         self.answers: list[Answer] = []
@@ -199,13 +205,13 @@ class ConsumerMachine:
         if self.disk.group is not None:
             rows = list(self.disk.members.values())
             self.machine = ConsumerGroup.restored(
-                self.disk.group, rows, self.settings, self.topics, self.now, self.downgrade
+                self.disk.group, rows, self.settings, self.topics, self.now, self._becomes
             )
         elif self.disk.classic is not None:
             classic = list(self.disk.classic_members.values())
             self.machine = Group.restored(self.disk.classic, classic, CLASSIC, self.now)
         else:
-            self.machine = ConsumerGroup("g", self.settings, self.topics, self.downgrade)
+            self.machine = ConsumerGroup("g", self.settings, self.topics, self._becomes)
 
     def upgrade(self, group: Group) -> ConsumerGroup:
         """The consumer group that a classic group becomes."""

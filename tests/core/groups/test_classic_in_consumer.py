@@ -267,11 +267,45 @@ def test_also_when_its_session_ends() -> None:
 
 
 def test_without_the_policy_it_stays_a_consumer_group() -> None:
-    m = ConsumerMachine(may_downgrade=False)
-    m.join("c")
-    m.classic_join("k")
+    m = mixed()
+    m.group.settings = replace(m.settings, may_downgrade=False)
     m.beat("c", -1)
     assert m.group.roster.classic == 1
+    # Its members continue.
+    assert m.classic_join("k").error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("upgrade", [True, False])
+def test_without_the_policy_no_member_of_the_classic_protocol_comes_into_a_consumer_group(
+    upgrade: bool,
+) -> None:
+    m = ConsumerMachine(may_downgrade=False, may_upgrade=upgrade)
+    assert m.classic_join("k").error is ErrorCode.UNKNOWN_MEMBER_ID
+    m.join("c")
+    assert m.classic_join("").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert m.classic_join("k").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert m.classic_join("c").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert m.classic_join("", instance="i").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert list(m.group.roster.members) == ["c"]
+
+
+def test_while_an_upgrade_is_under_way_clients_of_the_classic_protocol_may_restart() -> None:
+    m = mixed()
+    m.group.settings = replace(m.settings, may_downgrade=False)
+    assert m.classic_join("l").error is ErrorCode.NONE
+    m.group.settings = replace(m.settings, may_downgrade=False, may_upgrade=False)
+    assert m.classic_join("n").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert m.classic_join("l").error is ErrorCode.NONE
+
+
+def test_a_member_that_joins_by_the_consumer_protocol_under_its_id_has_no_deadline_of_the_classic_one() -> (
+    None
+):
+    m = mixed()
+    m.classic_join("k", owned=[("t", 3), ("t", 4), ("t", 5)])
+    assert m.group.roster.members["k"].rebalance_deadline < float("inf")
+    m.join("k")
+    assert m.group.roster.members["k"].rebalance_deadline == float("inf")
 
 
 def test_members_of_both_protocols_survive_a_restart() -> None:

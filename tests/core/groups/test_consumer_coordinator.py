@@ -15,6 +15,7 @@ from core.errors import BrokerError, ErrorCode
 from core.groups.consumer_coordinator import ConsumerCoordinator
 from core.groups.consumer_group import ConsumerGroup
 from core.groups.group import Group
+from core.groups.share_group import ShareGroup
 from core.purgatory import Purgatory
 from core.vocabulary.consumer_groups import ConsumerHeartbeat, ConsumerHeartbeatReply
 from core.vocabulary.groups import Commit, CommitRequest
@@ -155,6 +156,54 @@ async def test_a_group_that_may_not_be_converted_stays_as_it_is() -> None:
     await c.world.stable(members=1)
     assert (await c.join("new")).error is ErrorCode.GROUP_ID_NOT_FOUND
     assert isinstance(c.world.registry.group("g"), Group)
+
+
+async def test_the_name_of_a_queue_is_no_id_of_another_group() -> None:
+    c = await consumers()
+    queue = ShareGroup("mail")
+    queue.is_kept = True
+    entry, _ = c.world.registry.create("mail", queue)
+    assert entry is not None
+    assert (await c.join("a", "mail")).error is ErrorCode.GROUP_ID_NOT_FOUND
+    joined = await c.world.join("mail")
+    assert (await joined).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert c.world.registry.group("mail") is queue
+
+
+async def test_what_a_member_may_have_kept_is_bounded() -> None:
+    c = Consumers(World(group_max_member_bytes=1_000))
+    await c.world.start()
+    for more in (
+        {"topics": ["t" * 100] * 10},
+        {"pattern": "t" * 1_000},
+        {"rack_id": "r" * 1_000},
+        {"group_instance_id": "i" * 1_000},
+        {"client_id": "c" * 1_000},
+    ):
+        assert (await c.join("a", **more)).error is ErrorCode.INVALID_REQUEST
+    assert (await c.join("m" * 1_000)).error is ErrorCode.INVALID_REQUEST
+    assert (await c.join("a", topics=["t" * 100] * 9)).error is ErrorCode.NONE
+
+
+async def test_a_classic_member_that_must_join_soon_is_no_pause_of_the_process(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    c = await consumers()
+    await c.join("a")
+    joined = await (await c.world.join("g", session_timeout_ms=30_000, rebalance_timeout_ms=2_000))
+    await c.world.sync(joined.member_id, generation=joined.generation)
+    await c.world.advance(1)
+    await c.join("b")
+    await c.world.advance(1)
+    beat = c.world.coordinator.heartbeat("g", joined.member_id, joined.generation)
+    assert beat is ErrorCode.REBALANCE_IN_PROGRESS
+    await c.world.advance(2.1)
+    await c.world.turn()
+    # It did not join within its time.
+    assert set(c.world.store.modern_members["g"]) == {"a", "b"}
+    await c.beat("a", 1)
+    await c.world.advance(1)
+    assert "paused" not in caplog.text
 
 
 async def test_an_empty_group_changes_its_type_and_keeps_its_offsets() -> None:

@@ -288,6 +288,22 @@ def test_the_same_member_may_come_back() -> None:
     assert (back.member_epoch, numbers(back.assignment)) == (1, [0, 1, 2, 3, 4, 5])
 
 
+def test_the_place_of_a_static_member_is_not_for_another_member_of_the_group() -> None:
+    m = ConsumerMachine()
+    m.join("a", instance="i")
+    m.join("b")
+    m.beat("a", 1, owned={T: [0, 1, 2]})
+    m.beat("b", 2, owned={T: []})
+    m.beat("a", -2, group_instance_id="i")
+    # It would lose what it has, and no other member would ever get it.
+    assert m.join("b", instance="i").error is ErrorCode.INVALID_REQUEST
+    m.advance(46)
+    m.join("c")
+    m.advance(1)
+    m.join("c")
+    assert m.owns("c") == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_static_member_that_stays_away_is_removed_at_the_end_of_its_session() -> None:
     m = ConsumerMachine()
     m.join("a", instance="i")

@@ -42,7 +42,7 @@ class Clients(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.m = ConsumerMachine(catalog(t=5), interval=1.0, session_timeout=45.0, may_downgrade=False)
+        self.m = ConsumerMachine(catalog(t=5), interval=1.0, session_timeout=45.0, stays=True)
         self.clients = {name: Client(name) for name in NAMES}
         self.classic = {name: Client(name) for name in CLASSIC_NAMES}
         self.partitions = 5

@@ -192,6 +192,25 @@ async def test_webhooks_end_with_their_queue_and_are_not_those_of_the_next_one(w
     assert w.broker.webhooks.of_queue(Q) == []
 
 
+async def test_a_queue_that_is_made_again_during_an_outage_sends_nothing_to_the_old_endpoint(
+    w: World, e: Endpoint
+) -> None:
+    e.answer = status(503, "retry-after: 300")
+    await w.topic(records=1)
+    await queue(w)
+    await put(w, e)
+    await until(lambda: len(e.got) == 1)
+    # The worker waits for the end of the pause, and asks the queue nothing.
+    await w.broker.queues.delete(Q, force=True)
+    await asyncio.sleep(1)
+    await queue(w)
+    e.answer = status(200)
+    await asyncio.sleep(700)
+    assert len(e.got) == 1
+    assert unsettled(w.broker) == 1
+    assert w.broker.webhooks.of_queue(Q) == []
+
+
 async def test_410_switches_off_for_good_and_enable_on_again(w: World, e: Endpoint) -> None:
     e.answer = status(410)
     await w.topic(records=2)

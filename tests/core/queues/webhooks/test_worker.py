@@ -340,6 +340,49 @@ def test_all_webhooks_together_have_a_limit() -> None:
     run(work())
 
 
+def test_what_waits_for_a_slot_is_not_sent_after_a_stop() -> None:
+    async def work() -> None:
+        async with world() as w:
+
+            async def slow(_: Got, writer: asyncio.StreamWriter) -> None:
+                await asyncio.sleep(5)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+            w.endpoint.answer = slow
+            worker = w.worker()
+            worker.pace.limit = 4
+            w.slots = worker._slots = asyncio.Semaphore(1)
+            w.queue.add(4)
+            await w.until(lambda: worker.in_flight == 4 and len(w.endpoint.got) == 1)
+            await worker.drain(60)
+            assert len(w.endpoint.got) == 1
+            assert w.queue.states().count("accepted") == 1
+            assert "leased" not in w.queue.states()
+            assert sorted(w.queue.counts()) == [0, 0, 0, 1]
+
+    run(work())
+
+
+def test_a_probe_that_cannot_be_made_leaves_the_breaker_half_open(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with world() as w:
+            worker = w.worker()
+            worker.breaker.circuit = Circuit.HALF_OPEN
+
+            def broken() -> tuple[Secret, ...]:
+                raise RuntimeError("broken")
+
+            worker._secrets = broken
+            w.queue.add(2)
+            await w.until(lambda: "a delivery failed" in caplog.text)
+            worker._secrets = lambda: SECRETS
+            await w.until(lambda: "accepted" in w.queue.states(), 120)
+            assert worker.breaker.circuit is Circuit.CLOSED
+            await worker.drain(10)
+
+    run(work())
+
+
 def test_a_queue_that_is_deleted_ends_the_worker() -> None:
     async def work() -> None:
         async with world() as w:
