@@ -1,23 +1,28 @@
 """What queues cost: receives and settlements of 100 records by 4 clients, memory and start with 1 M in flight.
 
-Run `python -m bench.queues [directory]`. The clients call the broker in this process, without HTTP: what is measured
-are the machine, reads of the log, and one commit for each receive and each settlement. Processor time is that of the
-whole process: the writer thread of the metadata store is part of it.
+Run `python -m bench.queues [directory]`. But for the figures over HTTP the clients call the broker in this process:
+what is measured are the machine, reads of the log, and one commit for each receive and each settlement. Processor
+time is that of the whole process of the broker: the writer thread of the metadata store is part of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from bench.http import Http, post
+from bench.load import Connection
+from bench.server import CORES, broker, measured_cpu
 from core.broker.broker import Broker
 from core.clock import Clock
 from core.config import Config
@@ -69,6 +74,61 @@ async def throughput(directory: Path, *, each: bool) -> None:
         f"time a record, {done / used:,.0f} records a second of it"
     )
     await broker.close()
+
+
+def http_work(http: Http, most: int, each: bool) -> int:
+    """One client over HTTP: receive and settle, until there is nothing or `most` records are settled."""
+    receive = post("/api/v1/queues/q:receive", {"max": BATCH, "wait_ms": 0})
+    done = 0
+    while done < most:
+        status, body = http.call(receive)
+        if status != 200:
+            raise RuntimeError(body[:300])
+        # A client in Python that read all of it would be slower than the broker: the lease is the first member.
+        lease = body[: body.index(b",")].partition(b":")[2].strip(b'"').decode()
+        if lease == "null":
+            return done
+        items = [leased["receipt"] for leased in json.loads(body)["records"]] if each else [lease]
+        status, settled = http.call(post("/api/v1/queues/q:settle", {"accept": items}))
+        if status != 200:
+            raise RuntimeError(settled[:300])
+        done += json.loads(settled)["counts"]["settled"]
+    return done
+
+
+def over_http(*, each: bool, rounds: int = 5, count: int = 40_000) -> None:
+    """Measure the same over HTTP: clients in this process, the broker in another, the least of the rounds."""
+    costs, rates = [], []
+    with broker() as server:
+        kafka, http = Connection(server.kafka_address), Http(server)
+        kafka.create_topic("t", 4)
+        kafka.close()
+        value = json.loads(VALUE)
+        for start in range(0, (rounds + 1) * count, 1_000):
+            place = start // 1_000 % 4
+            records = [
+                {"partition": place, "key": str(n), "value": value} for n in range(start, start + 1_000)
+            ]
+            status, answer = http.call(post("/api/v1/topics/t/records?acks=1", {"records": records}))
+            if status != 200:
+                raise RuntimeError(answer[:300])
+        http.call(post("/api/v1/queues/q:receive", {"topics": ["t"], "start": "earliest", "wait_ms": 0}))
+        clients = [Http(server) for _ in range(CLIENTS)]
+        with CORES.apart(server.pid), ThreadPoolExecutor(CLIENTS) as pool:
+            for _ in range(rounds):
+                began = time.perf_counter()
+                with measured_cpu(server) as used:
+                    done = sum(pool.map(lambda client: http_work(client, count // CLIENTS, each), clients))
+                costs.append(used[0] / done * 1e6)
+                rates.append(done / (time.perf_counter() - began))
+        for client in (http, *clients):
+            client.close()
+    how = "receipts" if each else "the lease"
+    print(
+        f"over HTTP, settled by {how}: {max(rates):,.0f} records/s, {min(costs):.1f} µs of processor time of the "
+        f"broker a record (rounds: {', '.join(f'{cost:.1f}' for cost in costs)}), {1e6 / min(costs):,.0f} records "
+        f"a second of it; load {os.getloadavg()[0]:.1f}"
+    )
 
 
 async def single(directory: Path) -> None:
@@ -151,6 +211,8 @@ def main() -> None:
             (root / name).mkdir()
         run(lambda: throughput(root / "lease", each=False))
         run(lambda: throughput(root / "each", each=True))
+        over_http(each=False)
+        over_http(each=True)
         run(lambda: single(root / "single"))
         run(lambda: in_flight(root / "flight"))
         run(lambda: start(root / "flight"))

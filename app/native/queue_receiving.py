@@ -165,16 +165,16 @@ def _in_lines(received: Received, settled: SettlementDone | UnsetType, reader: R
 
 def leased_texts(records: Sequence[Leased], reader: Reader) -> list[bytes]:
     """Return each record of a lease as JSON by itself."""
-    texts = []
+    texts: list[bytes] = []
     for tp, run in groupby(records, _of_topic):
         some = list(run)
         plain = record_texts(tp, [one.record for one in some], reader)
-        known, prefix = None, ""
-        for text, (_, _, count, receipt) in zip(plain, some, strict=True):
-            if (key := (receipt.nonce, receipt.lease)) != known:
-                known, prefix = key, receipt_prefix(receipt)
-            more = f',"delivery_count":{count},"receipt":"{prefix}{receipt.offset:x}"}}'
-            texts.append(text[:-1] + more.encode())
+        # The records of one partition in one lease share all but the end of their receipts.
+        prefix = receipt_prefix(some[0].receipt).encode()
+        texts += [
+            b'%b,"delivery_count":%d,"receipt":"%b%x"}' % (text[:-1], count, prefix, record.offset)
+            for text, (_, record, count, _) in zip(plain, some, strict=True)
+        ]
     return texts
 
 
@@ -218,14 +218,9 @@ def _counts(lists: Iterable[Iterable[ItemSettled]]) -> dict[str, int]:
 def _item(verb: Verb, item: Item) -> Settle | None:
     """Return an item as the broker takes it; None if it is neither a receipt nor a lease."""
     if isinstance(item, str):
-        text, is_receipt = item, "." in item
-    elif item.receipt is not UNSET:
-        text, is_receipt = item.receipt, True
-    else:
-        assert item.lease is not UNSET
-        text, is_receipt = item.lease, False
-    receipt = receipt_of(text) if is_receipt else None
-    lease = None if is_receipt else lease_of(text)
+        return _plain(verb, item)
+    receipt = None if item.receipt is UNSET else receipt_of(item.receipt)
+    lease = None if item.receipt is not UNSET or item.lease is UNSET else lease_of(item.lease)
     if receipt is None and lease is None:
         return None
     if isinstance(item, ToRelease):
@@ -233,6 +228,12 @@ def _item(verb: Verb, item: Item) -> Settle | None:
         return Settle(verb, receipt, lease, delay_ms=delay_ms, counted=item.count)
     if isinstance(item, ToReject):
         return Settle(verb, receipt, lease, reason=item.reason)
-    if isinstance(item, ToExtend):
-        return Settle(verb, receipt, lease, lock_ms=item.lock_ms or None)
-    return Settle(verb, receipt, lease)
+    return Settle(verb, receipt, lease, lock_ms=item.lock_ms or None)
+
+
+def _plain(verb: Verb, text: str) -> Settle | None:
+    if "." in text:
+        receipt = receipt_of(text)
+        return None if receipt is None else Settle(verb, receipt)
+    lease = lease_of(text)
+    return None if lease is None else Settle(verb, lease=lease)

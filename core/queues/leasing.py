@@ -405,15 +405,12 @@ class Leasing:
         machine, tp, topic_id = share.machine, share.tp, share.topic_id
         nonce, number, partition = machine.nonce, lease.number, tp.partition
         leased: list[Leased] = []
-        index, records = 0, found.records
         for low, high, count in taken:
             lease.held.append(Held(share, nonce, low, high))
-            while index < len(records) and records[index].offset <= high:
-                record = records[index]
-                index += 1
-                if record.offset >= low:
-                    receipt = Receipt(nonce, number, topic_id, partition, record.offset)
-                    leased.append(Leased(tp, record, count, receipt))
+            leased += [
+                Leased(tp, record, count, Receipt(nonce, number, topic_id, partition, record.offset))
+                for record in found.between(low, high)
+            ]
         return leased
 
     # --- looking -------------------------------------------------------------------------------------------

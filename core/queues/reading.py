@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 _RECORD_BYTES = 20
 # Reads of one partition for one receive: they may find nothing but markers, or scattered records.
 _MOST_READS = 16
+# Bytes of the log that the first read of a receive takes at most; each further one takes twice as many.
+_FIRST_BYTES = 65_536
 # Records that one read may pass over, because they are leased or settled.
 _MOST_BETWEEN = 200
 
@@ -59,6 +61,11 @@ class Found:
             high = record.offset
         found.append((low, high))
         return found
+
+    def between(self, first: int, last: int) -> list[Record]:
+        """Return the records from the offset `first` to `last`, both inclusive."""
+        records = self.records
+        return records[bisect_left(records, first, key=_offset) : bisect_left(records, last + 1, key=_offset)]
 
 
 class Reading:
@@ -105,12 +112,14 @@ class Reading:
                     if reads == _MOST_READS or found.size >= max_bytes:
                         found.more = reads == _MOST_READS
                         return found
-                    reads += 1
                     at = position
                     span = _span(candidates, number, position)
+                    # A read copies all that it may take, and a hundred small records are a few kilobytes of it.
+                    most = min(max_bytes, _FIRST_BYTES << reads)
+                    reads += 1
                     try:
                         result = self._broker.records.read_now(
-                            share.tp, position, max_bytes=max_bytes, max_records=span, committed=committed
+                            share.tp, position, max_bytes=most, max_records=span, committed=committed
                         )
                     except BrokerError as error:
                         if error.code is not ErrorCode.CORRUPT_MESSAGE:
@@ -165,6 +174,6 @@ def _span(candidates: Sequence[AcquiredRange], number: int, position: int) -> in
 def size_of(record: Record) -> int:
     """Return what a record counts for, in bytes."""
     size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) + len(value or b"")
+    if record.headers:
+        size += sum(len(name) + len(value or b"") for name, value in record.headers)
     return size

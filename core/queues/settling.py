@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from core.errors import BrokerError, ErrorCode
 from core.queues.registry import Registry
@@ -17,6 +17,7 @@ from core.vocabulary.queues import (
     MAX_SETTLE,
     MIN_LOCK_MS,
     Outcome,
+    Receipt,
     Settle,
     Settled,
     Verb,
@@ -34,14 +35,31 @@ _TOTALS = {
 }
 
 
-class _Same(NamedTuple):
-    """Neighbors that are settled with one call: receipts in a row with the same verb."""
+@dataclass(slots=True)
+class _Same:
+    """Neighbors that are settled with one call: receipts in a row with the same verb. `at` is the first item's index.
+
+    `end` is the end of what is tracked of the partition.
+    """
 
     share: Share
     lease: int
     first: int
     last: int
     at: int
+    end: int
+
+    def takes(self, items: Sequence[Settle], index: int) -> bool:
+        """Return whether an item, a receipt, continues the run; what was checked of the first holds for it."""
+        item, first = items[index], items[self.at]
+        receipt = item.receipt
+        assert receipt is not None and first.receipt is not None
+        return (
+            receipt.offset == self.last + 1 < self.end
+            and self.at + self.last - self.first + 1 == index
+            and receipt[:4] == first.receipt[:4]
+            and _alike(first, item)
+        )
 
 
 class Settling:
@@ -108,32 +126,26 @@ class Settling:
     ) -> None:
         run: _Same | None = None
         for index, item in enumerate(items):
-            share = self._share(queue, item, outcomes, index)
-            if share is None:
-                continue
             receipt = item.receipt
-            assert receipt is not None
-            if (
-                run is not None
-                and run.share is share
-                and run.lease == receipt.lease
-                and run.last + 1 == receipt.offset
-                and run.at + run.last - run.first + 1 == index
-                and _alike(items[run.at], item)
-            ):
-                run = run._replace(last=receipt.offset)
+            if receipt is None:
+                continue
+            if run is not None and run.takes(items, index):
+                run.last = receipt.offset
+                continue
+            share = self._share(queue, item, receipt, outcomes, index)
+            if share is None:
                 continue
             if run is not None:
                 self._run(queue, items, run, outcomes, changes, touched, now)
-            run = _Same(share, receipt.lease, receipt.offset, receipt.offset, index)
+            offset = receipt.offset
+            run = _Same(share, receipt.lease, offset, offset, index, share.machine.tracked_end)
         if run is not None:
             self._run(queue, items, run, outcomes, changes, touched, now)
 
-    def _share(self, queue: Queue, item: Settle, outcomes: list[Settled], index: int) -> Share | None:
+    def _share(
+        self, queue: Queue, item: Settle, receipt: Receipt, outcomes: list[Settled], index: int
+    ) -> Share | None:
         """Return the partition that a receipt names; None if its outcome is clear without a look."""
-        receipt = item.receipt
-        if receipt is None:
-            return None
         share = queue.shares.get((receipt.topic_id, receipt.partition))
         if share is None or share.machine.nonce != receipt.nonce:
             outcomes[index] = Settled(Outcome.GONE)

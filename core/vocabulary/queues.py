@@ -59,6 +59,9 @@ class Outcome(Enum):
     GONE = "gone"
     INVALID = "invalid"
 
+    # There is one object for each: a lookup by outcome need not call Python's code of `Enum`, once for each record.
+    __hash__ = object.__hash__
+
 
 class Verb(Enum):
     """What to do with records that are leased."""
@@ -67,6 +70,9 @@ class Verb(Enum):
     RELEASE = "release"
     REJECT = "reject"
     EXTEND = "extend"
+
+    # As for outcomes.
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,17 @@ async def test_a_record_above_max_bytes_comes_alone(w: World) -> None:
     assert got == [[0], [1], [2]]
 
 
+@pytest.mark.parametrize("sizes", [[[10_000]] * 40, [[1_000] * 300, [10] * 5, [70_000], [10]]])
+async def test_a_receive_reads_as_far_as_it_may(w: World, sizes: list[list[int]]) -> None:
+    """The log is read in pieces: batches that are larger than the first of them, and many small ones."""
+    await w.topic()
+    for batch in sizes:
+        await w.broker.records.produce("t", [NewRecord(value=b"v" * size) for size in batch], partition=0)
+    await queue(w)
+    count = sum(map(len, sizes))
+    assert offsets(await receive(w, 1_000)) == list(range(count))
+
+
 async def test_nothing_is_said_to_block_but_what_does(w: World) -> None:
     await w.topic(records=5)
     await queue(w, max_in_flight=3)

@@ -119,6 +119,30 @@ async def test_receipts_that_are_none(w: World) -> None:
     assert (stats.in_flight, stats.available) == (2, 1)
 
 
+async def test_receipts_in_a_row_are_checked_one_by_one(w: World) -> None:
+    await w.topic(records=10)
+    await queue(w)
+    first, second = await receive(w, 4), await receive(w, 4)
+    a, b = (one.records[0].receipt for one in (first, second))
+    items = {
+        Settle(Verb.ACCEPT, a): Outcome.SETTLED,
+        Settle(Verb.ACCEPT, a._replace(offset=1)): Outcome.SETTLED,
+        Settle(Verb.RELEASE, a._replace(offset=2), delay_ms=60_000): Outcome.SETTLED,
+        Settle(Verb.RELEASE, a._replace(offset=3), delay_ms=8 * 86_400_000): Outcome.INVALID,
+        Settle(Verb.ACCEPT, a._replace(offset=4)): Outcome.LEASE_LOST,
+        Settle(Verb.ACCEPT, b._replace(offset=5)): Outcome.SETTLED,
+        Settle(Verb.ACCEPT, b._replace(offset=6, nonce=b.nonce + 1)): Outcome.GONE,
+        Settle(Verb.ACCEPT, b._replace(offset=7)): Outcome.SETTLED,
+        Settle(Verb.ACCEPT, b._replace(offset=8)): Outcome.INVALID,
+    }
+    settled = await w.broker.queues.settle(Q, list(items))
+    assert [one.outcome for one in settled] == list(items.values())
+    states = [w.broker.queues.record(Q, T0, offset).state for offset in range(10)]
+    assert states == [
+        "settled", "settled", "delayed", "leased", "leased", "settled", "leased", "settled", "available", "available",
+    ]  # fmt: skip
+
+
 async def test_a_receipt_of_another_queue_settles_nothing_here(w: World) -> None:
     await w.topic(records=1)
     await queue(w)
